@@ -1,0 +1,63 @@
+# Every target creates what it needs: `make demo` and `make test` work alone on a fresh machine.
+PYTHON ?= python3
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+DOCS_INSTALLED := $(VENV)/.installed-docs
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+TORCH := $(shell grep '^torch==' constraints.txt)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format bench docs check clean
+
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# torch comes first and by its exact version, so that nothing after it asks for another build.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "representer needs Python 3.11 or newer; name one with: make setup PYTHON=python3.11"; exit 1; }
+	@echo "Installing representer into $(VENV) (once; a minute or two) ..."
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) "$(TORCH)"
+	$(PIP) --editable ".[plot,cli,dev]"
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
+setup: $(INSTALLED) ## create .venv with all that demo and test need
+
+demo: $(INSTALLED) ## a tour on small data: progress, a table, figures in demo_output/
+	$(BIN)/python examples/demo.py --out demo_output
+
+# Many small matrices: one thread in each of two processes beats two threads in one.
+test: $(INSTALLED) ## run the tests, the README's code and every docstring example
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+lint: $(INSTALLED) ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(INSTALLED) ## let ruff sort the imports and lay out the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED) ## time against references, as ratios within one run
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(DOCS_INSTALLED) ## build the pages into docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+check: ## exactly what continuous integration runs: lint, test, demo
+	bash .ci/run
+
+clean: ## remove what was made, but not .venv
+	rm -rf build dist demo_output bench_output docs/_build docs/api docs/auto_examples docs/sg_execution_times.rst
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

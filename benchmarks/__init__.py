@@ -1,0 +1,1 @@
+"""Timings against references, as ratios within one run."""

@@ -1,0 +1,81 @@
+"""Data as users hand them over, checked and turned into what kernels compute with."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.linalg import is_finite
+
+
+def as_vectors(X: Any) -> Tensor:
+    """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
+
+    Examples
+    --------
+    >>> from representer.data import as_vectors
+    >>> as_vectors([[1, 2], [3, 4]]).dtype
+    torch.float64
+    """
+    tensor = _as_floats(X)
+    if tensor.ndim < 2:
+        raise ValueError(
+            f"Expected a 2D array (n_samples, n_features), got a {tensor.ndim}D array of shape {tuple(tensor.shape)}. "
+            "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one sample."
+        )
+    if not tensor.numel():
+        raise ValueError(
+            f"Found {tensor.shape[-2]} sample(s) of {tensor.shape[-1]} feature(s) (shape {tuple(tensor.shape)}): a "
+            "kernel needs at least one of each."
+        )
+    if not is_finite(tensor):
+        place = torch.nonzero(~torch.isfinite(tensor.detach()))[0].tolist()
+        raise ValueError(
+            f"The data contain NaN or infinity, first at row {place[-2]}, column {place[-1]}. Impute or remove such "
+            "entries (for example with sklearn.impute.SimpleImputer)."
+        )
+    return tensor
+
+
+def _as_floats(X: Any) -> Tensor:
+    if isinstance(X, Tensor) and not X.is_complex() and X.layout == torch.strided:
+        return X if X.is_floating_point() else X.to(torch.float64)
+    if hasattr(X, "toarray") or (isinstance(X, Tensor) and X.layout != torch.strided):
+        raise ValueError(
+            f"This kernel takes dense arrays; got {type(X).__name__}. Pass X.toarray() (torch: X.to_dense()) if it "
+            "fits in memory, or reduce its columns first (for example with sklearn.decomposition.TruncatedSVD)."
+        )
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind not in "biufO":  # strings of digits and dates would convert, silently
+            raise ValueError(f"entries of type {array.dtype}")
+        array = np.asarray(array, dtype=np.float64, order="C")
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"This kernel takes real vectors, an array of shape (n_samples, n_features); got {type(X).__name__} that "
+            f"does not convert ({error}). For other data choose a kernel of their kind, or Callable."
+        ) from error
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():  # torch fears for a read-only array; it is only read here
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
+
+
+def same_features(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Two sets of vectors, checked to have the same features, in the wider of their precisions."""
+    if X.shape[-1] != Y.shape[-1]:
+        raise ValueError(
+            f"X has {X.shape[-1]} features, but Y has {Y.shape[-1]}: a kernel compares vectors with the same features."
+        )
+    dtype = torch.promote_types(X.dtype, Y.dtype)
+    return X.to(dtype), Y.to(dtype=dtype, device=X.device)
+
+
+def count(X: Any) -> int:
+    """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
+    return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)

@@ -1,0 +1,263 @@
+"""The hyperparameters of operator-valued ridge regression: what is free is chosen by a cross-validation criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation import Nystroem
+from representer.estimators._validation import warn_unconverged
+from representer.kernels import Kernel
+from representer.linalg import NotPositiveDefiniteError, Spectrum, repair_gram
+from representer.memory import require
+from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
+from representer.operators import Decomposable, Dense, OperatorKernel, System
+from representer.operators.outputs import DataDriven
+from representer.operators.systems import DENSE_LIMIT, IterativeSystem, gram_spectrum, take
+from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
+
+OPERATOR = "operator__matrix"
+
+
+@dataclass(frozen=True)
+class RidgeProblem:
+    """The data of a fit: prepared inputs, targets with zeros where unobserved, weights of mean 1."""
+
+    X: Any
+    Y: Tensor
+    weights: Tensor
+    observed: Tensor | None
+    pairwise: bool = False  # are the inputs a Gram matrix?
+    gram: Tensor | None = None  # of the scalar kernel, where it is computed once and for all
+
+    def noise(self, alpha: float) -> Tensor:
+        """What alpha adds to the diagonal for each sample: n·alpha over its weight."""
+        return len(self.Y) * alpha / self.weights
+
+    def rows(self, index: Tensor) -> RidgeProblem:
+        """The same problem on some of the samples."""
+        X = take(self.X, index)
+        observed = None if self.observed is None else self.observed[index]
+        gram = None if self.gram is None else self.gram[index[:, None], index]
+        weights = self.weights[index] / self.weights[index].mean()
+        return RidgeProblem(
+            X[:, index] if self.pairwise else X, self.Y[index], weights, observed, self.pairwise, gram
+        )
+
+    def with_fixed_gram(self, kernel: Kernel) -> RidgeProblem:
+        """With the Gram matrix of a kernel that only the user can vouch for, repaired where it is indefinite."""
+        if kernel.domain == "vectors":
+            return self
+        gram = repair_gram(kernel._gram(self.X, None))
+        return replace(self, X=gram if self.pairwise else self.X, gram=gram)
+
+    def subset(self, kernel: OperatorKernel, limit: int, seed: int) -> RidgeProblem:
+        """As many random samples as a criterion can afford; all of them where the outputs come apart."""
+        n, p = self.Y.shape
+        form = kernel.diagonal_form(p, self.Y)
+        structured = form is not None and (form.rotation is None or self.observed is None)
+        limit = min(limit, n if structured else max(1, DENSE_LIMIT // p))
+        if limit >= n:
+            return self
+        return self.rows(
+            torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Hyperparameters, the criterion there, and how they were found."""
+
+    kernel: OperatorKernel
+    alpha: float
+    value: float | None = None
+    history: list[HistoryEntry] = field(default_factory=list)
+    spectrum: Spectrum | None = None  # of the weighted Gram matrix, where the search computed it
+
+
+def criterion_of(problem: RidgeProblem, name: Criterion) -> CrossValidation:
+    """The cross-validation error of a problem."""
+    return CrossValidation(
+        problem.X, problem.Y, weights=problem.weights, observed=problem.observed, criterion=name
+    )
+
+
+def choose_alpha(
+    kernel: OperatorKernel, problem: RidgeProblem, candidates: float | np.ndarray | None, criterion: Criterion
+) -> Choice:
+    """The candidate, or the positive number, of least criterion: one eigendecomposition whatever their number."""
+    score = criterion_of(problem, criterion)
+    refine = candidates is None
+    alphas = (
+        alpha_grid(smallest_alpha(kernel, problem.X, problem.Y))
+        if refine
+        else problem.Y.new_tensor(candidates)
+    )
+    errors, spectrum = score.path(kernel, alphas, gram=problem.gram)
+    best = _argmin(errors)
+    if refine and spectrum is not None:  # a finer grid between the neighbours costs only products
+        low, high = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
+        alphas = torch.logspace(low.log10().item(), high.log10().item(), len(alphas), dtype=alphas.dtype)
+        errors, _ = score.path(kernel, alphas, spectrum=spectrum)
+        best = _argmin(errors)
+    return Choice(kernel, alphas[best].item(), errors[best].item(), spectrum=spectrum)
+
+
+def _argmin(errors: Tensor) -> int:
+    if not bool(torch.isfinite(errors).any()):
+        raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
+    return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())
+
+
+def learn(
+    kernel: OperatorKernel,
+    free: list[str],
+    problem: RidgeProblem,
+    alpha: float | np.ndarray | None,
+    criterion: Criterion,
+    search: Callable[[Callable[[Tensor], tuple[Tensor, Tensor]], Tensor], OptimizeResult],
+) -> Choice:
+    """Minimise the criterion over the free hyperparameters and, unless it is a number, alpha.
+
+    ``search(function, start)`` is the optimiser; its function takes a batch of points.
+    """
+    fixed = isinstance(alpha, float)
+    start_alpha = alpha if fixed else choose_alpha(kernel, problem, alpha, criterion).alpha
+    packing, raw = kernel.packing(free)
+    raw = raw.to(problem.Y)
+    start = raw if fixed else torch.cat([raw, raw.new_tensor([start_alpha]).log()])
+    score = criterion_of(problem, criterion)
+    spectrum = None
+    if free == [OPERATOR] and problem.observed is None and isinstance(kernel, Decomposable):
+        spectrum = gram_spectrum(kernel.kernel, problem.X, score.root, problem.gram)
+
+    def unpack(point: Tensor) -> tuple[OperatorKernel, Tensor]:
+        values = packing.unpack(point[: packing.size])
+        if fixed:
+            return kernel.replace(values), point.new_tensor(alpha)
+        if (
+            OPERATOR in values
+        ):  # an operator and alpha matter only through their ratio: keep a mean diagonal of 1
+            values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
+        moved = kernel.replace(values)
+        return moved, smallest_alpha(moved, problem.X, problem.Y) + point[-1].exp()
+
+    def value_and_gradient(points: Tensor) -> tuple[Tensor, Tensor]:
+        rows = [_differentiate(lambda z: score(*unpack(z), spectrum=spectrum), point) for point in points]
+        values, gradients = zip(*rows, strict=True)
+        return torch.stack(values), torch.stack(gradients)
+
+    result = search(value_and_gradient, start)
+    if not result.converged:
+        warn_unconverged(f"The search over hyperparameters: {result.message}.")
+    with torch.no_grad():
+        learned, learned_alpha = unpack(result.point)
+    return Choice(learned.numbers(), learned_alpha.item(), result.value, list(result.history))
+
+
+def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:
+    """Value and gradient at a point; NaN where the kernel cannot be factored."""
+    variable = point.detach().clone().requires_grad_()
+    try:
+        with torch.enable_grad():
+            value = function(variable)
+        (gradient,) = torch.autograd.grad(value, variable)
+    except NotPositiveDefiniteError:
+        return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)
+    return value.detach(), gradient
+
+
+def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:
+    """The start, and ``n_restarts`` − 1 points around it at distance about one in every raw (logarithmic) direction."""
+    noise = torch.randn(
+        n_restarts, len(start), generator=torch.Generator().manual_seed(seed), dtype=start.dtype
+    )
+    noise[0] = 0.0
+    return start + noise.to(start.device)
+
+
+def lbfgs_search(
+    learner: Any, seed: int, callback: Any
+) -> Callable[[Callable[[Tensor], tuple[Tensor, Tensor]], Tensor], OptimizeResult]:
+    """The search that a learner's arguments (n_restarts, max_iter, tol, verbose) describe."""
+
+    def search(function: Callable[[Tensor], tuple[Tensor, Tensor]], start: Tensor) -> OptimizeResult:
+        return lbfgs(
+            function,
+            random_starts(start, learner.n_restarts, seed),
+            max_iter=learner.max_iter,
+            tol=learner.tol,
+            callback=callback,
+            verbose=learner.verbose,
+            description="hyperparameters",
+        )
+
+    return search
+
+
+def _initial_operator(Y: Tensor) -> Dense:
+    """Where learning an operator starts: halfway from the identity to the outputs' correlation."""
+    centred = Y - Y.mean(0)
+    scale = centred.norm(dim=0)
+    scaled = centred / torch.where(scale > 0, scale, 1.0)
+    correlation = scaled.mT @ scaled
+    return Dense((0.5 * (correlation + torch.eye(Y.shape[1], dtype=Y.dtype, device=Y.device))).cpu().numpy())
+
+
+def resolve_operator(kernel: OperatorKernel, problem: RidgeProblem, *, learn: bool) -> OperatorKernel:
+    """The kernel with the output operator that the targets decide, or where learning it starts."""
+    if not isinstance(kernel, Decomposable):
+        if learn:
+            raise ValueError(
+                f"operator='learn' needs a scalar kernel; {kernel!r} is operator-valued already."
+            )
+        return kernel
+    if learn:
+        return Decomposable(kernel.kernel, _initial_operator(problem.Y))
+    if kernel.operator is None:
+        return kernel
+    if problem.observed is not None and isinstance(kernel.operator, DataDriven):
+        raise ValueError(
+            f"{kernel.operator!r} is computed from the targets, and some of them are missing (NaN). Impute them, or "
+            "use a fixed operator or operator='learn'."
+        )
+    gram = problem.gram
+    if gram is None and kernel.operator.needs_gram:
+        gram = kernel.kernel._gram(problem.X, None)
+    return Decomposable(kernel.kernel, kernel.operator.resolve(problem.Y, gram))
+
+
+def guard_memory(
+    kernel: OperatorKernel, problem: RidgeProblem, free: list[str], alpha: Any, approximation: Nystroem | None
+) -> None:
+    """Estimate what a fit needs before anything of size n × n exists."""
+    n, p = problem.Y.shape
+    item = problem.Y.element_size()
+    if approximation is not None:
+        m = min(approximation.n_components, n)
+        require(4 * n * m * item, what=f"A fit with {m} landmarks", advice="Use fewer landmarks.")
+        return
+    structured = isinstance(kernel, Decomposable) or kernel.diagonal_form(p, problem.Y) is not None
+    size = n if structured else min(n * p, DENSE_LIMIT)
+    # Matrices alive at once: the factor alone; eigenvectors and their workspace; or a gradient's intermediates.
+    copies = 8 if free else 1 if isinstance(alpha, float) else 4
+    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+    require(copies * size * size * item, what=f"An exact fit to {n} samples", advice=advice)
+
+
+def prior_scale(system: System, problem: RidgeProblem, coefficients: Tensor) -> Tensor:
+    """s² for each output, with which leave-one-out residuals have the variance that the model gives them."""
+    if isinstance(
+        system, IterativeSystem
+    ):  # no leave-one-out there: maximum likelihood, yᵀQy over the entries
+        return (problem.Y * coefficients).sum() / problem.Y.numel()
+    residuals = problem.Y - system.loo_predictions(problem.Y, coefficients)
+    ratios = residuals**2 / system.loo_variance()
+    return (ratios if problem.observed is None else torch.where(problem.observed, ratios, torch.nan)).nanmean(
+        0
+    )

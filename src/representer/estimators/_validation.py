@@ -1,0 +1,209 @@
+"""What learners accept: data of the kernel's kind, targets, weights, options; and what they say otherwise."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_consistent_length,
+    validate_data,
+)
+from torch import Tensor
+
+from representer.kernels import as_kernel
+from representer.kernels.base import Domain, Kernel
+from representer.operators import Decomposable, Operator, OperatorKernel
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+class KernelEstimator(BaseEstimator):
+    """A learner with a ``kernel``: pairwise when it is precomputed, with nested names even through a short name."""
+
+    kernel: Any
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = _domain(self.kernel) == "gram"
+        tags.input_tags.sparse = False
+        return tags
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``kernel__lengthscale`` also where the kernel was given by its name."""
+        if (
+            isinstance(self.kernel, str)
+            and "kernel" not in params
+            and any(k.startswith("kernel__") for k in params)
+        ):
+            self.kernel = as_kernel(self.kernel)
+        return super().set_params(**params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is only kept to save time is not stored."""
+        return {name: v for name, v in super().__getstate__().items() if not name.startswith("_cached")}
+
+
+def _domain(kernel: Any) -> Domain:
+    if isinstance(kernel, Kernel | OperatorKernel):
+        return kernel.domain
+    return "gram" if kernel == "precomputed" else "vectors"
+
+
+def as_operator_kernel(kernel: Any, operator: Operator | None) -> OperatorKernel:
+    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself."""
+    if isinstance(kernel, OperatorKernel):
+        if operator is not None:
+            raise ValueError(
+                f"kernel={kernel!r} is operator-valued already, so operator={operator!r} has no place. Leave "
+                "operator=None, or give a scalar kernel."
+            )
+        return kernel
+    if operator is not None and not isinstance(operator, Operator):
+        raise ValueError(
+            f"operator must be None, 'learn' or an object from representer.operators; got {operator!r}."
+        )
+    return Decomposable(as_kernel(kernel), operator)
+
+
+def plain(X: Any) -> Any:
+    """Tensors as NumPy arrays, anything else as it is."""
+    return X.detach().cpu().numpy() if isinstance(X, Tensor) else X
+
+
+def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Any:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
+    X = plain(X)
+    if domain in ("vectors", "gram"):
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        if domain == "gram" and reset:
+            check_gram(X)
+        return X
+    if domain == "labels":
+        return check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    objects = X if isinstance(X, np.ndarray) else list(X)
+    if len(objects) == 0:
+        raise ValueError("Found 0 samples; at least one object is needed.")
+    return objects
+
+
+def check_gram(gram: np.ndarray) -> None:
+    """A Gram matrix for fitting is square and symmetric to rounding."""
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"Precomputed kernel matrix should be square for fitting, n_samples × n_samples; got {gram.shape}. "
+            "Predicting takes k(X_new, X_train)."
+        )
+    scale = np.abs(gram).max()
+    asymmetry = np.abs(gram - gram.T).max()
+    if asymmetry > math.sqrt(np.finfo(gram.dtype).eps) * scale:
+        raise ValueError(
+            f"The precomputed Gram matrix is not symmetric: entries differ from their mirror image by up to "
+            f"{asymmetry:.3g} (largest entry {scale:.3g}). Check how it was computed, or pass (K + K.T) / 2."
+        )
+
+
+def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
+    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    y = np.asarray(plain(y))
+    if y.dtype == object or y.dtype.kind in "US":
+        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
+    y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
+    if y.ndim not in (1, 2):
+        raise ValueError(
+            f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}."
+        )
+    if len(y) != n:
+        raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(y)}.")
+    flat = y.ndim == 1
+    targets = y.reshape(n, -1)
+    if targets.shape[1] == 0:
+        raise ValueError(f"y has no outputs: shape {y.shape}.")
+    if np.isinf(targets).any():
+        raise ValueError(
+            f"Input y contains infinity, first in row {int(np.argwhere(np.isinf(targets))[0][0])}."
+        )
+    missing = np.isnan(targets)
+    if missing.any() and targets.shape[1] == 1:
+        raise ValueError(
+            f"Input y contains NaN, first in row {int(np.argwhere(missing)[0][0])}. Missing targets are allowed among "
+            "several outputs; with one output, leave those samples out."
+        )
+    empty = np.flatnonzero(missing.all(0))
+    if len(empty):
+        raise ValueError(
+            f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
+        )
+    return targets, flat
+
+
+def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+    """Non-negative sample weights, not all zero; None where all are equal to one."""
+    if sample_weight is None:
+        return None
+    length = _num_samples(X)
+    weights = _check_sample_weight(
+        plain(sample_weight), np.empty((length, 1)), dtype=np.float64, ensure_non_negative=True
+    )
+    check_consistent_length(weights, np.empty((length, 1)))
+    if not weights.sum() > 0:
+        raise ValueError("Sample weights are all zero; at least one must be positive.")
+    return weights
+
+
+def check_alpha(alpha: Any) -> float | np.ndarray | None:
+    """A positive number, an array of candidates, or None for ``"auto"``."""
+    if isinstance(alpha, str):
+        if alpha == "auto":
+            return None
+        raise ValueError(f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}.")
+    try:
+        values = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}."
+        ) from error
+    if values.size == 0 or values.ndim > 1 or not np.all(np.isfinite(values)) or not np.all(values > 0):
+        raise ValueError(
+            f"alpha must be positive and finite (mean loss + alpha·‖f‖²); got {alpha!r}. For interpolation choose a "
+            "tiny value such as 1e-10."
+        )
+    return float(values) if values.ndim == 0 else values
+
+
+def check_options(estimator: Any, choices: dict[str, tuple[str, ...]]) -> None:
+    """Each named argument is one of the words it may be."""
+    for name, words in choices.items():
+        value = getattr(estimator, name)
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}; got {value!r}.")
+
+
+def check_counts(estimator: Any, minima: dict[str, int]) -> None:
+    """Each named argument is an integer of at least its minimum."""
+    for name, least in minima.items():
+        value = getattr(estimator, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def seed_of(random_state: Any) -> int:
+    """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def warn_unconverged(message: str) -> None:
+    """A search that ended early keeps its best point, and says so."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)

@@ -1,0 +1,398 @@
+"""Vector-valued ridge regression with an operator-valued kernel."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._ridge import (
+    OPERATOR,
+    Choice,
+    RidgeProblem,
+    choose_alpha,
+    guard_memory,
+    lbfgs_search,
+    learn,
+    prior_scale,
+    resolve_operator,
+)
+from representer.estimators._validation import (
+    DTYPES,
+    KernelEstimator,
+    as_operator_kernel,
+    check_alpha,
+    check_counts,
+    check_inputs,
+    check_options,
+    check_targets,
+    check_weights,
+    seed_of,
+)
+from representer.expansions import Expansion
+from representer.kernels import Kernel, Linear
+from representer.kernels.base import count
+from representer.linalg import IndefiniteGramWarning, Spectrum
+from representer.memory import row_blocks
+from representer.objectives.operator_valued import Criterion
+from representer.operators import Decomposable, Operator, OperatorKernel, System, factor_system
+from representer.operators.systems import take
+
+
+class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, KernelEstimator):
+    """Vector-valued ridge regression with any operator-valued kernel.
+
+    Solves ::
+
+        min_f  (1/n) Σ_i ‖y_i − f(x_i)‖² + alpha ‖f‖²
+
+    over the ℝᵖ-valued functions of the space whose kernel is K(x, y) = k(x, y) A, or any kernel of
+    ``representer.operators``. The solution f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's
+    structure allows. ``alpha`` multiplies the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
+    ``OperatorRidge(operator=None, alpha=a / n)``.
+
+    Parameters
+    ----------
+    kernel : Kernel, OperatorKernel, str or callable, default="rbf"
+        A scalar kernel k, or an operator-valued kernel such as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it
+        stays; a word lets the data decide: ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic,
+        ``Gaussian("auto")`` and ``Gaussian("ard")`` by the ``criterion``, with gradients.
+    operator : Operator, "learn" or None, default=None
+        The output operator A of a scalar kernel. None is the identity; ``"learn"`` learns a dense one by the
+        ``criterion``.
+    alpha : float, array-like or "auto", default="auto"
+        The weight of ‖f‖²; several candidates, or all positive numbers, are compared by the ``criterion`` for the price
+        of one eigendecomposition.
+    criterion : {"loo", "gcv"}, default="loo"
+        Closed-form leave-one-out error, or generalised cross-validation.
+    approximation : Nystroem or None, default=None
+        None is exact, with an n × n matrix; ``Nystroem(m)`` keeps n × m.
+    max_iter : int, default=100
+        Iterations of the search over hyperparameters.
+    tol : float, default=1e-5
+        Relative decrease of the criterion at which that search stops.
+    n_restarts : int, default=1
+        Starts of that search; the first is data-driven, the others random around it.
+    random_state : int, RandomState instance or None, default=None
+        Seeds random starts and landmarks.
+    verbose : int, default=0
+        1 shows progress of long searches, 2 also how they ended.
+    device : str or None, default=None
+        Where tensors live, ``"cpu"`` by default.
+    dtype : {"float64", "float32"}, default="float64"
+        The precision of the computation.
+
+    Attributes
+    ----------
+    kernel_ : Kernel or OperatorKernel
+        The kernel with the numbers that were used.
+    operator_ : Operator or None
+        The output operator that was used; None if ``kernel`` is operator-valued.
+    alpha_ : float
+        The weight of ‖f‖² that was used.
+    dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
+        The coefficients c_i.
+    X_fit_ : ndarray or list
+        The training inputs.
+    landmarks_ : ndarray, list or None
+        The anchors of an approximate fit; None if the training inputs are the anchors.
+    criterion_value_ : float or None
+        The criterion at the chosen hyperparameters, None if nothing was chosen.
+    history_ : list of HistoryEntry
+        The search over hyperparameters: iteration, seconds, value, gradient norm.
+    n_iter_ : int
+        Iterations of that search; 1 if there was none.
+    n_features_in_ : int
+        Number of features seen during fit (vectors and Gram matrices).
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
+    loo_predict_ : ndarray like y
+        Exact leave-one-out predictions, computed at first use.
+
+    See Also
+    --------
+    sklearn.kernel_ridge.KernelRidge : The special case of the identity operator and a fixed alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> from representer.kernels import Gaussian
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, size=(80, 1))
+    >>> Y = np.column_stack([np.sin(X[:, 0]), np.cos(X[:, 0])]) + 0.05 * rng.normal(size=(80, 2))
+    >>> Y[::7, 0] = np.nan  # missing targets are allowed
+    >>> model = OperatorRidge(kernel=Gaussian("auto"), operator="learn").fit(X, Y)
+    >>> mean, std = model.predict([[0.5]], return_std=True)
+    >>> bool(np.all(np.abs(mean - [[0.479, 0.878]]) < 3 * std))
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        operator: Operator | Literal["learn"] | None = None,
+        alpha: Any = "auto",
+        *,
+        criterion: Criterion = "loo",
+        approximation: Nystroem | None = None,
+        max_iter: int = 100,
+        tol: float = 1e-5,
+        n_restarts: int = 1,
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str | None = None,
+        dtype: str = "float64",
+    ):
+        self.kernel = kernel
+        self.operator = operator
+        self.alpha = alpha
+        self.criterion = criterion
+        self.approximation = approximation
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_restarts = n_restarts
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+        self.dtype = dtype
+
+    kernel_: Any
+
+    # -- fitting ----------------------------------------------------------------------------------------------------
+    @with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Training inputs; with a precomputed kernel, their Gram matrix.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets. Among several outputs, NaN marks a missing entry.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the mean loss.
+
+        Returns
+        -------
+        self : OperatorRidge
+            The fitted model.
+        """
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self)
+        self._check_arguments()
+        learn_operator = isinstance(self.operator, str)
+        given = as_operator_kernel(self.kernel, None if learn_operator else self.operator)  # type: ignore[arg-type]
+        if self.approximation is not None and not isinstance(given, Decomposable):
+            raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
+        problem = self._validate(given, X, y, sample_weight)
+        free = given.free() + ([OPERATOR] if learn_operator else [])
+        guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
+        self.__dict__.pop("_cached_system", None)
+        kernel = given.resolve(problem.X)
+        if isinstance(kernel, Decomposable) and not given.free():
+            problem = problem.with_fixed_gram(kernel.kernel)
+        kernel = resolve_operator(kernel, problem, learn=learn_operator)
+        seed = seed_of(self.random_state)
+        choice = self._choose(kernel, free, problem, seed, iteration_callback(self, context))
+        self._finish(choice, problem, seed)
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _check_arguments(self) -> None:
+        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
+        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+        check_alpha(self.alpha)
+        if not (isinstance(self.tol, float | int) and self.tol > 0):
+            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        if isinstance(self.operator, str) and self.operator != "learn":
+            raise ValueError(f"operator must be None, 'learn' or an Operator; got {self.operator!r}.")
+        if self.approximation is not None and not isinstance(self.approximation, Nystroem):
+            raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
+
+    def _validate(self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> RidgeProblem:
+        X = check_inputs(self, X, kernel.domain, reset=True)
+        targets, flat = check_targets(y, len(X))
+        weights = check_weights(sample_weight, X)
+        self.X_fit_, self._flat, self._targets, self._weights = X, flat, targets, weights
+        problem = self._problem(kernel)
+        expected = kernel.n_outputs(problem.X)
+        if expected is not None and expected != targets.shape[1]:
+            raise ValueError(
+                f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
+                "for each output of the kernel."
+            )
+        return problem
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.tensor(array, dtype=DTYPES[self.dtype], device=self.device)
+
+    def _inputs(self, kernel: Kernel | OperatorKernel, X: Any) -> Any:
+        return kernel.prepare(self._tensor(X) if kernel.domain in ("vectors", "gram") else X)
+
+    def _problem(self, kernel: OperatorKernel) -> RidgeProblem:
+        """The training data as tensors, without the samples of weight zero."""
+        missing = np.isnan(self._targets)
+        Y = self._tensor(np.where(missing, 0.0, self._targets))
+        observed = torch.from_numpy(~missing).to(Y.device) if missing.any() else None
+        weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
+        if self._weights is not None:
+            weights = self._tensor(self._weights)
+        problem = RidgeProblem(
+            self._inputs(kernel, self.X_fit_), Y, weights, observed, kernel.domain == "gram"
+        )
+        return problem if self._weights is None else problem.rows(self._kept())
+
+    def _kept(self) -> Tensor:
+        """The samples that count: those of positive weight."""
+        if self._weights is None:
+            return torch.arange(len(self._targets))
+        return torch.from_numpy(np.flatnonzero(self._weights > 0))
+
+    def _choose(
+        self, kernel: OperatorKernel, free: list[str], problem: RidgeProblem, seed: int, callback: Any
+    ) -> Choice:
+        """Choose what is free by the criterion; what is fixed stays."""
+        alpha = check_alpha(self.alpha)
+        if isinstance(alpha, float) and not free:
+            return Choice(kernel, alpha)
+        limit = len(problem.Y) if self.approximation is None else self.approximation.n_components
+        subset = problem.subset(kernel, limit, seed)
+        choice = Choice(kernel, 0.0)
+        if free:
+            search = lbfgs_search(self, seed, callback)
+            choice = learn(kernel, free, subset, alpha, self.criterion, search)
+            if not isinstance(alpha, np.ndarray):
+                return choice
+        best = choose_alpha(choice.kernel, subset, alpha, self.criterion)
+        return replace(best, history=choice.history, spectrum=best.spectrum if subset is problem else None)
+
+    # -- the fitted function ----------------------------------------------------------------------------------------
+    def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
+        kernel, history = choice.kernel, choice.history
+        scalar = isinstance(kernel, Decomposable)
+        self.kernel_ = kernel.kernel if scalar else kernel  # type: ignore[attr-defined]
+        self.operator_ = kernel._operator if scalar else None  # type: ignore[attr-defined]
+        self.landmarks_: Any = None
+        if self.approximation is not None:
+            features = self.approximation.features(self.kernel_, problem.X, seed=seed)
+            points = features.landmarks
+            self.landmarks_ = points.cpu().numpy() if isinstance(points, Tensor) else points
+            problem = replace(problem, X=features(problem.X), gram=None)
+            alpha = check_alpha(self.alpha)
+            if not isinstance(alpha, float):
+                choice = choose_alpha(self._system_kernel(), problem, alpha, self.criterion)
+        self.alpha_ = choice.alpha
+        self.criterion_value_ = choice.value
+        self.history_ = history
+        self.n_iter_ = max(1, len(history))
+        coefficients = self._factor(problem, choice.spectrum).solve(problem.Y)
+        if self.approximation is not None:
+            dual = features.coefficients(problem.X.mT @ coefficients)
+        else:
+            dual = problem.Y.new_zeros(len(self._targets), problem.Y.shape[1])
+            dual[self._kept()] = coefficients
+        self.dual_coef_ = self._shaped(dual)
+
+    def _landmark_features(self) -> LandmarkFeatures:
+        return landmark_features(self.kernel_, self._inputs(self.kernel_, self.landmarks_))
+
+    def _operator_kernel(self) -> OperatorKernel:
+        return self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
+
+    def _system_kernel(self) -> OperatorKernel:
+        """The kernel of the ridge system: linear in the features under an approximation."""
+        return self._operator_kernel() if self.landmarks_ is None else Decomposable(Linear(), self.operator_)
+
+    def _factor(self, problem: RidgeProblem, spectrum: Spectrum | None = None) -> System:
+        return factor_system(
+            self._system_kernel(),
+            problem.X,
+            problem.noise(self.alpha_),
+            problem.Y.shape[1],
+            observed=problem.observed,
+            spectrum=spectrum,
+            gram=problem.gram,
+        )
+
+    def _system(self) -> tuple[System, RidgeProblem, Tensor]:
+        """The factored system of the fitted model with its data and coefficients, made at first use and kept."""
+        if "_cached_system" not in self.__dict__:
+            problem = self._problem(self._operator_kernel())
+            if self.landmarks_ is not None:
+                problem = replace(problem, X=self._landmark_features()(problem.X))
+            elif self.operator_ is not None:
+                with warnings.catch_warnings():  # fit has said it
+                    warnings.simplefilter("ignore", IndefiniteGramWarning)
+                    problem = problem.with_fixed_gram(self.kernel_)
+            system = self._factor(problem)
+            self._cached_system = (system, problem, system.solve(problem.Y))
+        return self._cached_system
+
+    @property
+    def loo_predict_(self) -> np.ndarray:
+        """Exact leave-one-out predictions for the training samples, at the chosen hyperparameters."""
+        check_is_fitted(self)
+        system, problem, coefficients = self._system()
+        predictions = np.empty(self._targets.shape)
+        kept = self._kept().numpy()
+        predictions[kept] = system.loo_predictions(problem.Y, coefficients).cpu().numpy()
+        ignored = np.setdiff1d(np.arange(len(predictions)), kept)
+        if len(ignored):
+            rows = take(self.X_fit_, torch.from_numpy(ignored))
+            predictions[ignored] = self.predict(rows).reshape(len(ignored), -1)
+        return predictions[:, 0] if self._flat else predictions
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        return_std : bool, default=False
+            Also return the standard deviation of a new observation, noise included: f is seen as a Gaussian process
+            of covariance s²K with noise of variance s²·n·alpha, where s², for each output, gives leave-one-out
+            residuals the size they should have.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions.
+        std : ndarray like y
+            Only with ``return_std``.
+        """
+        check_is_fitted(self)
+        kernel = self._operator_kernel()
+        inputs = self._inputs(kernel, check_inputs(self, X, kernel.domain, reset=False))
+        coefficients = self._tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
+        anchors = self._inputs(kernel, self.X_fit_ if self.landmarks_ is None else self.landmarks_)
+        mean = self._shaped(Expansion(kernel, anchors, coefficients)(inputs))
+        return (mean, self._shaped(self._std(inputs))) if return_std else mean
+
+    def _shaped(self, values: Tensor) -> np.ndarray:
+        array = values.cpu().numpy()
+        return array[:, 0] if self._flat else array
+
+    def _std(self, inputs: Any) -> Tensor:
+        system, problem, coefficients = self._system()
+        noise = self.alpha_ * (len(self._targets) if self._weights is None else float(self._weights.sum()))
+        rows = row_blocks(count(inputs), problem.Y.numel() * problem.Y.element_size())
+        variance = torch.cat([self._variance(system, inputs[block], problem.Y.shape[1]) for block in rows])
+        return ((variance + noise) * prior_scale(system, problem, coefficients)).sqrt()
+
+    def _variance(self, system: System, inputs: Any, p: int) -> Tensor:
+        if self.landmarks_ is None:
+            return system.variance(inputs)
+        features = self._landmark_features()(inputs)
+        missed = (self.kernel_._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)  # what no landmark sees
+        assert self.operator_ is not None  # an approximate fit has a scalar kernel
+        return system.variance(features) + missed[:, None] * self.operator_.as_matrix(p, features).diagonal()

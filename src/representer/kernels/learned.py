@@ -1,0 +1,223 @@
+"""Kernels of transformed data: k(f(x), f(y)) for any function, and for a neural network whose weights are learned."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any, Self, get_args
+
+import torch
+from torch import Tensor
+
+from representer.kernels.base import Domain, Kernel, as_vectors
+from representer.parameters import Constraint, Real
+from representer.values import same
+
+
+class Mapped(Kernel, ABC):
+    """A kernel of images of the data."""
+
+    kernel: Kernel
+    domain: Domain
+
+    @abstractmethod
+    def _image(self, X: Any) -> Any:
+        """What the inner kernel sees, prepared."""
+
+    def check_hyperparameters(self) -> None:
+        """Also the domain."""
+        if self.domain not in get_args(Domain):
+            raise ValueError(
+                f"domain of {type(self).__name__} must be one of {get_args(Domain)}; got {self.domain!r}."
+            )
+        super().check_hyperparameters()
+
+    def _resolve(self, X: Any) -> Self:
+        return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        return self.kernel._gram(self._image(X), None if Y is None else self._image(Y))
+
+    def _diag(self, X: Any) -> Tensor:
+        return self.kernel._diag(self._image(X))
+
+
+class Pullback(Mapped):
+    """k(f(x), f(y)): the deep kernel when f is a learned function.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel on the images.
+    function : callable
+        Maps data to what ``kernel`` takes. A ``torch`` function lets gradients through.
+    domain : {"vectors", "labels", "gram", "objects"}
+        The kind of data the function takes.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear, Pullback
+    >>> Pullback(Linear(), lambda X: X**2)([[1.0], [2.0]]).tolist()
+    [[1.0, 4.0], [4.0, 16.0]]
+    >>> word_length = Pullback(Linear(), lambda words: [[len(w)] for w in words], domain="objects")
+    >>> word_length(["a", "bcd"]).tolist()
+    [[1.0, 3.0], [3.0, 9.0]]
+    """
+
+    def __init__(self, kernel: Kernel, function: Callable[[Any], Any], domain: Domain = "vectors"):
+        self.kernel = kernel
+        self.function = function
+        self.domain = domain
+
+    def _image(self, X: Any) -> Any:
+        image = self.function(X)
+        if isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1:
+            return image  # prepared: where an optimiser strays, NaN is for the optimiser to see
+        return self.kernel.prepare(image)
+
+
+class Neural(Mapped):
+    """k(φ(x), φ(y)) with features φ by a ``torch.nn.Module``, whose weights are hyperparameters to be learned.
+
+    The module is never changed: learned weights live in a copy (``numbers``), so a fitted learner's ``kernel_`` holds
+    them. It is evaluated in the precision of its weights and in evaluation mode (no dropout, no batch statistics: a
+    kernel sees two points only). Weights that do not require a gradient are not learned.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps a tensor (n, d), or (n, …) with ``domain="objects"``, to features (n, q).
+    kernel : Kernel
+        The kernel on the features; linear gives a conditional embedding network.
+    domain : {"vectors", "objects"}
+        ``"objects"``: arrays of any shape, such as images (n, channels, height, width), one sample an entry.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Gaussian, Neural
+    >>> k = Neural(torch.nn.Linear(2, 1), Gaussian("auto"))
+    >>> k.free()
+    ['module__weight', 'module__bias', 'kernel__lengthscale']
+    """
+
+    def __init__(self, module: torch.nn.Module, kernel: Kernel, domain: Domain = "vectors"):
+        self.module = module
+        self.kernel = kernel
+        self.domain = domain
+
+    def prepare(self, X: Any) -> Any:
+        """A tensor (..., n, d); objects, and anything with more than three axes, as a list of n tensors."""
+        if isinstance(X, list) and X and all(isinstance(item, Tensor) for item in X):
+            return X
+        tensor = as_vectors(X)
+        return list(tensor.unbind()) if self.domain == "objects" or tensor.ndim > 3 else tensor
+
+    # -- features ---------------------------------------------------------------------------------------------------
+    _exchanged: Mapping[str, Tensor] = MappingProxyType(
+        {}
+    )  # weights that stand in the place of the module's own
+
+    def _weights(self) -> dict[str, Tensor]:
+        own = {name: weight.detach() for name, weight in self.module.named_parameters()}
+        return own | {name: weight.to(own[name]) for name, weight in self._exchanged.items()}
+
+    def _image(self, X: Tensor | list[Tensor]) -> Tensor:
+        samples = torch.stack(X) if isinstance(X, list) else X
+        weights, shapes = self._weights(), {name: p.shape for name, p in self.module.named_parameters()}
+        batch = {
+            name: w.reshape(-1, *shapes[name]) for name, w in weights.items() if w.ndim > len(shapes[name])
+        }
+        if not batch:
+            return self._features(weights, samples)
+        members = [
+            weights | dict(zip(batch, member, strict=True)) for member in zip(*batch.values(), strict=True)
+        ]
+        images = [self._features(member, samples) for member in members]
+        if images[0].ndim > 2:  # the samples are a batch themselves: one for each member
+            samples = samples.expand(len(members), *samples.shape[1:])
+            images = [self._features(*pair) for pair in zip(members, samples, strict=True)]
+        return torch.stack(images)
+
+    def _features(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
+        like = next(iter(weights.values()), X)
+        with _evaluating(self.module):
+            features = torch.func.functional_call(self.module, weights, (X.to(like, copy=True),))
+        one_axis_a_sample = isinstance(features, Tensor) and features.shape[:-1] in (
+            X.shape[:1],
+            X.shape[:-1],
+        )
+        if not one_axis_a_sample or (X.ndim > 3 and features.ndim > 2):
+            got = (
+                f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
+            )
+            raise ValueError(
+                f"The module of Neural must map {tuple(X.shape)} to features of shape ({len(X)}, n_features); it gave "
+                f"{got}. End it with torch.nn.Flatten(), or pick the output that is meant."
+            )
+        return features.to(X.dtype)
+
+    # -- hyperparameters: the weights join the inner kernel's under the names module__<weight> ----------------------
+    def constraints(self) -> dict[str, Constraint]:
+        """Real for every weight, and what the inner kernel says."""
+        return {f"module__{name}": Real() for name in self._weights()} | super().constraints()
+
+    def hyperparameter_values(self) -> dict[str, Tensor]:
+        """The weights, and the values of the inner kernel."""
+        return {f"module__{name}": w for name, w in self._weights().items()} | super().hyperparameter_values()
+
+    def free(self) -> list[str]:
+        """All weights that require a gradient, and what the inner kernel leaves free."""
+        learned = [f"module__{name}" for name, w in self.module.named_parameters() if w.requires_grad]
+        return learned + super().free()
+
+    def replace(self, values: Mapping[str, Any]) -> Self:
+        """Exchange weights and the inner kernel's hyperparameters."""
+        weights = {
+            name.removeprefix("module__"): v for name, v in values.items() if name.startswith("module__")
+        }
+        unknown = set(weights) - set(self._weights())
+        if unknown:
+            raise ValueError(
+                f"The module has no weights {sorted(unknown)}; it has: {', '.join(self._weights())}."
+            )
+        new = super().replace({name: v for name, v in values.items() if not name.startswith("module__")})
+        new._exchanged = {**self._exchanged, **weights}
+        return new
+
+    def numbers(self) -> Self:
+        """The same kernel with the exchanged weights written into a copy of the module."""
+        new = super().numbers().__sklearn_clone__()
+        with torch.no_grad():
+            for name, weight in new.module.named_parameters():
+                if name in new._exchanged:
+                    weight.copy_(new._exchanged[name])
+        new._exchanged = {}
+        return new
+
+    def __sklearn_clone__(self) -> Self:
+        new = super().__sklearn_clone__()
+        new._exchanged = {name: weight.detach().clone() for name, weight in self._exchanged.items()}
+        return new
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other) or not isinstance(other, Neural):
+            return NotImplemented
+        return super().__eq__(other) and same(self._weights(), other._weights())
+
+    __hash__ = Mapped.__hash__
+
+
+@contextmanager
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
+    """In evaluation mode for a moment."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -1,0 +1,44 @@
+"""Short names: a string works wherever a kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable as Function
+from typing import Any
+
+from representer.kernels.base import Kernel
+from representer.kernels.given import Callable, Precomputed
+from representer.kernels.labels import Delta
+from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial, Tanimoto
+
+NAMES: dict[str, Function[[], Kernel]] = {
+    "rbf": Gaussian,
+    "gaussian": Gaussian,
+    "linear": Linear,
+    "poly": lambda: Polynomial(degree=3, gamma="scale"),
+    "laplacian": Laplacian,
+    "matern": Matern,
+    "tanimoto": Tanimoto,
+    "delta": Delta,
+    "precomputed": Precomputed,
+}
+
+
+def as_kernel(kernel: Any) -> Kernel:
+    """A kernel from a kernel, a name (``"rbf"``, ``"linear"`` …) or a function of two objects.
+
+    Examples
+    --------
+    >>> from representer.kernels import as_kernel
+    >>> as_kernel("poly")
+    Polynomial(degree=3, gamma='scale')
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str) and kernel in NAMES:
+        return NAMES[kernel]()
+    if callable(kernel) and not isinstance(kernel, type):
+        return Callable(kernel)
+    raise ValueError(
+        f"kernel={kernel!r} is not a kernel. Give an object from representer.kernels, a function of two objects, or "
+        f"one of the names {', '.join(map(repr, NAMES))}."
+    )

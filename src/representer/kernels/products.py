@@ -1,0 +1,113 @@
+"""Kernels of the inner product of numeric vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from representer.kernels.base import FACTOR, Kernel, combine, per_row
+from representer.kernels.heuristics import inverse_size
+from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
+from representer.values import number
+
+
+class Linear(Kernel):
+    """k(x, y) = xᵀy. ``Linear() + 1.0`` is the kernel of affine functions.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> Linear()([[1.0, 2.0], [3.0, 4.0]]).tolist()
+    [[5.0, 11.0], [11.0, 25.0]]
+    """
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return X @ (X if Y is None else Y).mT
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return (X**2).sum(-1)
+
+
+class Polynomial(Kernel):
+    """k(x, y) = (gamma·xᵀy + coef0)^degree.
+
+    Parameters
+    ----------
+    degree : int
+        At least 1.
+    gamma : float, "scale" or "auto"
+        ``"scale"`` is 1 / (n_features · variance); ``"auto"`` learns gamma, starting from there.
+    coef0 : float or "auto"
+        Not negative; ``"auto"`` learns it, starting from 1.
+
+    Examples
+    --------
+    >>> from representer.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0], [2.0]]).tolist()
+    [[4.0, 9.0], [9.0, 25.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "gamma": Hyperparameter(
+            Positive(), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
+        ),
+        "coef0": FACTOR,
+    }
+
+    def __init__(self, degree: int = 2, gamma: Any = 1.0, coef0: Any = 1.0):
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    def _own_specification(self, name: str) -> Hyperparameter:
+        """What is learned stays so small that its power is in range."""
+        constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
+        return replace(super()._own_specification(name), constraint=constraint)
+
+    def check_hyperparameters(self) -> None:
+        """Also the degree: a positive integer."""
+        if not is_count(self.degree):
+            raise ValueError(f"degree of Polynomial must be a positive integer; got {self.degree!r}.")
+        super().check_hyperparameters()
+
+    def _of(self, product: Tensor, gamma: Tensor, coef0: Tensor) -> Tensor:
+        base = combine("add", combine("mul", product, gamma), coef0)
+        return base.pow(int(self.degree)) if base.requires_grad else base.pow_(int(self.degree))
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return self._of(X @ (X if Y is None else Y).mT, number(self, "gamma", X), number(self, "coef0", X))
+
+    def _diag(self, X: Tensor) -> Tensor:
+        gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))
+        return self._of((X**2).sum(-1), gamma, coef0)
+
+
+class Tanimoto(Kernel):
+    """k(x, y) = xᵀy / (‖x‖² + ‖y‖² − xᵀy), for fingerprints; two vectors of zeros are equal (1).
+
+    On binary vectors it is the Jaccard similarity. It is positive semi-definite on all real vectors: the series
+    Σ_r (xᵀy)^r / (‖x‖² + ‖y‖²)^r is a sum of products of positive semi-definite functions.
+
+    Examples
+    --------
+    >>> from representer.kernels import Tanimoto
+    >>> Tanimoto()([[1, 1, 0, 0], [1, 0, 1, 1]]).tolist()
+    [[1.0, 0.25], [0.25, 1.0]]
+    """
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        other = X if Y is None else Y
+        product = X @ other.mT
+        union = (X**2).sum(-1)[..., :, None] + (other**2).sum(-1)[..., None, :]
+        union = combine("sub", union, product)
+        empty = union <= 0
+        if product.requires_grad:
+            return (product / union.masked_fill(empty, 1.0)).masked_fill(empty, 1.0)
+        return product.div_(union.masked_fill_(empty, 1.0)).masked_fill_(empty, 1.0)
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)

@@ -1,0 +1,326 @@
+"""Kernels of the difference of numeric vectors."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.kernels.base import ONE, Kernel, combine
+from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
+from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
+from representer.values import number
+
+# Rows computed at a time when no gradient is asked: temporaries stay in the cache and small beside the Gram matrix.
+BLOCK_ROWS = 256
+
+
+def _lengthscale(median: Word) -> Hyperparameter:
+    words = {
+        "median": median,
+        "auto": Word(median.value, learned=True),
+        "ard": Word(ard_lengthscales, learned=True),
+    }
+    return Hyperparameter(Positive(), words)
+
+
+EUCLIDEAN = _lengthscale(Word(median_distance))
+MANHATTAN = _lengthscale(Word(median_manhattan))
+
+
+class Stationary(Kernel, ABC):
+    """A function of the scaled difference (x − y) / ℓ with k(x, x) = 1; ℓ is one number, or one a feature.
+
+    ``lengthscale="median"`` is the median heuristic; ``"auto"`` learns it from there; ``"ard"`` learns one a feature.
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": EUCLIDEAN}
+    lengthscale: Any
+
+    @abstractmethod
+    def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
+        """The kernel of all pairs of scaled points; may use the memory ``out``, given where no gradient is asked."""
+
+    def _scaled(self, X: Tensor) -> Tensor:
+        lengthscale = number(self, "lengthscale", X)
+        if lengthscale.ndim and lengthscale.shape[-1] not in (1, X.shape[-1]):
+            raise ValueError(
+                f"{type(self).__name__} has {lengthscale.shape[-1]} lengthscales, but the data have {X.shape[-1]} "
+                "features: give one lengthscale, or one a feature."
+            )
+        if lengthscale.ndim > 1 and lengthscale.shape[-2] != 1:
+            raise ValueError(
+                f"lengthscale of {type(self).__name__} has shape {tuple(lengthscale.shape)}: give one number, one a "
+                "feature, or a batch of shape (..., 1, 1) or (..., 1, n_features)."
+            )
+        return X / lengthscale
+
+    def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The points in the form that ``_pairs`` takes."""
+        left = self._scaled(X)
+        return left, left if Y is None else self._scaled(Y)
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        left, right = self._coordinates(X, Y)
+        if self._is_plain(left, right):
+            return self._filled(left, right, symmetric=Y is None)
+        gram = self._pairs(left, right, None)
+        if Y is not None:
+            return gram
+        if gram.requires_grad:
+            return gram.masked_fill(torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device), 1.0)
+        gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        return gram
+
+    def _is_plain(self, left: Tensor, right: Tensor) -> bool:
+        """Two single matrices, and no gradient asked? Then one buffer is enough."""
+        own = [getattr(self, name) for name in self.hyperparameters]
+        learned = any(isinstance(value, Tensor) and value.requires_grad for value in (left, right, *own))
+        batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in own)
+        return not batched and not (learned and torch.is_grad_enabled())
+
+    def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
+        """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
+        gram = left.new_empty(len(left), len(right))
+        for start in range(0, len(left), BLOCK_ROWS):
+            stop = min(start + BLOCK_ROWS, len(left))
+            columns = stop if symmetric else len(right)
+            block = gram[start:stop, :columns]
+            block.copy_(self._pairs(left[start:stop], right[:columns], block))
+            if symmetric:
+                gram[:start, start:stop] = block[:, :start].mT
+        if symmetric:
+            gram.diagonal().fill_(1.0)
+        return gram
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
+
+
+class Radial(Stationary, ABC):
+    """A function of t = −‖x − y‖²/(2ℓ²)."""
+
+    @abstractmethod
+    def _profile(self, t: Tensor) -> Tensor:
+        """The kernel at t ≤ 0; may overwrite t if it carries no gradient."""
+
+    def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Points with two more coordinates, [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], whose inner product is t at once.
+
+        They are centred first: the rounding error of t is relative to the squared norms.
+        """
+        left = self._scaled(X)
+        centre = left.detach().mean(-2, keepdim=True)
+        left = left - centre
+        right = left if Y is None else self._scaled(Y) - centre
+        left_norms, right_norms = (-0.5 * (points**2).sum(-1, keepdim=True) for points in (left, right))
+        return (
+            torch.cat([left, left_norms, torch.ones_like(left_norms)], -1),
+            torch.cat([right, torch.ones_like(right_norms), right_norms], -1),
+        )
+
+    def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
+        t = torch.matmul(left, right.mT, out=out)
+        return self._profile(t.clamp(max=0.0) if t.requires_grad else t.clamp_(max=0.0))
+
+
+class Gaussian(Radial):
+    """k(x, y) = exp(−‖x − y‖² / (2ℓ²)).
+
+    Parameters
+    ----------
+    lengthscale : float, array (n_features,), "median", "auto" or "ard"
+        ℓ: one number, or one a feature. ``"median"``: the median distance between samples; ``"auto"``: learned from
+        there on; ``"ard"``: one a feature, learned.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian
+    >>> Gaussian(lengthscale=2.0)([[0.0], [2.0]]).round(decimals=4).tolist()
+    [[1.0, 0.6065], [0.6065, 1.0]]
+    >>> Gaussian("median").resolve([[0.0], [1.0], [5.0]])
+    Gaussian(lengthscale=4.0)
+    """
+
+    def __init__(self, lengthscale: Any = "median"):
+        self.lengthscale = lengthscale
+
+    def _profile(self, t: Tensor) -> Tensor:
+        return t.exp() if t.requires_grad else t.exp_()
+
+
+class RationalQuadratic(Radial):
+    """k(x, y) = (1 + ‖x − y‖² / (2·mixture·ℓ²))^(−mixture): Gaussians of many lengthscales.
+
+    Parameters
+    ----------
+    lengthscale : float, array (n_features,), "median", "auto" or "ard"
+        ℓ, as in ``Gaussian``.
+    mixture : float or "auto"
+        Small: many lengthscales; large: one, a Gaussian. ``"auto"``: learned, starting from 1.
+
+    Examples
+    --------
+    >>> from representer.kernels import RationalQuadratic
+    >>> RationalQuadratic(lengthscale=1.0, mixture=0.5)([[0.0], [2.0]]).round(decimals=4).tolist()
+    [[1.0, 0.4472], [0.4472, 1.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "lengthscale": EUCLIDEAN,
+        "mixture": Hyperparameter(Positive(), {"auto": ONE}, scalar=True),
+    }
+
+    def __init__(self, lengthscale: Any = "median", mixture: Any = 1.0):
+        self.lengthscale = lengthscale
+        self.mixture = mixture
+
+    def _profile(self, t: Tensor) -> Tensor:
+        mixture = number(self, "mixture", t)
+        return torch.exp(-mixture * torch.log1p(-t / mixture))
+
+
+def matern_profile(r: Tensor, order: int) -> Tensor:
+    """e^(−r) · q(r), the Matérn function of smoothness ν = order − 1/2 with value 1 at r = 0, for unscaled r.
+
+    q(r) = Σ_i (p+i)!/(i!(p−i)!) · p!/(2p)! · (2r)^(p−i) with p = order − 1.
+    """
+    p = order - 1
+    f = math.factorial
+    coefficients = [f(p + i) * f(p) / (f(i) * f(p - i) * f(2 * p)) for i in range(p + 1)]
+    # Where e^(−r) is 0 in floating point, a polynomial of r must not become infinite.
+    r = r.clamp(max=-2.0 * math.log(torch.finfo(r.dtype).tiny))
+    polynomial = torch.full_like(r, coefficients[0])
+    for coefficient in coefficients[1:]:  # Horner in 2r, highest power first
+        polynomial = polynomial * (2.0 * r) + coefficient
+    return polynomial * torch.exp(-r)
+
+
+def _safe_sqrt(square: Tensor) -> Tensor:
+    """√ with derivative 0 at 0, where the kernels that use it have a maximum."""
+    positive = square > 0
+    return torch.where(positive, square, 1.0).sqrt() * positive
+
+
+def _exponential(left: Tensor, right: Tensor, p: float) -> Tensor:
+    """exp(−‖x − y‖_p), from true differences."""
+    distance = torch.cdist(left, right, p=p, compute_mode="donot_use_mm_for_euclid_dist")
+    return torch.exp(-distance) if distance.requires_grad else distance.neg_().exp_()
+
+
+class Matern(Radial):
+    """The Matérn kernel of smoothness nu = 1/2, 3/2, 5/2, … (half-integers), or inf (Gaussian).
+
+    nu = 1/2 is exp(−‖x − y‖/ℓ); nu = 3/2 is (1 + √3 r) exp(−√3 r) with r = ‖x − y‖/ℓ.
+
+    Parameters
+    ----------
+    nu : float
+        The functions of its space are nu times differentiable (in the mean-square sense).
+    lengthscale : float, array (n_features,), "median", "auto" or "ard"
+        ℓ, as in ``Gaussian``.
+
+    Examples
+    --------
+    >>> from representer.kernels import Matern
+    >>> Matern(nu=2.5, lengthscale=1.0)([[0.0], [1.0]]).round(decimals=4).tolist()
+    [[1.0, 0.524], [0.524, 1.0]]
+    """
+
+    def __init__(self, nu: float = 1.5, lengthscale: Any = "median"):
+        self.nu = nu
+        self.lengthscale = lengthscale
+
+    def check_hyperparameters(self) -> None:
+        """Also nu: a positive half-integer or infinity."""
+        if not (is_real(self.nu) and self.nu > 0 and (math.isinf(self.nu) or self.nu % 1 == 0.5)):
+            raise ValueError(
+                f"nu of Matern must be 0.5, 1.5, 2.5, … or inf; got {self.nu!r}. Between them choose the nearest: the "
+                "functions of other nu have no closed form."
+            )
+        super().check_hyperparameters()
+
+    # An error of √eps in a small distance reaches the kernel only for nu = 1/2: there, take true differences.
+    def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
+        family = Stationary if self.nu == 0.5 else Radial
+        return family._coordinates(self, X, Y)
+
+    def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
+        return _exponential(left, right, 2.0) if self.nu == 0.5 else super()._pairs(left, right, out)
+
+    def _profile(self, t: Tensor) -> Tensor:
+        if math.isinf(self.nu):
+            return t.exp() if t.requires_grad else t.exp_()
+        return matern_profile(_safe_sqrt(-2.0 * t) * math.sqrt(2.0 * self.nu), int(self.nu + 0.5))
+
+
+class Laplacian(Stationary):
+    """k(x, y) = exp(−‖x − y‖₁ / ℓ).
+
+    Parameters
+    ----------
+    lengthscale : float, array (n_features,), "median", "auto" or "ard"
+        ℓ, as in ``Gaussian``, with ℓ₁ distances.
+
+    Examples
+    --------
+    >>> from representer.kernels import Laplacian
+    >>> Laplacian(lengthscale=2.0)([[0.0, 0.0], [1.0, 1.0]]).round(decimals=4).tolist()
+    [[1.0, 0.3679], [0.3679, 1.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
+
+    def __init__(self, lengthscale: Any = "median"):
+        self.lengthscale = lengthscale
+
+    def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
+        return _exponential(left, right, 1.0)
+
+
+class TensorMatern(Stationary):
+    """Π_j m_s(|x_j − y_j| / ℓ_j), the kernel of the Sobolev space of dominating mixed smoothness of order s.
+
+    m_s(r) ∝ κ_{s−1/2}(r) r^{s−1/2} with m_s(0) = 1 (κ: the modified Bessel function of the second kind); order 1 is
+    exp(−‖x − y‖₁/ℓ).
+
+    Parameters
+    ----------
+    order : int
+        s: the weak derivatives up to this order in each coordinate are square integrable.
+    lengthscale : float, array (n_features,), "median", "auto" or "ard"
+        ℓ, as in ``Laplacian``.
+
+    Examples
+    --------
+    >>> from representer.kernels import TensorMatern
+    >>> TensorMatern(order=2, lengthscale=1.0)([[0.0, 0.0], [1.0, 1.0]]).round(decimals=4).tolist()
+    [[1.0, 0.5413], [0.5413, 1.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
+
+    def __init__(self, order: int = 1, lengthscale: Any = "median"):
+        self.order = order
+        self.lengthscale = lengthscale
+
+    def check_hyperparameters(self) -> None:
+        """Also the order: a positive integer."""
+        if not is_count(self.order):
+            raise ValueError(f"order of TensorMatern must be a positive integer; got {self.order!r}.")
+        super().check_hyperparameters()
+
+    def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
+        if self.order == 1:
+            return _exponential(left, right, 1.0)
+        factors = (
+            matern_profile((left[..., :, None, j] - right[..., None, :, j]).abs(), int(self.order))
+            for j in range(left.shape[-1])
+        )
+        return reduce(lambda gram, factor: combine("mul", gram, factor), factors)

@@ -1,0 +1,37 @@
+"""Factor and solve: the one place where a positive semi-definite matrix is taken apart.
+
+Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments
+unless ``overwrite=True`` is passed.
+"""
+
+from representer.linalg.cholesky import (
+    Cholesky,
+    NotPositiveDefiniteError,
+    Woodbury,
+    factorize,
+    is_finite,
+    landmark_factor,
+    pivoted_cholesky,
+    woodbury,
+)
+from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
+from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker
+
+__all__ = [
+    "Cholesky",
+    "IndefiniteGramWarning",
+    "NotPositiveDefiniteError",
+    "Spectrum",
+    "Woodbury",
+    "conjugate_gradient",
+    "eigh",
+    "factorize",
+    "is_finite",
+    "kronecker_solve",
+    "landmark_factor",
+    "nearest_kronecker",
+    "pivoted_cholesky",
+    "repair_gram",
+    "spectrum_of_factor",
+    "woodbury",
+]

@@ -1,0 +1,239 @@
+"""Cholesky factors: of a whole matrix, of its leading part by pivots, of a low-rank matrix plus a ridge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import scipy.linalg
+import torch
+from torch import Tensor
+
+# Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
+# further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
+# that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
+JITTER_GROWTH = 100.0
+
+NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
+
+
+class NotPositiveDefiniteError(ValueError):
+    """A matrix that should be positive semi-definite is not, beyond what rounding explains."""
+
+
+@dataclass(frozen=True)
+class Cholesky:
+    """The factor L of A + jitter·I = L Lᵀ, and the solves that it gives."""
+
+    factor: Tensor
+    jitter: Tensor
+
+    def solve(self, right: Tensor) -> Tensor:
+        """A⁻¹ B."""
+        return torch.cholesky_solve(right, self.factor)
+
+    def half_solve(self, right: Tensor) -> Tensor:
+        """L⁻¹ B, whose columns have the squared norms of Bᵀ A⁻¹ B."""
+        return torch.linalg.solve_triangular(self.factor, right, upper=False)
+
+    def inverse(self) -> Tensor:
+        """A⁻¹, dense."""
+        return torch.cholesky_inverse(self.factor)
+
+    def logdet(self) -> Tensor:
+        """log det A."""
+        return 2.0 * self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def factorize(
+    matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False, strict: bool = True
+) -> Cholesky:
+    """Cholesky factor of a symmetric positive semi-definite matrix, with the least jitter that works.
+
+    Jitter is relative to the mean diagonal and is escalated only for the members of a batch that need it.
+
+    Parameters
+    ----------
+    matrix : tensor (..., n, n)
+        Symmetric; without ``overwrite`` only its lower triangle is read.
+    name : str
+        What to call the matrix in an error.
+    overwrite : bool
+        May the memory of ``matrix`` be reused? (Only when no gradient is asked.)
+    strict : bool
+        Raise when the last try fails; otherwise such members of the batch get a factor full of NaN, which an
+        optimiser treats as an inadmissible point.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import factorize
+    >>> A = torch.tensor([[4.0, 2.0], [2.0, 5.0]], dtype=torch.float64)
+    >>> factorize(A).factor.tolist()
+    [[2.0, 0.0], [1.0, 2.0]]
+    """
+    if overwrite and matrix.ndim == 2 and _lapack_may_overwrite(matrix):
+        diagonal = matrix.diagonal().clone()
+        factor, info = _potrf_in_place(matrix)
+        if info.item():  # the lower triangle is spoiled, the upper one is intact
+            matrix = matrix.triu_(1).add_(matrix.mT.clone())
+            matrix.diagonal().copy_(diagonal)
+    else:
+        factor, info = torch.linalg.cholesky_ex(matrix)
+    if bool(info.any()):
+        return _factorize_with_jitter(matrix, info, name=name, strict=strict)
+    return Cholesky(factor, torch.zeros(matrix.shape[:-2], dtype=matrix.dtype, device=matrix.device))
+
+
+def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: bool) -> Cholesky:
+    scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(-1)
+    eps = torch.finfo(matrix.dtype).eps
+    share = matrix.shape[-1] * eps
+    limit = max(share, eps ** (1.0 / 3.0))
+    jitter = torch.zeros_like(scale)
+    while True:
+        jitter = torch.where(info > 0, share * scale, jitter)
+        shifted = matrix.clone()
+        shifted.diagonal(dim1=-2, dim2=-1).add_(jitter[..., None])
+        factor, info = torch.linalg.cholesky_ex(shifted)
+        if not bool(info.any()):
+            return Cholesky(factor, jitter)
+        if share >= limit:
+            break
+        share = min(share * JITTER_GROWTH, limit)
+    if strict:
+        raise NotPositiveDefiniteError(_diagnose(matrix.detach(), info, name))
+    return Cholesky(torch.where((info > 0)[..., None, None], torch.nan, factor), jitter)
+
+
+def _lapack_may_overwrite(matrix: Tensor) -> bool:
+    return matrix.device.type == "cpu" and matrix.is_contiguous() and not matrix.requires_grad
+
+
+def _potrf_in_place(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Cholesky in the memory of the lower triangle; the strict upper triangle is zeroed only on success."""
+    array = matrix.numpy()
+    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (array,))
+    # LAPACK reads columns: the lower triangle of a row-major matrix is the upper one of its transpose.
+    _, code = potrf(array.T, lower=0, overwrite_a=1, clean=0)
+    # Some LAPACKs pass NaN through without a word; it then reaches every later pivot.
+    failed = code != 0 or (matrix.numel() > 0 and not bool(torch.isfinite(matrix[-1, -1])))
+    return (matrix if failed else matrix.tril_()), torch.tensor(int(failed))
+
+
+def _diagnose(matrix: Tensor, info: Tensor, name: str) -> str:
+    index = torch.nonzero(info.reshape(-1))[0].item()
+    bad = matrix.reshape(-1, *matrix.shape[-2:])[int(index)]
+    if not bool(torch.isfinite(bad).all()):
+        return f"{name} {NOT_FINITE}"
+    lowest = torch.linalg.eigvalsh(bad)[0].item()
+    return (
+        f"{name} ({bad.shape[-1]} × {bad.shape[-1]}) is not positive definite: its smallest eigenvalue is {lowest:.3g} "
+        f"against a mean diagonal of {bad.diagonal().mean().item():.3g}. A kernel that is not positive semi-definite, "
+        "or duplicate rows without regularisation, are the usual reasons: increase alpha, remove duplicates, or "
+        "repair the Gram matrix with representer.linalg.repair_gram."
+    )
+
+
+def is_finite(matrix: Tensor) -> bool:
+    """Are all entries finite? One pass without a temporary, unless the sum itself overflows."""
+    matrix = matrix.detach()
+    return bool(torch.isfinite(matrix.sum())) or bool(torch.isfinite(matrix).all())
+
+
+@torch.no_grad()
+def pivoted_cholesky(
+    matrix: Tensor | Callable[[int], Tensor],
+    *,
+    diagonal: Tensor | None = None,
+    tol: float = 1e-12,
+    max_rank: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """A factor B (n × r) with A ≈ B Bᵀ and the r pivots, r as small as the tolerance allows.
+
+    Stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``. The
+    pivots have no derivative: ``landmark_factor`` of the rows they choose does.
+
+    Parameters
+    ----------
+    matrix : tensor (n, n), or a function i -> column i
+        With a function, only r columns are ever computed; then ``diagonal`` is needed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import pivoted_cholesky
+    >>> x = torch.tensor([[1.0], [3.0], [2.0]], dtype=torch.float64)
+    >>> factor, pivots = pivoted_cholesky(x @ x.T)
+    >>> factor.squeeze().tolist(), pivots.tolist()
+    ([1.0, 3.0, 2.0], [1])
+    """
+    if isinstance(matrix, Tensor):
+        column: Callable[[int], Tensor] = partial(matrix.select, 1)
+        diagonal = matrix.diagonal() if diagonal is None else diagonal
+    elif diagonal is None:
+        raise ValueError(
+            "pivoted_cholesky with a column function needs diagonal=, the diagonal of the matrix."
+        )
+    else:
+        column = matrix
+    residual = diagonal.clone()
+    n = len(residual)
+    limit = n if max_rank is None else min(n, max_rank)
+    factor = residual.new_zeros(min(limit, 64), n)  # rows are factor columns: contiguous, grown by doubling
+    pivots: list[int] = []
+    threshold = tol * max(residual.max().item(), 0.0) if n else 0.0
+    while (rank := len(pivots)) < limit:
+        pivot = int(residual.argmax())  # argmax finds a NaN, too
+        if not residual[pivot] > threshold:
+            break
+        if rank == len(factor):
+            factor = torch.cat([factor, factor.new_zeros(min(rank, limit - rank), n)])
+        new = column(pivot) - factor[:rank, pivot] @ factor[:rank]
+        new = new / residual[pivot].sqrt()
+        factor[rank] = new
+        residual = (residual - new**2).clamp_(min=0.0)
+        residual[pivot] = 0.0
+        pivots.append(pivot)
+    if not (is_finite(residual) and is_finite(factor)):
+        raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
+    return factor[: len(pivots)].mT, torch.tensor(pivots, dtype=torch.long)
+
+
+def landmark_factor(
+    cross: Tensor, landmarks: Tensor, *, name: str = "The Gram matrix of the landmarks"
+) -> Tensor:
+    """B = K_nm L⁻ᵀ with L Lᵀ = K_mm, so that B Bᵀ = K_nm K_mm⁻¹ K_mn; differentiable in both."""
+    return factorize(landmarks, name=name).half_solve(cross.mT).mT
+
+
+@dataclass(frozen=True)
+class Woodbury:
+    """(B Bᵀ + shift·I)⁻¹ for an n × r factor B, through the r × r matrix Bᵀ B + shift·I."""
+
+    factor: Tensor
+    shift: float
+    inner: Cholesky
+
+    def solve(self, right: Tensor) -> Tensor:
+        """(B Bᵀ + shift·I)⁻¹ R."""
+        return (right - self.factor @ self.inner.solve(self.factor.mT @ right)) / self.shift
+
+    def inverse_diagonal(self) -> Tensor:
+        """The diagonal of (B Bᵀ + shift·I)⁻¹."""
+        return (1.0 - (self.inner.half_solve(self.factor.mT) ** 2).sum(-2)) / self.shift
+
+    def logdet(self) -> Tensor:
+        """log det (B Bᵀ + shift·I)."""
+        n, r = self.factor.shape[-2:]
+        return self.inner.logdet() + (n - r) * torch.log(torch.as_tensor(self.shift, dtype=self.factor.dtype))
+
+
+def woodbury(factor: Tensor, shift: float) -> Woodbury:
+    """Factor B Bᵀ + shift·I from the n × r factor B in O(n r²)."""
+    inner = factor.mT @ factor
+    inner.diagonal(dim1=-2, dim2=-1).add_(shift)
+    return Woodbury(
+        factor, shift, factorize(inner, name="The inner matrix of the low-rank factor", overwrite=True)
+    )

@@ -1,0 +1,134 @@
+"""Eigenvalues of positive semi-definite matrices, and the repair of those that are nearly so."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import scipy.linalg
+import torch
+from torch import Tensor
+
+from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite
+
+
+class IndefiniteGramWarning(UserWarning):
+    """A Gram matrix had negative eigenvalues, which were set to zero."""
+
+
+# A negative part below this share of the absolute spectrum is what single precision leaves behind: no news.
+NEGLIGIBLE_SHARE = 1e-6
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """A positive semi-definite matrix A = U diag(e) Uᵀ; U is n × r with r ≤ n orthonormal columns (zero elsewhere).
+
+    Every function of A + shift·I costs two products once U is known, whatever the shift (positive if A is singular).
+    """
+
+    vectors: Tensor
+    values: Tensor
+
+    def _complement(self, shift: Tensor | float) -> Tensor | float:
+        """What (A + shift·I)⁻¹ does to the directions that U leaves out, if there are any."""
+        return shift * 0.0 if self.vectors.shape[-1] == self.vectors.shape[-2] else 1.0 / shift
+
+    def solve(self, right: Tensor, shift: Tensor | float) -> Tensor:
+        """(A + shift·I)⁻¹ B."""
+        rest = self._complement(shift)
+        weights = 1.0 / (self.values + shift) - rest
+        return self.vectors @ (weights[..., None] * (self.vectors.mT @ right)) + rest * right
+
+    def inverse_diagonal(self, shifts: Tensor) -> Tensor:
+        """The diagonals of (A + shift·I)⁻¹, one row a shift: one product for all of them."""
+        shifts = shifts[:, None]
+        rest = self._complement(shifts)
+        return (1.0 / (self.values + shifts) - rest) @ (self.vectors**2).mT + rest
+
+    def root(self) -> Tensor:
+        """U diag(√e), a factor B with B Bᵀ = A."""
+        return self.vectors * self.values.sqrt()[..., None, :]
+
+
+def eigh(matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False) -> Spectrum:
+    """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
+
+    Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import eigh
+    >>> spectrum = eigh(torch.ones(2, 2, dtype=torch.float64))
+    >>> spectrum.values.round(decimals=6).tolist()
+    [0.0, 2.0]
+    """
+    vectors, values = _eigh(matrix, overwrite=overwrite, name=name)
+    rounding = matrix.shape[-1] * torch.finfo(matrix.dtype).eps * JITTER_GROWTH
+    if values.numel() and bool((values < -rounding * values.abs().amax(-1, keepdim=True)).any()):
+        raise NotPositiveDefiniteError(
+            f"{name} has an eigenvalue of {values.min().item():.3g} against a largest of {values.max().item():.3g}: it "
+            "is not positive semi-definite. Check the kernel, or repair the matrix with "
+            "representer.linalg.repair_gram."
+        )
+    return Spectrum(vectors, values.clamp(min=0.0))
+
+
+def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor, Tensor]:
+    if not is_finite(matrix):  # LAPACK may not come back from a NaN
+        raise NotPositiveDefiniteError(f"{name} {NOT_FINITE}")
+    if matrix.ndim > 2 or matrix.device.type != "cpu" or matrix.requires_grad or not matrix.numel():
+        values, vectors = torch.linalg.eigh(matrix)
+        return vectors, values
+    # SciPy's divide-and-conquer driver is a third faster than torch's on the CPU, and can work in place.
+    array = matrix.contiguous().numpy().T
+    values, vectors = scipy.linalg.eigh(
+        array, lower=False, driver="evd", overwrite_a=overwrite, check_finite=False
+    )
+    return torch.from_numpy(vectors), torch.from_numpy(values)
+
+
+def spectrum_of_factor(factor: Tensor) -> Spectrum:
+    """The spectrum of B Bᵀ from one n × r factor B, in O(n r²): directions that vanish to rounding are left out."""
+    small = eigh(factor.mT @ factor, name="the inner product of the factor")
+    keep = small.values > small.values[-1:] * factor.shape[-1] * torch.finfo(factor.dtype).eps
+    values = small.values[keep]
+    return Spectrum(factor @ (small.vectors[:, keep] / values.sqrt()), values)
+
+
+def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram matrix") -> Tensor:
+    """The positive semi-definite matrix nearest to a Gram matrix, if its negative part is small enough for a repair.
+
+    Costs one Cholesky factorisation when nothing is wrong. Otherwise the negative eigenvalues are set to zero with
+    an ``IndefiniteGramWarning`` that gives their share of the absolute spectrum, or, above ``tolerance``, refused.
+    """
+    scale = gram.abs().max()
+    if (gram - gram.mT).abs_().max() > torch.finfo(gram.dtype).eps ** 0.5 * scale:
+        raise ValueError(f"{name} is not symmetric. If that is rounding, pass (gram + gram.T) / 2.")
+    rounding = len(gram) * torch.finfo(gram.dtype).eps * JITTER_GROWTH
+    lifted = gram.clone()
+    lifted.diagonal().add_(rounding * gram.diagonal().abs().mean())
+    if not torch.linalg.cholesky_ex(lifted)[1].item():
+        return gram
+    del lifted
+    vectors, values = _eigh(gram, name=name)
+    if values[0] >= -rounding * values.abs().max():
+        return gram
+    share = (-values.clamp(max=0.0).sum() / values.abs().sum()).item()
+    if share > tolerance:
+        raise NotPositiveDefiniteError(
+            f"{name} is indefinite: its negative eigenvalues hold {share:.1%} of the absolute spectrum (smallest "
+            f"{values[0].item():.3g}, largest {values[-1].item():.3g}), more than the {tolerance:.0%} that may be "
+            "clipped. Use a positive semi-definite kernel, or repair the matrix yourself (for example gram @ gram.T)."
+        )
+    repaired = (vectors * values.clamp(min=0.0)) @ vectors.mT
+    if share < NEGLIGIBLE_SHARE:
+        return repaired
+    warnings.warn(
+        f"{name} is indefinite; its negative eigenvalues ({share:.2%} of the absolute spectrum, smallest "
+        f"{values[0].item():.3g}) were set to zero.",
+        IndefiniteGramWarning,
+        stacklevel=2,
+    )
+    return repaired

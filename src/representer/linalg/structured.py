@@ -1,0 +1,82 @@
+"""Systems with structure: Kronecker products, and matrices that are known by their action only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from representer.linalg.spectral import Spectrum, eigh
+
+
+def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:
+    """The C with A C B + shift·C = R for PSD A, B: U [(Uᵀ R V) / (e dᵀ + shift)] Vᵀ, in O(n³ + p³)."""
+    rotated = left.vectors.mT @ rhs @ right.vectors
+    weights = 1.0 / (left.values[..., :, None] * right.values[..., None, :] + shift)
+    if all(s.vectors.shape[-1] == s.vectors.shape[-2] for s in (left, right)):
+        return left.vectors @ (rotated * weights) @ right.vectors.mT
+    return left.vectors @ (rotated * (weights - 1.0 / shift)) @ right.vectors.mT + rhs / shift
+
+
+def nearest_kronecker(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The K, A that minimise ‖Σ_q K_q ⊗ A_q − K ⊗ A‖_F (Van Loan & Pitsianis), both PSD when all terms are.
+
+    The rearranged sum Σ_q vec(K_q) vec(A_q)ᵀ has rank at most q, so its leading singular pair follows from the
+    q × q matrices of inner products.
+    """
+    left = torch.stack([torch.stack([(a * b).sum() for b, _ in terms]) for a, _ in terms])
+    right = torch.stack([torch.stack([(a * b).sum() for _, b in terms]) for _, a in terms])
+    root = eigh(left).root()
+    spectrum = eigh(root.mT @ right @ root)
+    inner = root @ spectrum.vectors[:, -1]  # = ⟨K_q, K⟩ up to scale: the weights of the A_q
+    inner = inner if inner.sum() >= 0 else -inner  # by Perron, no weight is negative if all terms are PSD
+    outer = right @ inner
+    gram = sum((w * k for w, (k, _) in zip(outer, terms, strict=True)), torch.zeros_like(terms[0][0]))
+    operator = sum((w * a for w, (_, a) in zip(inner, terms, strict=True)), torch.zeros_like(terms[0][1]))
+    # ‖K‖²‖A‖² fixes the scale: the best multiple of K ⊗ A is ⟨S, K ⊗ A⟩ / ‖K ⊗ A‖².
+    overlap = torch.stack([(k * gram).sum() * (a * operator).sum() for k, a in terms]).sum()
+    size = (gram**2).sum() * (operator**2).sum()
+    return gram * (overlap / torch.where(size > 0, size, 1.0)), operator
+
+
+def conjugate_gradient(
+    apply: Callable[[Tensor], Tensor],
+    rhs: Tensor,
+    *,
+    precondition: Callable[[Tensor], Tensor] = lambda x: x,
+    tol: float = 1e-12,
+    max_iter: int | None = None,
+    name: str = "the linear system",
+) -> Tensor:
+    """Solve A x = b for a symmetric positive definite A that is known by its action; b of any shape is one vector.
+
+    Stops when ‖A x − b‖ ≤ tol·‖b‖; running out of iterations raises with the residual reached.
+    """
+    limit = 10 * rhs.numel() if max_iter is None else max_iter  # numel would do in exact arithmetic
+    x = torch.zeros_like(rhs)
+    residual = rhs.clone()
+    size = torch.linalg.vector_norm(rhs)
+    z = precondition(residual)
+    direction = z.clone()
+    rz = (residual * z).sum()
+    steps = 0
+    while not (reached := torch.linalg.vector_norm(residual)) <= tol * size:
+        image = apply(direction)
+        curvature = (direction * image).sum()
+        if steps == limit or not curvature > 0:
+            reason = "Increase alpha (a better conditioned problem), max_iter or tol."
+            if steps < limit:
+                reason = f"The system is not positive definite: a direction has the curvature {curvature.item():.2g}."
+            raise RuntimeError(
+                f"Conjugate gradients on {name} stopped after {steps} iterations at a relative residual of "
+                f"{(reached / size).item():.2g} (wanted {tol:.2g}). {reason}"
+            )
+        step = rz / curvature
+        x = x + step * direction
+        residual = residual - step * image
+        z = precondition(residual)
+        rz, previous = (residual * z).sum(), rz
+        direction = z + (rz / previous) * direction
+        steps += 1
+    return x

@@ -1,0 +1,56 @@
+"""Memory: how much there is, and what a computation may take of it."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+# Rows are handled in blocks whose temporaries stay near this size.
+BLOCK_BYTES = 64 * 2**20
+# From this share of the free memory on, an exact computation is announced before it starts.
+WARN_SHARE = 0.7
+
+
+class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hides unless asked
+    """A computation will take most of the free memory."""
+
+
+def available_bytes() -> int | None:
+    """Memory that can be had without swapping, or None if the system does not tell."""
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def require(needed: int, *, what: str, advice: str) -> None:
+    """Raise MemoryError with the estimate if ``needed`` bytes are not free; warn if they nearly fill the memory."""
+    free = available_bytes()
+    if free is None or needed <= WARN_SHARE * free:
+        return
+    estimate = f"{what} needs about {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free."
+    if needed > free:
+        raise MemoryError(f"{estimate} {advice}")
+    warnings.warn(f"{estimate} {advice}", MemoryWarning, stacklevel=3)
+
+
+def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
+    """Slices over the rows, each with about ``BLOCK_BYTES`` of temporaries.
+
+    Examples
+    --------
+    >>> from representer.memory import row_blocks
+    >>> list(row_blocks(5, bytes_per_row=2**25))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, BLOCK_BYTES // max(1, bytes_per_row))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))

@@ -1,0 +1,40 @@
+"""Objectives: functions of a Gram matrix with gradients in the matrix and in alpha, and dual coefficients.
+
+Anything that shapes the matrix (lengthscales, inner layers, network weights) is learned by this door:
+
+>>> import torch
+>>> from representer.objectives import LeaveOneOut
+>>> x = torch.linspace(0, 1, 20, dtype=torch.float64)[:, None]
+>>> lengthscale = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+>>> gram = torch.exp(-torch.cdist(x, x) ** 2 / (2 * lengthscale**2))
+>>> error = LeaveOneOut(torch.sin(6 * x), alpha=1e-3)(gram)
+>>> error.backward()  # closed form: nothing is differentiated through a factorisation
+>>> bool(lengthscale.grad > 0)
+True
+"""
+
+from representer.objectives.base import Evaluation, Objective
+from representer.objectives.convex import NotConvergedError
+from representer.objectives.logistic import Logistic
+from representer.objectives.margins import EpsilonInsensitive, Hinge, SquaredHinge
+from representer.objectives.rademacher import RademacherBound, rademacher_complexity
+from representer.objectives.selection import GeneralizedCrossValidation, HeldOut, LeaveOneOut
+from representer.objectives.squared import Interpolation, Ridge, separation_penalty
+
+__all__ = [
+    "EpsilonInsensitive",
+    "Evaluation",
+    "GeneralizedCrossValidation",
+    "HeldOut",
+    "Hinge",
+    "Interpolation",
+    "LeaveOneOut",
+    "Logistic",
+    "NotConvergedError",
+    "Objective",
+    "RademacherBound",
+    "Ridge",
+    "SquaredHinge",
+    "rademacher_complexity",
+    "separation_penalty",
+]

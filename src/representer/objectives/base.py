@@ -1,0 +1,180 @@
+"""What an objective is: a function of a Gram matrix with closed-form gradients and dual coefficients."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from representer.linalg import Cholesky, NotPositiveDefiniteError, factorize
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of an objective on a Gram matrix, or on a batch (...) of them.
+
+    Attributes
+    ----------
+    value : tensor (...)
+        NaN for a member of a batch that could not be evaluated.
+    gram_gradient : tensor (..., n, n), optional
+        The symmetric ∂value/∂K: the value changes by its inner product with a symmetric change of K.
+    alpha_gradient : tensor (...), optional
+        ∂value/∂alpha; None for an objective without alpha.
+    dual : tensor (..., n, p), optional
+        The coefficients of f = Σ_i k(·, x_i) dual_i + intercept; with ``target_gram``, dual_i are the
+        coefficients of an element of the target space on the targets, p = n.
+    intercept : tensor (..., p), optional
+        None where f has no intercept.
+    """
+
+    value: Tensor
+    gram_gradient: Tensor | None = None
+    alpha_gradient: Tensor | None = None
+    dual: Tensor | None = None
+    intercept: Tensor | None = None
+
+
+class Objective(ABC):
+    """A function of a Gram matrix K (..., n, n) and of alpha, the λ in mean loss + λ‖f‖².
+
+    A subclass gives ``_evaluate``: value and gradients in closed form. An inner problem is solved to its
+    optimum and its gradients come from the envelope theorem; no factorisation is ever differentiated.
+
+    Parameters
+    ----------
+    n : int
+        The number of targets, to which K must fit.
+    alpha : float or tensor, optional
+        The default of every call; None for an objective without alpha.
+    """
+
+    def __init__(self, *, n: int, alpha: float | Tensor | None) -> None:
+        if alpha is not None and not bool(_admissible(torch.as_tensor(alpha)).all()):
+            raise ValueError(self._bad_alpha(alpha))
+        self.n = n
+        self.alpha = alpha
+
+    @abstractmethod
+    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
+        """The evaluation for checked arguments without autograd; ``alpha`` has the shape of the batch."""
+
+    def evaluate(
+        self, gram: Tensor, *, alpha: float | Tensor | None = None, gradient: bool = True, dual: bool = True
+    ) -> Evaluation:
+        """Value, gradients and dual coefficients at once, detached from autograd.
+
+        Parameters
+        ----------
+        gram : tensor (..., n, n)
+            In a batch, a member that cannot be evaluated gets a NaN value; a single matrix raises.
+        alpha : float or tensor, optional
+            A scalar, or one for each member: (...) or (..., 1, 1). Default: the constructor's.
+        gradient, dual : bool
+            Leave them out to save their cost.
+        """
+        self._check_gram(gram)
+        with torch.no_grad():
+            return self._evaluate(gram.detach(), self._alpha_for(gram, alpha), gradient=gradient, dual=dual)
+
+    def __call__(self, gram: Tensor, alpha: float | Tensor | None = None) -> Tensor:
+        """The value (...), differentiable once in ``gram`` and ``alpha`` through torch's autograd."""
+        self._check_gram(gram)
+        value: Tensor = _ClosedForm.apply(self, gram, self._alpha_for(gram, alpha))
+        return value
+
+    def _check_gram(self, gram: Tensor) -> None:
+        if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
+            raise ValueError(f"The Gram matrix must be square, (..., n, n); got {tuple(gram.shape)}.")
+        if gram.shape[-1] != self.n:
+            raise ValueError(
+                f"The Gram matrix is {gram.shape[-1]} × {gram.shape[-1]} but {type(self).__name__} has "
+                f"{self.n} targets. Compute both from the same rows, or make an objective of the sub-batch."
+            )
+
+    def _alpha_for(self, gram: Tensor, alpha: float | Tensor | None) -> Tensor:
+        """alpha with the shape of the batch, differentiable; zero for an objective without alpha."""
+        batch = gram.shape[:-2]
+        if self.alpha is None:
+            if alpha is not None:
+                raise ValueError(
+                    f"{type(self).__name__} has no alpha, got alpha={alpha}. Leave it out, or use Ridge."
+                )
+            return gram.new_zeros(batch)
+        value = torch.as_tensor(self.alpha if alpha is None else alpha, dtype=gram.dtype, device=gram.device)
+        if value.numel() == 1:
+            value = value.reshape(())
+        elif value.shape == (*batch, 1, 1):
+            value = value[..., 0, 0]
+        elif value.shape != batch:
+            raise ValueError(
+                f"alpha must be a number or have the shape of the batch {tuple(batch)}, with or without two "
+                f"trailing ones; got {tuple(value.shape)}."
+            )
+        admissible = _admissible(value.detach())
+        if not bool(admissible.all()):
+            if not batch:
+                raise ValueError(self._bad_alpha(value.item()))
+            value = torch.where(admissible, value, torch.nan)
+        return value.expand(batch)
+
+    def _bad_alpha(self, alpha: float | Tensor) -> str:
+        return (
+            f"{type(self).__name__} expects a finite alpha > 0, got {alpha}. alpha multiplies ‖f‖² beside "
+            "the mean loss; for no regularisation at all use Interpolation."
+        )
+
+
+class _ClosedForm(torch.autograd.Function):
+    """The door between autograd and an objective's own gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, objective: Objective, gram: Tensor, alpha: Tensor) -> Tensor:
+        evaluation = objective._evaluate(gram, alpha, gradient=any(ctx.needs_input_grad), dual=False)
+        ctx.save_for_backward(evaluation.gram_gradient, evaluation.alpha_gradient)
+        return evaluation.value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *weights: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
+        (weight,) = weights
+        gram_gradient, alpha_gradient = ctx.saved_tensors
+        in_gram = weight[..., None, None] * gram_gradient if ctx.needs_input_grad[1] else None
+        in_alpha = weight * alpha_gradient if ctx.needs_input_grad[2] else None
+        return None, in_gram, in_alpha
+
+
+def _admissible(alpha: Tensor) -> Tensor:
+    return (alpha > 0) & torch.isfinite(alpha)
+
+
+def factorize_shifted(gram: Tensor, shift: Tensor, *, overwrite: bool = False) -> Cholesky:
+    """Cholesky of W = K + shift·I; a failure raises for one matrix and gives NaN inside a batch."""
+    W = gram.contiguous() if overwrite else gram.clone(memory_format=torch.contiguous_format)
+    W.diagonal(dim1=-2, dim2=-1).add_(shift[..., None])
+    cholesky = factorize(W, name="The regularised Gram matrix", overwrite=True, strict=gram.ndim == 2)
+    # LAPACK in place may pass over NaN entries, which then spread to the last pivot.
+    if gram.ndim == 2 and not bool(torch.isfinite(cholesky.factor[-1, -1])):
+        raise NotPositiveDefiniteError(
+            "The Gram matrix has NaN or infinite entries; check the data and the kernel's hyperparameters."
+        )
+    return cholesky
+
+
+def trace(matrix: Tensor) -> Tensor:
+    """The trace of each member of a batch."""
+    return matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def inner(left: Tensor, right: Tensor) -> Tensor:
+    """tr(AᵀB) for each member of a batch."""
+    return (left * right).sum((-2, -1))
+
+
+def symmetric_part(matrix: Tensor) -> Tensor:
+    """(A + Aᵀ)/2."""
+    return (matrix + matrix.mT).mul_(0.5)

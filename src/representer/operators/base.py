@@ -1,0 +1,346 @@
+"""Operator-valued kernels K(x, y) ∈ L(ℝᵖ): how they apply themselves, and the diagonal form of the separable ones."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from representer.kernels.base import Domain, Kernel, count
+from representer.operators.outputs import Identity, Operator
+from representer.values import Value, map_children
+
+
+@dataclass(frozen=True)
+class DiagonalForm:
+    """K(x, y) = V diag_k(Σ_t w_tk k_t(x, y)) Vᵀ: in the coordinates Vᵀ y, every output has a scalar kernel of its own.
+
+    Identity and diagonal operators, a dense operator (V its eigenvectors), a diagonal of different kernels, and sums
+    of such kernels whose operators commute all have this form.
+    """
+
+    rotation: Tensor | None  # V (p, p); None means the outputs themselves
+    kernels: tuple[Kernel, ...]
+    weights: Tensor  # (number of kernels, p)
+
+    def groups(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The distinct columns of the weights, each with the outputs that share it: one factorisation a group."""
+        if self.weights.requires_grad:  # weights that happen to be equal may still move apart
+            members = torch.arange(self.weights.shape[1])
+        else:
+            _, members = torch.unique(self.weights, dim=1, return_inverse=True)
+        for g in range(int(members.max()) + 1):
+            outputs = torch.nonzero(members == g)[:, 0]
+            yield self.weights[:, outputs[0]], outputs
+
+    def gram(self, weights: Tensor, X: Any, Y: Any | None = None) -> Tensor:
+        """Σ_t w_t k_t(X, Y)."""
+        total = None
+        for kernel, weight in zip(self.kernels, weights, strict=True):
+            if bool(weight != 0) or weight.requires_grad:
+                part = kernel._gram(X, Y)
+                part = part * weight if part.requires_grad or weight.requires_grad else part.mul_(weight)
+                total = part if total is None else total + part
+        return total if total is not None else self.kernels[0]._gram(X, Y) * 0.0
+
+    def operator(self, t: int) -> Tensor:
+        """The operator V diag(w_t) Vᵀ of the t-th kernel."""
+        if self.rotation is None:
+            return torch.diag(self.weights[t])
+        return (self.rotation * self.weights[t]) @ self.rotation.mT
+
+    def product(self, weights: Tensor, X: Any, Y: Any, coefficients: Tensor) -> Tensor:
+        """Σ_t w_t k_t(X, Y) C."""
+        parts = [
+            w * k._product(X, Y, coefficients) for k, w in zip(self.kernels, weights, strict=True) if w != 0
+        ]
+        return torch.stack(parts).sum(0) if parts else coefficients.new_zeros(count(X), coefficients.shape[1])
+
+    def diag(self, weights: Tensor, X: Any) -> Tensor:
+        """Σ_t w_t k_t(x, x)."""
+        return sum((w * k._diag(X) for k, w in zip(self.kernels, weights, strict=True)), torch.zeros(()))
+
+
+class OperatorKernel(Value, ABC):
+    """A positive semi-definite kernel K(x, y) whose values are p × p matrices.
+
+    ``dense`` is the definition that everything else must equal: rows and columns run over samples first, outputs
+    second, so that Decomposable(k, A) is the Kronecker product k(X, Y) ⊗ A. All methods but ``prepare`` and ``resolve``
+    take prepared data. ``representer.testing.check_operator`` tests a new one.
+    """
+
+    @property
+    @abstractmethod
+    def domain(self) -> Domain:
+        """The kind of data it takes."""
+
+    @abstractmethod
+    def prepare(self, X: Any) -> Any:
+        """Checked data."""
+
+    def resolve(self, X: Any) -> Self:
+        """Words such as ``"median"`` replaced by the numbers that X gives them."""
+        self.check_hyperparameters()
+        return self._resolve(self.prepare(X))
+
+    def _resolve(self, X: Any) -> Self:
+        return self._rebuild(
+            lambda name, argument: map_children(name, argument, lambda _, k: _resolved(k, X))
+        )
+
+    def n_outputs(self, X: Any) -> int | None:
+        """The number of outputs that the kernel implies, or None if any number will do."""
+        return None
+
+    @abstractmethod
+    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+        """The (n·p) × (m·p) block matrix."""
+
+    @abstractmethod
+    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+        """Σ_j K(x_i, z_j) c_j (n, p), without the block matrix."""
+
+    @abstractmethod
+    def block_diagonal(self, X: Any, p: int) -> Tensor:
+        """K(x_i, x_i), (n, p, p)."""
+
+    def squared_norm(self, anchors: Any, coefficients: Tensor) -> Tensor:
+        """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
+        return (coefficients * self.apply(anchors, anchors, coefficients)).sum((-2, -1))
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
+        """The form in which the outputs come apart, or None if the kernel has none."""
+        return None
+
+    def __add__(self, other: OperatorKernel) -> OperatorSum:
+        return OperatorSum([self, other]) if isinstance(other, OperatorKernel) else NotImplemented
+
+
+def _resolved(value: Value, X: Any) -> Value:
+    return value._resolve(X) if isinstance(value, Kernel | OperatorKernel) else value
+
+
+def common_domain(owner: OperatorKernel, parts: Sequence[Any], kind: type[Kernel | OperatorKernel]) -> Domain:
+    """The kind of data that all parts take; raises unless they are kernels and agree on it."""
+    name = type(owner).__name__
+    strangers = [part for part in parts if not isinstance(part, kind)]
+    if strangers or not parts:
+        room = "kernels" if kind is Kernel else "operators, where a scalar kernel k is Decomposable(k)"
+        got = repr(strangers[0]) if strangers else "none"
+        raise ValueError(f"{name} is made from one or more kernels; got {got}. See representer.{room}.")
+    kinds = {part.domain for part in parts}
+    if len(kinds) > 1:
+        raise ValueError(f"The kernels of {name} must take one kind of data; they take {sorted(kinds)}.")
+    return kinds.pop()
+
+
+class Decomposable(OperatorKernel):
+    """K(x, y) = k(x, y) A.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The scalar kernel k.
+    operator : Operator, optional
+        A; the identity by default.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable, Dense
+    >>> K = Decomposable(Linear(), Dense([[2.0, 1.0], [1.0, 2.0]]))
+    >>> K.dense(K.prepare([[3.0]]), None, p=2).tolist()
+    [[18.0, 9.0], [9.0, 18.0]]
+    """
+
+    def __init__(self, kernel: Kernel, operator: Operator | None = None):
+        self.kernel = kernel
+        self.operator = operator
+
+    @property
+    def _operator(self) -> Operator:
+        if self.operator is None:
+            return Identity()
+        if not isinstance(self.operator, Operator):
+            raise ValueError(
+                f"operator of Decomposable must be None or one of representer.operators; got {self.operator!r}. A "
+                "matrix A is Dense(A)."
+            )
+        return self.operator
+
+    @property
+    def domain(self) -> Domain:
+        """That of the scalar kernel."""
+        return common_domain(self, [self.kernel], Kernel)
+
+    def prepare(self, X: Any) -> Any:
+        """Checked by the scalar kernel."""
+        self.domain  # noqa: B018  raises if it is not a kernel
+        return self.kernel.prepare(X)
+
+    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+        """k(X, Y) ⊗ A."""
+        gram = self.kernel._gram(X, Y)
+        return torch.kron(gram, self._operator.as_matrix(p, gram))
+
+    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+        """k(X, Z) C A."""
+        image = self.kernel._product(X, anchors, coefficients)
+        return image if isinstance(self._operator, Identity) else image @ self._matrix(coefficients)
+
+    def _matrix(self, coefficients: Tensor) -> Tensor:
+        return self._operator.as_matrix(coefficients.shape[-1], coefficients)
+
+    def block_diagonal(self, X: Any, p: int) -> Tensor:
+        """k(x_i, x_i) A."""
+        diagonal = self.kernel._diag(X)
+        return diagonal[:, None, None] * self._operator.as_matrix(p, diagonal)
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
+        """The eigenvectors of A."""
+        spectrum = self._operator.spectrum(p, like)
+        rotation = None if self._operator.diagonal else spectrum.vectors
+        return DiagonalForm(rotation, (self.kernel,), spectrum.values[None])
+
+
+class Separate(OperatorKernel):
+    """K(x, y) = diag(k₁(x, y), …, k_p(x, y)): a scalar kernel of its own for each output.
+
+    Examples
+    --------
+    >>> from representer.kernels import Constant, Linear
+    >>> from representer.operators import Separate
+    >>> K = Separate([Linear(), Constant(1.0)])
+    >>> K.dense(K.prepare([[3.0]]), None, p=2).tolist()
+    [[9.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, kernels: list[Kernel]):
+        self.kernels = kernels
+
+    @property
+    def domain(self) -> Domain:
+        """The kind of data that all kernels take."""
+        return common_domain(self, self.kernels, Kernel)
+
+    def prepare(self, X: Any) -> Any:
+        """Checked by every kernel."""
+        self.domain  # noqa: B018  raises if the kinds differ
+        for kernel in self.kernels:
+            X = kernel.prepare(X)
+        return X
+
+    def n_outputs(self, X: Any) -> int:
+        """One for each kernel."""
+        return len(self.kernels)
+
+    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+        """Diagonal blocks."""
+        grams = torch.stack([k._gram(X, Y) for k in self.kernels], -1)
+        n, m, _ = grams.shape
+        return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
+
+    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+        """One product for each output."""
+        columns = [k._product(X, anchors, coefficients[:, j : j + 1]) for j, k in enumerate(self.kernels)]
+        return torch.cat(columns, -1)
+
+    def block_diagonal(self, X: Any, p: int) -> Tensor:
+        """diag(k_j(x_i, x_i))."""
+        return torch.diag_embed(torch.stack([k._diag(X) for k in self.kernels], -1))
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
+        """It is diagonal."""
+        return DiagonalForm(None, tuple(self.kernels), torch.eye(p, dtype=like.dtype, device=like.device))
+
+
+class OperatorSum(OperatorKernel):
+    """K₁(x, y) + K₂(x, y) + …, written ``K1 + K2 + …``.
+
+    Examples
+    --------
+    >>> from representer.operators import CurlFree, DivergenceFree, OperatorSum
+    >>> CurlFree(1.0) + DivergenceFree(2.0) == OperatorSum([CurlFree(1.0), DivergenceFree(2.0)])
+    True
+    """
+
+    def __init__(self, terms: list[OperatorKernel]):
+        self.terms = terms
+
+    @property
+    def domain(self) -> Domain:
+        """The kind of data that all terms take."""
+        return common_domain(self, self.terms, OperatorKernel)
+
+    def prepare(self, X: Any) -> Any:
+        """Checked by every term."""
+        self.domain  # noqa: B018  raises if the kinds differ
+        for term in self.terms:
+            X = term.prepare(X)
+        return X
+
+    def n_outputs(self, X: Any) -> int | None:
+        """What the terms agree on."""
+        sizes = {size for term in self.terms if (size := term.n_outputs(X)) is not None}
+        if len(sizes) > 1:
+            raise ValueError(f"Terms of a sum imply different numbers of outputs: {sorted(sizes)}.")
+        return sizes.pop() if sizes else None
+
+    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+        """The sum of the terms' matrices."""
+        return torch.stack([term.dense(X, Y, p) for term in self.terms]).sum(0)
+
+    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+        """The sum of the terms' images."""
+        return torch.stack([term.apply(X, anchors, coefficients) for term in self.terms]).sum(0)
+
+    def block_diagonal(self, X: Any, p: int) -> Tensor:
+        """The sum of the terms'."""
+        return torch.stack([term.block_diagonal(X, p) for term in self.terms]).sum(0)
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
+        """Simultaneous diagonalisation, which exists if and only if the terms' operators commute."""
+        forms = [term.diagonal_form(p, like) for term in self.terms]
+        if any(form is None for form in forms):
+            return None
+        found = [form for form in forms if form is not None]
+        kernels = tuple(kernel for form in found for kernel in form.kernels)
+        if all(form.rotation is None for form in found):
+            return DiagonalForm(None, kernels, torch.cat([form.weights for form in found]))
+        matrices = [form.operator(t) for form in found for t in range(len(form.kernels))]
+        rotation = common_eigenvectors(matrices)
+        if rotation is None:
+            return None
+        weights = torch.stack([((rotation.mT @ A) * rotation.mT).sum(1) for A in matrices])
+        return DiagonalForm(rotation, kernels, weights.clamp(min=0.0))
+
+    def __add__(self, other: OperatorKernel) -> OperatorSum:
+        return OperatorSum([*self.terms, other]) if isinstance(other, OperatorKernel) else NotImplemented
+
+    def __repr__(self) -> str:
+        if len(self.terms) < 2 or isinstance(self.terms[0], OperatorSum):  # + would make another sum of it
+            return super().__repr__()
+        return " + ".join(f"({t!r})" if isinstance(t, OperatorSum) else repr(t) for t in self.terms)
+
+
+def common_eigenvectors(matrices: list[Tensor]) -> Tensor | None:
+    """An orthogonal V that diagonalises all the symmetric matrices, or None if they do not commute.
+
+    The eigenvectors of a combination serve all of them if it has no more ties than the matrices force on it. Its
+    weights e^(1/t) are linearly independent over the algebraic numbers: no simple relation of eigenvalues makes a tie.
+    """
+    scaled = [A / A.abs().max().clamp(min=torch.finfo(A.dtype).tiny) for A in matrices]
+    combination = torch.stack([A * math.exp(1.0 / t) for t, A in enumerate(scaled, start=1)]).sum(0)
+    vectors = torch.linalg.eigh(combination)[1]
+    # Eigenvectors of near ties lose some digits.
+    rounding = len(vectors) * torch.finfo(vectors.dtype).eps ** 0.75
+    for A in scaled:
+        rotated = vectors.mT @ A @ vectors
+        if bool((rotated - torch.diag(rotated.diagonal())).abs().max() > rounding):
+            return None
+    return vectors

@@ -1,0 +1,177 @@
+"""Output operators: the positive semi-definite A in K(x, y) = k(x, y) A."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from representer.linalg import Spectrum, factorize
+from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite
+from representer.values import Value, number
+
+
+class Operator(Value, ABC):
+    """A positive semi-definite operator on the output space ℝᵖ."""
+
+    diagonal: ClassVar[bool] = False  # are the outputs uncoupled?
+    needs_gram: ClassVar[bool] = False  # does ``resolve`` read the inputs' Gram matrix?
+
+    @abstractmethod
+    def as_matrix(self, p: int, like: Tensor) -> Tensor:
+        """The p × p matrix, in the dtype and on the device of ``like``."""
+
+    def spectrum(self, p: int, like: Tensor) -> Spectrum:
+        """Eigenvalues and eigenvectors; a diagonal operator keeps the outputs in their order."""
+        matrix = self.as_matrix(p, like)
+        if self.diagonal:
+            return Spectrum(torch.eye(p, dtype=like.dtype, device=like.device), matrix.diagonal())
+        return clipped_spectrum(matrix)
+
+    def resolve(self, Y: Tensor, gram: Tensor | None) -> Operator:
+        """The operator that the targets Y (n, p) and the inputs' Gram matrix give; a fixed operator is itself."""
+        self.check_hyperparameters()
+        self.as_matrix(Y.shape[-1], Y)  # raises if the sizes do not match
+        return self
+
+
+def clipped_spectrum(matrix: Tensor) -> Spectrum:
+    """Eigenvalues and eigenvectors of an operator, whose entries may be rounded: negative eigenvalues count as 0."""
+    values, vectors = torch.linalg.eigh(matrix)
+    return Spectrum(vectors, values.clamp(min=0.0))
+
+
+class Identity(Operator):
+    """A = I: outputs that share a kernel and nothing else.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian
+    >>> from representer.operators import Decomposable, Identity
+    >>> Decomposable(Gaussian(1.0))._operator == Identity()
+    True
+    """
+
+    diagonal = True
+
+    def as_matrix(self, p: int, like: Tensor) -> Tensor:
+        """The identity."""
+        return torch.eye(p, dtype=like.dtype, device=like.device)
+
+
+class Diagonal(Operator):
+    """A = diag(weights): each output is smoothed by alpha divided by its weight.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators import Diagonal
+    >>> Diagonal([1.0, 0.5]).as_matrix(2, torch.zeros(1)).tolist()
+    [[1.0, 0.0], [0.0, 0.5]]
+    """
+
+    diagonal = True
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"weights": Hyperparameter(NonNegative())}
+
+    def __init__(self, weights: Any):
+        self.weights = weights
+
+    def as_matrix(self, p: int, like: Tensor) -> Tensor:
+        """diag(weights)."""
+        weights = number(self, "weights", like)
+        if weights.shape != (p,):
+            raise ValueError(
+                f"Diagonal has weights of shape {tuple(weights.shape)}, but there are {p} outputs."
+            )
+        return torch.diag(weights)
+
+
+class Dense(Operator):
+    """A = a given p × p positive semi-definite matrix: how the outputs vary together.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian
+    >>> from representer.operators import Decomposable, Dense
+    >>> Decomposable(Gaussian(1.0), Dense([[1.0, 0.9], [0.9, 1.0]])).get_params()["operator__matrix"]
+    [[1.0, 0.9], [0.9, 1.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"matrix": Hyperparameter(SemiDefinite())}
+
+    def __init__(self, matrix: Any):
+        self.matrix = matrix
+
+    def as_matrix(self, p: int, like: Tensor) -> Tensor:
+        """The given matrix."""
+        matrix = number(self, "matrix", like)
+        if matrix.shape != (p, p):
+            raise ValueError(f"Dense has a matrix of shape {tuple(matrix.shape)}, but there are {p} outputs.")
+        return matrix
+
+
+class DataDriven(Operator, ABC):
+    """An operator that the training targets decide; ``resolve`` turns it into a Dense one."""
+
+    def as_matrix(self, p: int, like: Tensor) -> Tensor:
+        """Known only after ``resolve``."""
+        raise ValueError(
+            f"{self!r} has no matrix yet: the targets decide it. Call operator.resolve(Y, gram) first."
+        )
+
+
+class Covariance(DataDriven):
+    """A = (1/n) Σ y_i y_iᵀ, the empirical (uncentred) covariance operator of the outputs (Kadri et al., eq. 6).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators import Covariance
+    >>> Covariance().resolve(torch.tensor([[2.0, 0.0], [2.0, 4.0]]), None)
+    Dense(matrix=[[4.0, 4.0], [4.0, 8.0]])
+    """
+
+    def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
+        """Yᵀ Y / n."""
+        return Dense((Y.mT @ Y / len(Y)).numpy())
+
+
+class ConditionalCovariance(DataDriven):
+    """C_YY − C_YX (C_XX + ε)⁻¹ C_XY: what the inputs do not explain of the outputs' covariance (Kadri et al., eq. 7).
+
+    On n samples this is (1/n) Yᵀ nε (K + nεI)⁻¹ Y.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε; a large one leaves the covariance of the outputs as it is.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators import ConditionalCovariance
+    >>> Y = torch.tensor([[2.0, 0.0], [2.0, 4.0]])
+    >>> A = ConditionalCovariance(epsilon=0.5).resolve(Y, gram=torch.eye(2))
+    >>> A.matrix.round(4).tolist()
+    [[2.0, 2.0], [2.0, 4.0]]
+    """
+
+    needs_gram = True
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"epsilon": Hyperparameter(Positive())}
+
+    def __init__(self, epsilon: Any = 1e-2):
+        self.epsilon = epsilon
+
+    def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
+        """From the targets and the inputs' Gram matrix."""
+        if gram is None:
+            raise ValueError("ConditionalCovariance needs the inputs' Gram matrix: resolve(Y, gram).")
+        n = len(Y)
+        shift = n * number(self, "epsilon", Y)
+        ridge = gram.clone()
+        ridge.diagonal().add_(shift)
+        half = factorize(ridge, name="The Gram matrix of the inputs", overwrite=True).half_solve(Y)
+        return Dense((half.mT @ half * (shift / n)).numpy())

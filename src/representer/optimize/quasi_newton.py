@@ -1,0 +1,320 @@
+"""Limited-memory BFGS with batched, raced restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from representer.optimize.runs import (
+    Best,
+    Callback,
+    Monitor,
+    OptimizeResult,
+    StoppingRule,
+    check_limits,
+    checked_output,
+    checked_starts,
+    require,
+)
+
+Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class _Evaluator:
+    """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
+
+    def __init__(self, function: Objective, starts: Tensor) -> None:
+        self.function = function
+        self.n_evaluations = 0
+        self.best_values = starts.new_full((len(starts),), torch.inf)
+        self.best: Best | None = None
+
+    def __call__(self, points: Tensor, restarts: Tensor) -> tuple[Tensor, Tensor]:
+        """Values and gradients; the value is NaN in the rows where either is not finite."""
+        values, gradients = checked_output(self.function(points), points)
+        self.n_evaluations += len(points)
+        usable = values.isfinite() & gradients.isfinite().all(-1)
+        self._remember(points, values.where(usable, torch.inf), gradients, restarts)
+        return values.where(usable, torch.nan), gradients
+
+    def _remember(self, points: Tensor, values: Tensor, gradients: Tensor, restarts: Tensor) -> None:
+        self.best_values[restarts] = torch.minimum(self.best_values[restarts], values)
+        row = int(values.argmin())
+        value = float(values[row])
+        if value < (self.best[0] if self.best else torch.inf):
+            self.best = (value, float(gradients[row].abs().max()), points[row].clone())
+
+    def winner(self) -> Best:
+        if self.best is None:
+            raise ValueError(
+                f"the objective or its gradient is not finite at any of the {len(self.best_values)} starts; "
+                "start inside its domain, and check the data for NaN and the hyperparameters for overflow"
+            )
+        return self.best
+
+
+class _Curvature:
+    """The limited-memory inverse Hessian of every restart: pairs of steps s and gradient changes y."""
+
+    def __init__(self, n_pairs: int, gradients: Tensor) -> None:
+        self.n_pairs = n_pairs
+        self.pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s (b, m), y (b, m), 1/s'y (b,): 0 = no pair
+        self.scale = gradients.new_zeros(len(gradients))  # s'y / y'y of the last pair: 0 = none yet
+
+    @property
+    def fresh(self) -> Tensor:
+        """Rows that hold no pair."""
+        return self.scale == 0
+
+    def push(self, s: Tensor, y: Tensor) -> None:
+        """Cautious update: a pair without safely positive curvature would spoil the inverse Hessian."""
+        sy, yy = (s * y).sum(-1), (y * y).sum(-1)
+        good = sy > torch.finfo(s.dtype).eps * yy
+        self.scale = torch.where(good, sy / yy, self.scale)
+        self.pairs.append((s, y, torch.where(good, 1 / sy, 0.0)))
+        del self.pairs[: -self.n_pairs]
+
+    def direction(self, gradients: Tensor) -> Tensor:
+        """The two-loop recursion; without any pair, the steepest descent direction of length one."""
+        d = -gradients
+        weights = []
+        for s, y, inverse in reversed(self.pairs):
+            weights.append(inverse * (s * d).sum(-1))
+            d = d - weights[-1][:, None] * y
+        d = d * torch.where(self.fresh, 1 / gradients.norm(dim=-1), self.scale)[:, None]
+        for (s, y, inverse), weight in zip(self.pairs, reversed(weights), strict=True):
+            d = d + (weight - inverse * (y * d).sum(-1))[:, None] * s
+        return d
+
+    def forget(self, rows: Tensor) -> None:
+        self.scale = self.scale.where(~rows, 0.0)
+        self.pairs = [(s, y, inverse.where(~rows, 0.0)) for s, y, inverse in self.pairs]
+
+    def keep(self, rows: Tensor) -> None:
+        self.scale = self.scale[rows]
+        self.pairs = [(s[rows], y[rows], inverse[rows]) for s, y, inverse in self.pairs]
+
+
+def _line_search(
+    evaluate: _Evaluator, ids: Tensor, points: Tensor, values: Tensor, gradients: Tensor, directions: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Weak Wolfe search of Lewis and Overton (2013) by row: new points, values, gradients, and who moved.
+
+    Each row keeps a bracket of (step, value, slope): ``low`` fulfils the Armijo condition, ``high`` does
+    not (or is not finite). Only rows that still search are evaluated.
+    """
+    slopes = (gradients * directions).sum(-1)
+    precision = torch.finfo(values.dtype).eps * values.abs()
+    low = torch.stack([torch.zeros_like(values), values, slopes], -1)
+    high = torch.tensor([torch.inf, torch.nan, torch.nan]).to(low).repeat(len(low), 1)
+    new_points, new_values, new_gradients = points.clone(), values.clone(), gradients.clone()
+    steps, rows = torch.ones_like(values), torch.arange(len(values), device=values.device)
+    for trial in range(30):
+        t = steps[rows]
+        tried = points[rows] + t[:, None] * directions[rows]
+        f, g = evaluate(tried, ids[rows])
+        found = torch.stack([t, f, (g * directions[rows]).sum(-1)], -1)
+        lower = (f < values[rows]) & (f <= values[rows] + 1e-4 * t * slopes[rows])  # False for NaN
+        moved = rows[lower]
+        low[moved], high[rows[~lower]] = found[lower], found[~lower]
+        new_points[moved], new_values[moved], new_gradients[moved] = tried[lower], f[lower], g[lower]
+        flat = lower & (found[:, 2] >= 0.9 * slopes[rows])
+        vanished = ~lower & (t * slopes[rows].abs() <= precision[rows])  # beyond the objective's digits
+        rows = rows[~(flat | vanished)]
+        if len(rows) == 0:
+            break
+        steps[rows] = _next_step(low[rows], high[rows], bisect=trial % 3 == 2)
+    return new_points, new_values, new_gradients, low[:, 0] > 0
+
+
+def _next_step(low: Tensor, high: Tensor, *, bisect: bool) -> Tensor:
+    """Grow while there is no upper end; then minimise the cubic through both ends, or take their middle."""
+    (a, fa, sa), (c, fc, sc) = low.unbind(-1), high.unbind(-1)
+    width = c - a
+    d1 = sa + sc - 3 * (fc - fa) / width
+    d2 = (d1**2 - sa * sc).sqrt()
+    cubic = c - width * (sc + d2 - d1) / (sc - sa + 2 * d2)
+    safe = torch.minimum(torch.maximum(cubic, a + 0.1 * width), c - 0.1 * width)
+    inside = torch.where(cubic.isfinite() & (not bisect), safe, a + 0.5 * width)
+    return torch.where(c.isinf(), 4 * a, inside)
+
+
+class _Restarts:
+    """The restarts still alive, one row each, with the direction that each will search next."""
+
+    def __init__(self, evaluate: _Evaluator, starts: Tensor, n_pairs: int) -> None:
+        self.evaluate = evaluate
+        self.ids = torch.arange(len(starts), device=starts.device)
+        self.points = self.directions = starts
+        self.values, self.gradients = evaluate(starts, self.ids)
+        self.slopes = self.values
+        self.calm = torch.zeros_like(self.ids)
+        self.curvature = _Curvature(n_pairs, self.gradients)
+        self.outcomes: dict[int, tuple[bool, str]] = {}  # restart -> converged, why it ended
+        self._keep(self.values.isfinite())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _keep(self, rows: Tensor) -> None:
+        if rows.all():
+            return
+        for name in ("ids", "points", "values", "gradients", "directions", "slopes", "calm"):
+            setattr(self, name, getattr(self, name)[rows])
+        self.curvature.keep(rows)
+
+    def retire(self, verdicts: list[tuple[Tensor, bool, str]]) -> None:
+        """End restarts by (rows, converged, why); the first verdict on a row counts."""
+        for rows, converged, why in reversed(verdicts):
+            self.outcomes.update((i, (converged, why)) for i in self.ids[rows].tolist())
+        self._keep(~torch.stack([rows for rows, _, _ in verdicts]).any(0))
+
+    def aim(self) -> None:
+        """Directions of descent, and the slopes along them: all negative."""
+        self.directions = self.curvature.direction(self.gradients)
+        self.slopes = (self.directions * self.gradients).sum(-1)
+        uphill = ~(self.slopes < 0)  # by rounding only: a cautious inverse Hessian is positive definite
+        if uphill.any():
+            self.curvature.forget(uphill)
+            self.directions = self.curvature.direction(self.gradients)
+            self.slopes = (self.directions * self.gradients).sum(-1)
+
+    def step(self, rule: StoppingRule, iteration: int) -> None:
+        """Move every restart along its direction, end those that are done, and aim anew.
+
+        Some find no lower value. If the quasi-Newton model promised no more than the objective's digits
+        can show, that is convergence. Otherwise they forget their curvature and have a second chance
+        along the steepest descent; those that fail there are stuck.
+        """
+        points, values, gradients, moved = _line_search(
+            self.evaluate, self.ids, self.points, self.values, self.gradients, self.directions
+        )
+        exhausted = ~moved & (-self.slopes <= torch.finfo(values.dtype).eps ** 0.5 * values.abs())
+        stuck = ~moved & ~exhausted & self.curvature.fresh
+        self.curvature.forget(~moved)
+        self.curvature.push(points - self.points, gradients - self.gradients)
+        self.calm = torch.where(moved & rule.calm(self.values, values), self.calm + 1, 0)
+        self.points, self.values, self.gradients = points, values, gradients
+        when = f"after {iteration} iterations"
+        self.retire(
+            [
+                (rule.stationary(values, gradients), True, f"gradient below tol={rule.tol:g} {when}"),
+                (self.calm >= rule.patience, True, f"relative decrease below tol={rule.tol:g} {when}"),
+                (exhausted, True, f"no lower value within the precision of {values.dtype} {when}"),
+                (stuck, False, f"no lower value along the gradient {when}; check that it fits the values"),
+            ]
+        )
+        self.aim()
+
+    def race(self, iteration: int) -> None:
+        """Drop the restarts that fall behind.
+
+        After few iterations the order of the restarts is mostly that of their ends. So after k iterations
+        only 24/k are kept: each doubling of k costs the same (successive halving, without its jumps). But
+        never fewer than three, because in long runs the order still changes late, and two more finalists
+        cost no more than two more runs. The order is by *predicted* value f - |slope|/2, the minimum of
+        the quasi-Newton model: fairer than f to a restart that is still on the slope of a lower valley. A
+        restart is also dropped if it would not beat one that has ended even by gaining twice what its model
+        promises. The best so far always stays.
+        """
+        best_values = self.evaluate.best_values
+        order = (self.values + 0.5 * self.slopes).argsort(stable=True)
+        keep = torch.zeros_like(order, dtype=torch.bool)
+        keep[order[: max(3, -(-24 // iteration))]] = True
+        if self.outcomes:
+            keep &= self.values + self.slopes < best_values[list(self.outcomes)].min()
+        self._keep(keep | (self.ids == best_values.argmin()))
+
+
+def lbfgs(
+    function: Objective,
+    starts: Tensor,
+    *,
+    max_iter: int = 200,
+    tol: float = 1e-8,
+    memory: int = 10,
+    race: bool = True,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    description: str = "",
+) -> OptimizeResult:
+    """Minimise a smooth function from many starts at once by limited-memory BFGS.
+
+    Parameters
+    ----------
+    function : callable
+        ``points (b', m) -> (values (b',), gradients (b', m))``, each row by itself. The number of rows
+        changes from call to call. A value or gradient that is not finite means that a step was too long;
+        it is never accepted.
+    starts : Tensor of shape (m,) or (b, m)
+        Start points; never modified. Starts where the objective is not finite are left out.
+    max_iter : int
+        Most iterations of a restart.
+    tol : float
+        See :class:`StoppingRule`.
+    memory : int
+        Number of curvature pairs kept.
+    race : bool
+        Drop restarts that fall behind, so that 64 cost a few times as much as one; False runs each to
+        its end.
+    callback : callable, optional
+        Called with the :class:`HistoryEntry` of every iteration, first that of the starts; True stops
+        the run.
+    verbose : int
+        1: a progress bar for runs over a second. 2: also a line that says why the run stopped.
+    description : str
+        What the progress bar calls the run.
+
+    Returns
+    -------
+    OptimizeResult
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.optimize import lbfgs, with_gradient
+    >>> bowl = with_gradient(lambda points: ((points - 3.0) ** 2).sum(-1))
+    >>> lbfgs(bowl, torch.zeros(2)).point
+    tensor([3., 3.])
+    """
+    starts = checked_starts(starts)
+    check_limits(max_iter, tol)
+    require(memory >= 1, f"memory must be at least 1 curvature pair, got {memory!r}; 5 to 20 is usual")
+    rule = StoppingRule(tol, patience=2)
+    evaluate = _Evaluator(function, starts)
+    outcomes: dict[int, tuple[bool, str]] = {}
+    stopped, interrupted = "", False
+    with Monitor(callback, verbose, max_iter, description) as monitor:
+        try:
+            alive = _Restarts(evaluate, starts, memory)
+            outcomes = alive.outcomes
+            stopped = _descend(alive, rule, race, monitor)
+        except KeyboardInterrupt:
+            if evaluate.best is None:
+                raise
+            interrupted = True
+    winner = int(evaluate.best_values.argmin())
+    converged, why = outcomes.get(winner, (False, f"max_iter={max_iter} reached; increase max_iter or tol"))
+    values, n_evaluations = evaluate.best_values, evaluate.n_evaluations
+    return monitor.result(evaluate.winner(), values, n_evaluations, converged, stopped or why, interrupted)
+
+
+def _descend(alive: _Restarts, rule: StoppingRule, race: bool, monitor: Monitor) -> str:
+    """Iterate until every restart has ended, or max_iter; a reason if the callback ended the run."""
+    alive.evaluate.winner()  # raises if no start is finite
+    stationary = rule.stationary(alive.values, alive.gradients)
+    alive.retire([(stationary, True, f"gradient below tol={rule.tol:g} at the start")])
+    alive.aim()
+    for iteration in range(monitor.max_iter + 1):
+        if iteration > 0:
+            alive.step(rule, iteration)
+            if race:
+                alive.race(iteration)
+        value, gradient_norm, _ = alive.evaluate.winner()
+        if monitor(iteration, value, gradient_norm, len(alive)):
+            return f"stopped by callback after {iteration} iterations"
+        if len(alive) == 0:
+            break
+    return ""

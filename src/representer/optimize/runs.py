@@ -1,0 +1,204 @@
+"""What every optimiser shares: history, result, stopping rule, progress bar, checks of the objective."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Callback = Callable[["HistoryEntry"], bool | None]
+Best = tuple[float, float, Tensor]  # value, gradient norm, point
+
+
+class HistoryEntry(NamedTuple):
+    """One iteration of L-BFGS, or one epoch of Adam, as a callback and ``history_`` see it."""
+
+    iteration: int  # L-BFGS begins with 0, the starts; Adam with 1, the first epoch
+    seconds: float  # wall-clock time since the run began
+    value: float  # L-BFGS: the best value so far; Adam: the mean of the epoch's batch values
+    gradient_norm: float  # largest absolute entry of the gradient that belongs to the value
+    active: int  # number of restarts alive
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """What a run found, and why it stopped."""
+
+    point: Tensor  # (m,) the best point found
+    value: float  # the objective there
+    values: Tensor  # (b,) the best value of each restart; inf if it was not finite at its start
+    converged: bool  # whether the winning restart met the stopping rule
+    message: str  # why the run stopped, as a sentence
+    n_iter: int  # iterations of L-BFGS, or epochs of Adam
+    n_evaluations: int  # objective evaluations; one call with b restarts counts b
+    interrupted: bool  # whether Ctrl-C ended the run
+    history: list[HistoryEntry]
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When a run counts as converged: the one place that says what ``tol`` means.
+
+    A run ends when either
+
+    * the objective is *calm* ``patience`` times in a row: it fell from f to f' by no more than
+      ``tol * max(|f|, |f'|)`` (or rose); or
+    * the point is *stationary*: no entry of the gradient exceeds ``tol * max(1, |f'|)``.
+
+    L-BFGS applies this to each iteration of each restart, with ``patience=2`` because one short
+    step may just be a poor direction. Adam applies it to epochs: f is the value of the last epoch
+    that was not calm, f' the mean of the batch values, and the gradient that of the batch gradients.
+    """
+
+    tol: float
+    patience: int
+
+    def calm(self, before: Tensor, after: Tensor) -> Tensor:
+        scale = torch.maximum(before.abs(), after.abs()).clamp(min=torch.finfo(after.dtype).tiny)
+        return before - after <= self.tol * scale
+
+    def stationary(self, values: Tensor, gradients: Tensor) -> Tensor:
+        return gradients.abs().amax(-1) <= self.tol * values.abs().clamp(min=1.0)
+
+
+def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Turn a differentiable function (b, m) -> (b,) into ``points -> (values, gradients)`` by autograd.
+
+    One backward pass serves the whole batch: rows are independent, so the gradient of the sum of
+    the values holds the gradient of each. Further arguments are passed on, and a single point
+    (m,) -> () works too, so that the same wrapper serves :func:`adam`.
+
+    >>> import torch
+    >>> from representer.optimize import with_gradient
+    >>> square = with_gradient(lambda points: (points**2).sum(-1))
+    >>> square(torch.tensor([[1.0, 2.0]]))
+    (tensor([5.]), tensor([[2., 4.]]))
+    """
+
+    def value_and_gradient(points: Tensor, *data: Any) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = points.detach().requires_grad_(True)
+            values = function(leaf, *data)
+            (gradients,) = torch.autograd.grad(values.sum(), leaf)
+        return values.detach(), gradients
+
+    return value_and_gradient
+
+
+class Monitor:
+    """History, callback and progress bar of one run.
+
+    The bar appears only once a run has lasted a second, and only where it can be redrawn in place
+    (a terminal, a notebook), so that log files stay clean.
+    """
+
+    def __init__(self, callback: Callback | None, verbose: int, max_iter: int, description: str) -> None:
+        self.callback, self.verbose, self.max_iter = callback, verbose, max_iter
+        self.description = description or "minimising"
+        self.history: list[HistoryEntry] = []
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Monitor:
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def __call__(self, iteration: int, value: float, gradient_norm: float, active: int) -> bool:
+        """Record an iteration; True if the callback asks to stop."""
+        seconds = time.perf_counter() - self.began
+        entry = HistoryEntry(iteration, seconds, value, gradient_norm, active)
+        self.history.append(entry)
+        if self.verbose >= 1 and seconds > 1.0:
+            self._draw(entry)
+        return self.callback is not None and bool(self.callback(entry))
+
+    def _draw(self, entry: HistoryEntry) -> None:
+        if self.bar is None:
+            self.bar = _progress_bar()
+            self.bar.add_task(self.description, total=self.max_iter, state="")
+            self.bar.start()
+        state = f"value {entry.value:.6g}, {entry.active} alive"
+        self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
+
+    def result(
+        self, best: Best, values: Tensor, n_evaluations: int, converged: bool, message: str, interrupted: bool
+    ) -> OptimizeResult:
+        n_iter = self.history[-1].iteration if self.history else 0
+        if interrupted:
+            message = f"interrupted after {n_iter} iterations; kept the best point so far"
+        if self.verbose >= 2:
+            print(f"{self.description}: {message}", file=sys.stderr)
+        value, _, point = best
+        return OptimizeResult(
+            point, value, values, converged, message, n_iter, n_evaluations, interrupted, self.history
+        )
+
+
+def _progress_bar() -> Progress:
+    # Not at the top: importing rich draws from Python's global random generator.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    visible = console.is_terminal or console.is_jupyter
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")
+    return Progress(*columns, console=console, transient=True, disable=not visible)
+
+
+def checked_starts(starts: Tensor) -> Tensor:
+    """The starts as (b, m)."""
+    starts = torch.as_tensor(starts).detach()
+    shape, n_bad = tuple(starts.shape), int((~starts.isfinite()).sum())
+    require(
+        starts.ndim in (1, 2) and starts.numel() > 0,
+        f"a start must be a non-empty tensor of shape (m,), or (b, m) for b restarts, got shape {shape}; "
+        "flatten the parameters first",
+    )
+    require(
+        starts.is_floating_point(), f"starts must be floating point, got {starts.dtype}; use starts.double()"
+    )
+    require(
+        n_bad == 0,
+        f"starts must be finite, got {n_bad} NaN or infinite of {starts.numel()} entries; "
+        "check how they were initialised",
+    )
+    return starts if starts.ndim == 2 else starts[None]
+
+
+def checked_output(output: object, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The pair that an objective returned, if its shapes fit the points."""
+    expected = [tuple(points.shape[:-1]), tuple(points.shape)]
+    if isinstance(output, tuple | list) and len(output) == 2:
+        values, gradients = (torch.as_tensor(part).detach().to(points) for part in output)
+        got = [tuple(values.shape), tuple(gradients.shape)]
+        if got == expected:
+            return values, gradients
+        what = f"a pair of shapes {got[0]} and {got[1]}"
+    else:
+        what = f"a {type(output).__name__}"
+    raise ValueError(
+        f"the objective must return a pair (values, gradients) of shapes {expected[0]} and {expected[1]} "
+        f"for points of shape {expected[1]}, got {what}; a function that returns only values can be wrapped "
+        "in with_gradient"
+    )
+
+
+def check_limits(max_iter: int, tol: float) -> None:
+    require(max_iter >= 1, f"max_iter must be at least 1, got {max_iter!r}")
+    require(tol >= 0, f"tol must not be negative, got {tol!r}; 0 runs until the precision is exhausted")
+
+
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)

@@ -1,0 +1,211 @@
+"""Value <-> raw parameter: what an optimiser moves freely, and what a kernel may be given.
+
+A hyperparameter has a constraint. Its raw form is unconstrained; ``value(raw)`` is always admissible, however far a
+line search strays, so a kernel that is learned by gradient never goes out of range.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Real:
+    """Any real number: raw and value are the same."""
+
+    def value(self, raw: Tensor) -> Tensor:
+        """The admissible value of a raw parameter."""
+        return raw
+
+    def raw(self, value: Tensor) -> Tensor:
+        """The raw parameter of an admissible value."""
+        return value
+
+    def problem(self, value: Tensor) -> str | None:
+        """What is wrong with a value, or None."""
+        return None if bool(torch.isfinite(value).all()) else "must be finite"
+
+
+@dataclass(frozen=True)
+class Positive:
+    """A positive number, by its logarithm.
+
+    The logarithm is confined to a quarter of the floating-point range, so that squares, and products of two squares,
+    of a value are still finite and positive. ``power`` leaves the same room to a value that is raised to that power.
+    """
+
+    power: int = 1
+
+    def _limit(self, dtype: torch.dtype) -> float:
+        return 0.99 * math.log(torch.finfo(dtype).max) / (4.0 * self.power)
+
+    def value(self, raw: Tensor) -> Tensor:
+        """exp(raw), never 0 or infinite."""
+        limit = self._limit(raw.dtype)
+        return raw.clamp(-limit, limit).exp()
+
+    def raw(self, value: Tensor) -> Tensor:
+        """log(value), finite even for 0."""
+        limit = self._limit(value.dtype)
+        return value.log().clamp(-limit, limit)
+
+    def problem(self, value: Tensor) -> str | None:
+        """What is wrong with a value, or None."""
+        return None if bool(((value > 0) & torch.isfinite(value)).all()) else "must be positive and finite"
+
+
+@dataclass(frozen=True)
+class NonNegative(Positive):
+    """Zero is allowed as a fixed value; what is learned is positive."""
+
+    def problem(self, value: Tensor) -> str | None:
+        """What is wrong with a value, or None."""
+        return (
+            None if bool(((value >= 0) & torch.isfinite(value)).all()) else "must not be negative, and finite"
+        )
+
+
+@dataclass(frozen=True)
+class SemiDefinite:
+    """A symmetric positive semi-definite p × p matrix F Fᵀ, by the factor F (p × p, raw)."""
+
+    def value(self, raw: Tensor) -> Tensor:
+        """F Fᵀ, never infinite."""
+        limit = torch.finfo(raw.dtype).max ** 0.25
+        raw = raw.clamp(-limit, limit)
+        return raw @ raw.mT
+
+    def raw(self, value: Tensor) -> Tensor:
+        """The symmetric square root, which leaves no direction of a singular matrix behind."""
+        values, vectors = torch.linalg.eigh(value)
+        return (vectors * values.clamp(min=0.0).sqrt()[..., None, :]) @ vectors.mT
+
+    def problem(self, value: Tensor) -> str | None:
+        """What is wrong with a value, or None."""
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            return "must be a square matrix"
+        if not bool(torch.isfinite(value).all()):
+            return "must be finite"
+        scale = value.abs().max().clamp(min=torch.finfo(value.dtype).tiny)
+        rounding = math.sqrt(torch.finfo(value.dtype).eps)
+        if bool((value - value.mT).abs().max() > rounding * scale):
+            return "must be symmetric"
+        if bool(torch.linalg.eigvalsh(value).min() < -rounding * scale):
+            return "must be positive semi-definite"
+        return None
+
+
+Constraint = Real | Positive | SemiDefinite
+
+
+@dataclass(frozen=True)
+class Packing:
+    """One flat raw vector for a set of named, constrained values, and the way back.
+
+    A batch of raw vectors (b, m) unpacks to values that broadcast over a batch of Gram matrices: a scalar becomes
+    (b, 1, 1), a vector of length d becomes (b, 1, d).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Gaussian
+    >>> pack, raw = (2.0 * Gaussian([1.0, 3.0])).packing(["scale", "kernel__lengthscale"])
+    >>> raw.round(decimals=2).tolist()
+    [0.69, 0.0, 1.1]
+    >>> {name: value.tolist() for name, value in pack.unpack(torch.zeros(3)).items()}
+    {'scale': 1.0, 'kernel__lengthscale': [1.0, 1.0]}
+    """
+
+    constraints: Mapping[str, Constraint]
+    shapes: Mapping[str, torch.Size]
+
+    @property
+    def size(self) -> int:
+        """The length of the flat vector."""
+        return sum(shape.numel() for shape in self.shapes.values())
+
+    def pack(self, values: Mapping[str, Tensor]) -> Tensor:
+        """The flat raw vector of the given values."""
+        parts = [self.constraints[name].raw(values[name].detach()).reshape(-1) for name in self.shapes]
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+    def unpack(self, raw: Tensor) -> dict[str, Tensor]:
+        """The named values of a raw vector, or of a batch of them."""
+        values = {}
+        for part, (name, shape) in zip(
+            raw.split([s.numel() for s in self.shapes.values()], dim=-1), self.shapes.items(), strict=True
+        ):
+            if raw.ndim > 1 and len(shape) < 2:
+                part = part[..., None, :]
+            else:
+                part = part.reshape((*raw.shape[:-1], *shape))
+            values[name] = self.constraints[name].value(part)
+        return values
+
+
+def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint]) -> Packing:
+    """The packing of these values."""
+    return Packing(
+        {name: constraints[name] for name in values}, {name: v.shape for name, v in values.items()}
+    )
+
+
+def is_real(value: object) -> bool:
+    """Is it one real number, of Python or NumPy (and not a truth value)?"""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_count(value: object) -> bool:
+    """Is it a positive integer, of Python or NumPy?"""
+    return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
+
+
+def as_tensor(value: object) -> Tensor:
+    """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
+    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value))
+    is_integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+    return tensor.to(torch.float64) if is_integer else tensor
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that may stand for a number, such as ``lengthscale="median"``: how the data give it a value."""
+
+    value: Callable[[Tensor], Tensor]
+    learned: bool = False  # is the value only where learning starts?
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """A continuous hyperparameter: what it may be, and the words that stand for a value.
+
+    ``scalar``: one number, or a batch of them that broadcasts over Gram matrices (..., 1, 1); otherwise any shape.
+    """
+
+    constraint: Constraint
+    words: Mapping[str, Word] = field(default_factory=dict)
+    scalar: bool = False
+
+    def problem(self, value: object) -> str | None:
+        """What is wrong with a given value, or None."""
+        if isinstance(value, str):
+            known = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
+            return None if value in self.words else f"must be a number{known}"
+        try:
+            tensor = as_tensor(value).detach()
+        except (TypeError, ValueError, RuntimeError):
+            return "must be a number, an array or a tensor"
+        if tensor.dtype == torch.bool or tensor.is_complex():
+            return "must be a real number, an array or a tensor"
+        if not tensor.numel():
+            return "must not be empty"
+        if self.scalar and tensor.numel() > 1 and tensor.shape[-2:] != (1, 1):
+            return f"must be one number (or a batch of shape (..., 1, 1)), not an array of shape {tuple(tensor.shape)}"
+        return self.constraint.problem(tensor)

@@ -1,0 +1,294 @@
+"""Values: small immutable-looking objects made from their constructor's arguments.
+
+Kernels, output operators and operator-valued kernels are values. A value is comparable, prints as the code that makes
+it, can be cloned and pickled, names its nested parameters as scikit-learn does (``left__lengthscale``), and can
+exchange any continuous hyperparameter for a tensor that carries a gradient.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.parameters import Constraint, Hyperparameter, Packing, as_tensor, packing
+
+# An array longer than this is summarised in a repr: such a value prints, but does not evaluate back.
+REPR_LIMIT = 1000
+
+
+class Value:
+    """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+
+    # -- the constructor's arguments --------------------------------------------------------------------------------
+    @classmethod
+    def _argument_names(cls) -> tuple[str, ...]:
+        return tuple(_defaults(cls.__init__))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments; with ``deep``, also those of nested values as ``name__nested``."""
+        own = {name: getattr(self, name) for name in self._argument_names()}
+        if deep:
+            for name, child in self._children():
+                own |= {f"{name}__{key}": value for key, value in child.get_params().items()}
+        return own
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments in place, nested ones by ``name__nested=value``; returns self."""
+        nested: dict[str, dict[str, Any]] = {}
+        for name, value in params.items():
+            head, _, rest = name.partition("__")
+            if head not in self._argument_names():
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {name!r}; it has: {', '.join(self.get_params())}."
+                )
+            if rest:
+                nested.setdefault(head, {})[rest] = value
+            else:
+                setattr(self, name, value)
+        for head, values in nested.items():
+            self._set_nested(head, values)
+        return self
+
+    def _set_nested(self, head: str, values: dict[str, Any]) -> None:
+        children = dict(self._children())
+        for rest, value in values.items():
+            key, inner = _split_child(head, rest, children)
+            if key is None:
+                names = ", ".join(self.get_params())
+                raise ValueError(
+                    f"{type(self).__name__} has no parameter {f'{head}__{rest}'!r}; it has: {names}."
+                )
+            children[key].set_params(**{inner: value})
+
+    def _children(self) -> Iterator[tuple[str, Value]]:
+        for name in self._argument_names():
+            argument = getattr(self, name)
+            if isinstance(argument, Value):
+                yield name, argument
+            elif isinstance(argument, list | tuple):
+                yield from ((f"{name}__{i}", v) for i, v in enumerate(argument) if isinstance(v, Value))
+
+    def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
+        """A new value of the same class, each argument sent through ``change(name, argument)``."""
+        new = copy.copy(self)
+        for name in self._argument_names():
+            setattr(new, name, change(name, getattr(self, name)))
+        return new
+
+    def __sklearn_clone__(self) -> Self:
+        return self._rebuild(lambda _, argument: _copy_argument(argument))
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(same(getattr(self, name), getattr(other, name)) for name in self._argument_names())
+
+    def __hash__(self) -> int:
+        return hash(type(self))  # equal values have equal types; parameters may be arrays
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{name}={argument_repr(argument)}"
+            for name, default in _defaults(type(self).__init__).items()
+            if not same(argument := getattr(self, name), default)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    # -- continuous hyperparameters ---------------------------------------------------------------------------------
+    def _own_specification(self, name: str) -> Hyperparameter:
+        return type(self).hyperparameters[name]
+
+    def check_hyperparameters(self) -> None:
+        """Raise a ValueError that names the first hyperparameter, nested ones included, with an inadmissible value."""
+        for name in self.hyperparameters:
+            value = getattr(self, name)
+            problem = self._own_specification(name).problem(value)
+            if problem:
+                raise ValueError(f"{name} of {type(self).__name__} {problem}; got {argument_repr(value)}.")
+        for _, child in self._children():
+            child.check_hyperparameters()
+
+    def constraints(self) -> dict[str, Constraint]:
+        """The constraint of every continuous hyperparameter, nested names included."""
+        own = {name: self._own_specification(name).constraint for name in self.hyperparameters}
+        for prefix, child in self._children():
+            own |= {f"{prefix}__{name}": c for name, c in child.constraints().items()}
+        return own
+
+    def hyperparameter_values(self) -> dict[str, Tensor]:
+        """The value of every continuous hyperparameter that is a number by now (see ``resolve``)."""
+        own = {}
+        for name in self.hyperparameters:
+            value = getattr(self, name)
+            if not isinstance(value, str):
+                own[name] = as_tensor(value)
+        for prefix, child in self._children():
+            own |= {f"{prefix}__{name}": v for name, v in child.hyperparameter_values().items()}
+        return own
+
+    def free(self) -> list[str]:
+        """Names of the hyperparameters that ask to be learned (``"auto"``, ``"ard"``): numbers are left as they are."""
+        own = [
+            name
+            for name in self.hyperparameters
+            if isinstance(value := getattr(self, name), str)
+            and (word := self._own_specification(name).words.get(value)) is not None
+            and word.learned
+        ]
+        return own + [f"{prefix}__{name}" for prefix, child in self._children() for name in child.free()]
+
+    def replace(self, values: Mapping[str, Any]) -> Self:
+        """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
+        unknown = set(values) - set(self.constraints())
+        if unknown:
+            known = ", ".join(self.constraints()) or "none"
+            raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {known}.")
+
+        def change(name: str, argument: Any) -> Any:
+            if name in values and name in self.hyperparameters:
+                return values[name]
+            return map_children(name, argument, lambda prefix, child: child.replace(_below(prefix, values)))
+
+        return self._rebuild(change)
+
+    def numbers(self) -> Self:
+        """The same value with tensors turned into plain floats and arrays: what a fitted learner keeps."""
+
+        def change(name: str, argument: Any) -> Any:
+            if name in self.hyperparameters and isinstance(argument, Tensor):
+                array = argument.detach().cpu().numpy()
+                return float(array) if array.ndim == 0 else array.copy()
+            return map_children(name, argument, lambda _, child: child.numbers())
+
+        return self._rebuild(change)
+
+    def packing(self, names: list[str]) -> tuple[Packing, Tensor]:
+        """A flat raw vector for these hyperparameters, and where it stands now."""
+        current = self.hyperparameter_values()
+        missing = [name for name in names if name not in current]
+        if missing:
+            raise ValueError(
+                f"{self!r} has no number for {missing}; it has: {', '.join(current) or 'none'}. A word gets its number "
+                "from data: call resolve first."
+            )
+        chosen = {name: current[name] for name in names}
+        pack = packing(chosen, self.constraints())
+        return pack, pack.pack(chosen)
+
+
+def number(value: Value, name: str, like: Tensor) -> Tensor:
+    """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
+    given = getattr(value, name)
+    problem = value._own_specification(name).problem(given)
+    if problem is None and isinstance(given, str):
+        raise ValueError(
+            f"{name}={given!r} of {type(value).__name__} has no number yet: the data decide it. Call "
+            f"kernel.resolve(X) first, or give a number."
+        )
+    if problem:
+        raise ValueError(f"{name} of {type(value).__name__} {problem}; got {argument_repr(given)}.")
+    return as_tensor(given).to(dtype=like.dtype, device=like.device)
+
+
+@functools.cache
+def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
+    """The arguments of a constructor, with their defaults."""
+    if constructor is object.__init__:
+        return {}
+    parameters = inspect.signature(constructor).parameters
+    return {name: parameter.default for name, parameter in parameters.items() if name != "self"}
+
+
+def _split_child(head: str, rest: str, children: Mapping[str, Value]) -> tuple[str | None, str]:
+    """Which child does ``head__rest`` speak of: ``head``, or ``head__i`` of a list?"""
+    if head in children:
+        return head, rest
+    index, _, inner = rest.partition("__")
+    key = f"{head}__{index}"
+    return (key, inner) if key in children and inner else (None, "")
+
+
+def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    start = f"{prefix}__"
+    return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
+
+
+def map_children(name: str, argument: Any, change: Callable[[str, Value], Any]) -> Any:
+    """An argument with each value in it, itself or the items of a list, sent through ``change(name, child)``."""
+    if isinstance(argument, Value):
+        return change(name, argument)
+    if isinstance(argument, list | tuple):
+        return type(argument)(
+            change(f"{name}__{i}", v) if isinstance(v, Value) else v for i, v in enumerate(argument)
+        )
+    return argument
+
+
+def _copy_argument(argument: Any) -> Any:
+    if isinstance(argument, Value):
+        return argument.__sklearn_clone__()
+    if isinstance(argument, list | tuple):
+        return type(argument)(_copy_argument(item) for item in argument)
+    if isinstance(argument, Tensor):
+        return argument.detach().clone()
+    return (
+        argument
+        if callable(argument) and not isinstance(argument, torch.nn.Module)
+        else copy.deepcopy(argument)
+    )
+
+
+def same(a: Any, b: Any) -> bool:
+    """Are two arguments equal? Arrays, tensors and lists are by their entries, modules by their weights."""
+    if a is b:
+        return True
+    if isinstance(a, torch.nn.Module):
+        return type(a) is type(b) and repr(a) == repr(b) and same(a.state_dict(), b.state_dict())
+    if hasattr(a, "__array__") or hasattr(b, "__array__"):
+        return not (isinstance(a, str | type) or isinstance(b, str | type)) and _same_entries(a, b)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return bool(a == b)
+
+
+def _same_entries(a: Any, b: Any) -> bool:
+    """Arrays, frames and tensors, and the lists that could be written for them."""
+    try:
+        one, two = _plain(a), _plain(b)
+    except ValueError:  # a ragged list
+        return False
+    return one.shape == two.shape and bool(np.all(one == two))
+
+
+def _plain(argument: Any) -> np.ndarray:
+    return argument.detach().cpu().numpy() if isinstance(argument, Tensor) else np.asarray(argument)
+
+
+def argument_repr(argument: Any) -> str:
+    """An argument as code: arrays and tensors as lists."""
+    if hasattr(argument, "__array__") and not isinstance(argument, type):
+        array = _plain(argument)
+        if array.size > REPR_LIMIT:
+            return f"<array of shape {array.shape}>"
+        return argument_repr(array.tolist())
+    if isinstance(argument, list):
+        return f"[{', '.join(map(argument_repr, argument))}]"
+    if isinstance(argument, tuple):
+        return f"({', '.join(map(argument_repr, argument))}{',' if len(argument) == 1 else ''})"
+    if isinstance(argument, float) and not math.isfinite(argument):
+        return f"float('{argument}')"
+    if inspect.isroutine(argument):
+        return argument.__name__
+    return repr(argument)

@@ -1,0 +1,54 @@
+"""What every test gets: no screen, reproducible property tests, and a watch over torch's global state."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+# Exact arithmetic takes as long as it takes, and CI must not depend on luck. To search for new counterexamples:
+# HYPOTHESIS_PROFILE=thorough make test
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A generator that starts at the same place in every test."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of larger data sets named by REPRESENTER_DATA; without one the test is skipped."""
+    folder = os.environ.get("REPRESENTER_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("REPRESENTER_DATA names no folder of data sets")
+    return Path(folder)
+
+
+def _torch_state() -> dict[str, object]:
+    return {
+        "default dtype": torch.get_default_dtype(),
+        "number of threads": torch.get_num_threads(),
+        "gradient mode": torch.is_grad_enabled(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+@pytest.fixture(autouse=True)
+def torch_state_is_left_alone() -> Iterator[None]:
+    """The library never changes torch's global state; neither does a test."""
+    before = _torch_state()
+    yield
+    after = _torch_state()
+    changed = {name: (before[name], after[name]) for name in before if before[name] != after[name]}
+    assert not changed, f"torch's global state was changed and not put back: {changed}"

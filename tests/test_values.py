@@ -1,0 +1,253 @@
+"""Values: made from their arguments, comparable, printable, nested names, exchanged hyperparameters."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from representer.parameters import Hyperparameter, Positive, Real, Word
+from representer.values import Value, argument_repr, map_children, number, same
+
+ONE = Word(lambda X: torch.ones(()), learned=True)
+
+
+class Leaf(Value):
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "size": Hyperparameter(Positive(), {"auto": ONE, "fixed": Word(lambda X: torch.ones(()))}),
+        "shift": Hyperparameter(Real()),
+    }
+
+    def __init__(self, size: Any = 1.0, shift: Any = 0.0, kind: str = "plain"):
+        self.size = size
+        self.shift = shift
+        self.kind = kind
+
+
+class Pair(Value):
+    def __init__(self, left: Value, parts: Any = (), note: Any = None):
+        self.left = left
+        self.parts = parts
+        self.note = note
+
+
+class Empty(Value):
+    pass
+
+
+def tree() -> Pair:
+    return Pair(Leaf(2.0), [Leaf("auto"), Leaf(3.0, [1.0, 2.0])], note={"a": 1})
+
+
+def test_parameters_are_named_through_nesting_and_lists() -> None:
+    params = tree().get_params()
+    assert params["left__size"] == 2.0
+    assert params["parts__0__size"] == "auto"
+    assert params["parts__1__shift"] == [1.0, 2.0]
+    assert set(tree().get_params(deep=False)) == {"left", "parts", "note"}
+    assert Empty().get_params() == {}
+
+
+def test_set_params_changes_in_place() -> None:
+    value = tree()
+    assert value.set_params(left__size=5.0, parts__1__kind="other", note=3) is value
+    assert (value.left.size, value.parts[1].kind, value.note) == (5.0, "other", 3)
+    value.set_params(left__shift=1.0, left=Leaf(7.0))  # the new part first, then what is inside
+    assert value.left == Leaf(7.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["nothing", "left__nothing", "parts__7__size", "parts__0", "note__a", "parts__x__size"]
+)
+def test_unknown_parameters_are_named(name: str) -> None:
+    with pytest.raises(ValueError, match="has no parameter"):
+        tree().set_params(**{name: 1.0})
+
+
+def test_equality() -> None:
+    assert tree() == tree()
+    assert tree() != tree().set_params(parts__1__shift=[1.0, 3.0])
+    assert Leaf() != Empty()
+    assert Leaf() != 1.0
+    assert hash(tree()) == hash(tree())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "equal"),
+    [
+        (1.0, 1, True),
+        (np.ones(2), [1.0, 1.0], True),
+        ([1.0, 1.0], torch.ones(2), True),
+        (np.ones(2), np.ones(3), False),
+        (np.ones(2), "ab", False),
+        (np.ones(2), None, False),
+        (np.ones(2), int, False),
+        (torch.ones(1, requires_grad=True), np.ones(1), True),
+        ([1, [2, np.ones(1)]], (1, (2, [1.0])), True),
+        ([np.ones(1)], [np.ones(1), 2], False),
+        (np.ones(2), [[1.0], [1.0, 2.0]], False),
+        ({"a": np.ones(2)}, {"a": [1.0, 1.0]}, True),
+        ({"a": 1}, {"b": 1}, False),
+        ("a", "a", True),
+        (None, 0, False),
+        (len, len, True),
+        (torch.nn.ReLU(), torch.nn.ReLU(), True),
+        (torch.nn.ReLU(), torch.nn.Tanh(), False),
+        (torch.nn.ReLU(), 3, False),
+    ],
+)
+def test_same(a: Any, b: Any, equal: bool) -> None:
+    assert same(a, b) is equal
+    assert same(b, a) is equal
+
+
+def test_frames_are_compared_by_their_entries() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2]})
+    assert same(frame, frame.copy())
+    assert not same(frame, pandas.DataFrame({"a": [1, 3]}))
+    assert not same(frame, pandas.DataFrame({"a": [1]}))
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        1,
+        1.5,
+        "a",
+        None,
+        True,
+        [1.0, "a"],
+        (1.0,),
+        (1, 2),
+        (),
+        {"a": 1},
+        math.inf,
+        -math.inf,
+        [math.inf],
+        np.float64(2.0),
+    ],
+    ids=repr,
+)
+def test_arguments_are_printed_as_code(argument: Any) -> None:
+    assert eval(argument_repr(argument)) == argument
+
+
+def test_arrays_are_printed_as_lists() -> None:
+    assert argument_repr(np.array([1.0, np.inf])) == "[1.0, float('inf')]"
+    assert argument_repr(torch.tensor([[1, 2]])) == "[[1, 2]]"
+    assert argument_repr(torch.tensor(2.0, requires_grad=True)) == "2.0"
+    assert argument_repr(np.zeros((100, 100))) == "<array of shape (100, 100)>"
+    assert argument_repr(math.sqrt) == "sqrt"
+    assert repr(tree()) == (
+        "Pair(left=Leaf(size=2.0), parts=[Leaf(size='auto'), Leaf(size=3.0, shift=[1.0, 2.0])], note={'a': 1})"
+    )
+    assert repr(Empty()) == "Empty()"
+
+
+def test_copies() -> None:
+    value = tree()
+    value.note = np.zeros(2)
+    for copied in (clone(value), pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):
+        assert copied == value
+        copied.set_params(left__size=9.0, parts__0__size=9.0)
+        copied.note[0] = 9.0
+        assert value.left.size == 2.0
+        assert value.parts[0].size == "auto"
+        assert value.note[0] == 0.0
+    assert type(clone(Pair(Leaf(), (Leaf(), 2))).parts) is tuple
+
+
+def test_a_function_is_shared_by_copies_and_a_module_is_not() -> None:
+    module = torch.nn.Linear(1, 1)
+    value = Pair(Leaf(), [math.sqrt], note=module)
+    copied = clone(value)
+    assert copied.parts[0] is math.sqrt
+    assert copied.note is not module
+    assert copied == value
+
+
+def test_hyperparameters_of_the_whole_tree() -> None:
+    value = tree()
+    assert list(value.constraints()) == [
+        "left__size",
+        "left__shift",
+        "parts__0__size",
+        "parts__0__shift",
+        "parts__1__size",
+        "parts__1__shift",
+    ]
+    assert value.free() == ["parts__0__size"]
+    assert Leaf("fixed").free() == []
+    values = value.hyperparameter_values()
+    assert "parts__0__size" not in values  # a word still
+    assert values["parts__1__shift"].tolist() == [1.0, 2.0]
+    assert all(v.dtype == torch.float64 for v in values.values())
+
+
+def test_replace_and_numbers() -> None:
+    value = tree()
+    size, shift = torch.tensor(4.0, requires_grad=True), torch.tensor([5.0, 6.0], requires_grad=True)
+    changed = value.replace({"left__size": size, "parts__1__shift": shift})
+    assert changed.left.size is size
+    assert changed.parts[1].shift is shift
+    assert value == tree()
+    assert type(changed.parts) is list
+    plain = changed.numbers()
+    assert type(plain.left.size) is float
+    assert plain.parts[1].shift.tolist() == [5.0, 6.0]
+    assert plain == tree().set_params(left__size=4.0, parts__1__shift=[5.0, 6.0])
+    with pytest.raises(ValueError, match=r"no hyperparameter \['left__kind'\]; it has: left__size"):
+        value.replace({"left__kind": "other"})
+    with pytest.raises(ValueError, match="it has: none"):
+        Empty().replace({"size": 1.0})
+
+
+def test_packing() -> None:
+    value = tree()
+    pack, raw = value.packing(["left__size", "parts__1__shift"])
+    torch.testing.assert_close(raw, torch.tensor([math.log(2.0), 1.0, 2.0], dtype=torch.float64))
+    assert value.replace(pack.unpack(raw)).numbers() == value
+    with pytest.raises(ValueError, match=r"no number for \['parts__0__size'\].*call resolve first"):
+        value.packing(["parts__0__size"])
+    with pytest.raises(ValueError, match=r"no number for \['nothing'\]"):
+        value.packing(["nothing"])
+
+
+def test_number_is_checked_and_follows_the_data() -> None:
+    like = torch.zeros(2, dtype=torch.float32)
+    assert number(Leaf(2), "size", like).dtype == torch.float32
+    leaf = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    assert number(Leaf(leaf), "size", like).requires_grad
+    with pytest.raises(ValueError, match=r"size='auto' of Leaf has no number yet"):
+        number(Leaf("auto"), "size", like)
+    with pytest.raises(ValueError, match=r"size of Leaf must be positive and finite; got -1"):
+        number(Leaf(-1), "size", like)
+    with pytest.raises(ValueError, match="must be a number or one of: 'auto', 'fixed'"):
+        number(Leaf("atuo"), "size", like)
+
+
+def test_check_hyperparameters_looks_everywhere() -> None:
+    tree().check_hyperparameters()
+    with pytest.raises(ValueError, match=r"size of Leaf must be positive and finite; got -3\.0"):
+        tree().set_params(parts__1__size=-3.0).check_hyperparameters()
+
+
+def test_map_children() -> None:
+    seen: list[str] = []
+
+    def change(name: str, child: Value) -> Value:
+        seen.append(name)
+        return Empty()
+
+    assert map_children("a", Leaf(), change) == Empty()
+    assert map_children("b", (Leaf(), 3), change) == (Empty(), 3)
+    assert map_children("c", 5, change) == 5
+    assert seen == ["a", "b__0"]
