@@ -1,0 +1,95 @@
+"""The callback protocol, with scikit-learn's own mixin and with the stand-in for versions before 1.9."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator
+
+from representer.estimators import _callbacks
+from representer.optimize import lbfgs
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """The module as it is where scikit-learn has no callbacks."""
+    monkeypatch.setitem(sys.modules, "sklearn.callback", None)
+    spec = importlib.util.spec_from_file_location("stand_in_callbacks", _callbacks.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.CallbackSupportMixin.__module__ == "stand_in_callbacks"
+    return module
+
+
+class Recorder:
+    """Writes down what it is called with; can stop after some iterations."""
+
+    def __init__(self, stop_after=None):
+        self.calls = []
+        self.stop_after = stop_after
+
+    def setup(self, estimator, context):
+        self.calls.append("setup")
+
+    def teardown(self, estimator, context):
+        self.calls.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context):
+        self.calls.append(("begin", context.task_name, context.task_id))
+
+    def on_fit_task_end(self, estimator, context):
+        self.calls.append(("end", context.task_name, context.task_id))
+        return context.task_name == "iteration" and context.task_id + 1 == self.stop_after
+
+
+def learner(module):
+    class Learner(module.CallbackSupportMixin, BaseEstimator):
+        @module.with_callbacks
+        def fit(self, X=None, y=None, fail=False):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self)
+            if fail:
+                raise RuntimeError("broken")
+            self.result_ = lbfgs(
+                lambda points: ((points**4).sum(-1), 4 * points**3),
+                torch.full((3,), 2.0, dtype=torch.float64),
+                callback=module.iteration_callback(self, context),
+            )
+            context.call_on_fit_task_end(estimator=self)
+            return self
+
+    return Learner()
+
+
+@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
+def test_iterations_are_subtasks_that_can_stop_the_fit(which, stand_in):
+    module = _callbacks if which == "scikit-learn" else stand_in
+    free, stopped = Recorder(), Recorder(stop_after=3)
+    assert learner(module).set_callbacks(free).fit().result_.converged
+    model = learner(module).set_callbacks(stopped).fit()
+    assert not model.result_.converged and "callback" in model.result_.message
+    iterations = [call for call in stopped.calls if call[:2] == ("end", "iteration")]
+    assert iterations == [("end", "iteration", i) for i in range(3)]
+    assert stopped.calls[0] == "setup" and stopped.calls[-1] == "teardown"
+    assert stopped.calls[1] == ("begin", "fit", 0) and stopped.calls[-2] == ("end", "fit", 0)
+
+
+@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
+def test_teardown_happens_whatever_happens(which, stand_in):
+    recorder = Recorder()
+    model = learner(_callbacks if which == "scikit-learn" else stand_in).set_callbacks(recorder)
+    with pytest.raises(RuntimeError, match="broken"):
+        model.fit(fail=True)
+    assert recorder.calls[-1] == "teardown"
+
+
+@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
+def test_only_callback_instances_are_taken(which, stand_in):
+    model = learner(_callbacks if which == "scikit-learn" else stand_in)
+    for wrong in (np.mean, Recorder, object()):
+        with pytest.raises(TypeError):
+            model.set_callbacks(wrong)
