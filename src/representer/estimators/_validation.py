@@ -157,7 +157,7 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     )
     check_consistent_length(weights, np.empty((length, 1)))
     if not weights.sum() > 0:
-        raise ValueError("Sample weights are all zero; at least one must be positive.")
+        raise ValueError("Sample weights must contain at least one non-zero number.")
     return weights
 
 

@@ -111,7 +111,7 @@ class Monitor:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
+        if self.bar is not None and not self.bar.disable:
             self.bar.stop()
 
     def __call__(self, iteration: int, value: float, gradient_norm: float, active: int) -> bool:
@@ -127,7 +127,8 @@ class Monitor:
         if self.bar is None:
             self.bar = _progress_bar()
             self.bar.add_task(self.description, total=self.max_iter, state="")
-            self.bar.start()
+            if not self.bar.disable:  # older versions of rich end even an invisible bar with an empty line
+                self.bar.start()
         state = f"value {entry.value:.6g}, {entry.active} alive"
         self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
 
