@@ -39,9 +39,7 @@ def rows() -> list[Row]:
             size,
             ours=lambda: gaussian(X, Y),
             reference=lambda: least_work(X, lengthscale),
-            goal=1.2,
-            repeats=15,
-            warmup=2,
+            repeats=9,
         ),
         compare(
             "Linear k(X) / product", size, ours=lambda: Linear()(X), reference=lambda: X @ X.mT, repeats=9

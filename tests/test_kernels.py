@@ -302,6 +302,19 @@ def test_many_rows_are_done_in_blocks(kernel: Kernel) -> None:
     torch.testing.assert_close(gram, with_gradient.detach(), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "kernel", [Gaussian(0.01), Matern(1.5, 0.01), Matern(0.5, 0.01), TensorMatern(2, 0.01)]
+)
+def test_the_diagonal_of_a_stationary_kernel_is_one_exactly(kernel: Kernel) -> None:
+    data = 1e3 * torch.from_numpy(np.random.default_rng(4).standard_normal((6, 40)))
+    for gram in (
+        kernel(data),
+        kernel(torch.stack([data, data + 1.0])),
+        kernel(data.clone().requires_grad_()),
+    ):
+        assert bool((gram.diagonal(dim1=-2, dim2=-1) == 1.0).all())
+
+
 @given(
     n=st.integers(1, 5),
     m=st.integers(1, 4),
@@ -475,7 +488,7 @@ class PeakMemory(TorchDispatchMode):
     "kernel",
     [
         Gaussian(1.0),
-        Gaussian(torch.tensor(1.0, requires_grad=True)),
+        torch.tensor(1.0, requires_grad=True) * Gaussian(torch.tensor(1.0, requires_grad=True)),
         Matern(0.5, 1.0),
         2.0 * Matern(2.5, 1.0) + 1.0,
         1.0 + Linear(),

@@ -225,6 +225,11 @@ def test_prepared_images_are_counted_and_sliced_as_samples() -> None:
     assert len(prepared) == 5
     torch.testing.assert_close(kernel._gram(prepared[1:3], prepared), kernel(IMAGES)[1:3])
     assert kernel.prepare(prepared) is prepared
+    rows = [torch.from_numpy(row) for row in X]
+    torch.testing.assert_close(Neural(network(), Linear())(rows), Neural(network(), Linear())(X))
+    prepared[2] = prepared[2] * float("nan")
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        kernel(prepared)
 
 
 class LastState(nn.Module):
@@ -258,7 +263,7 @@ def test_sequences() -> None:
             r"to features of shape \(5, n_features\); it gave shape \(5, 2, 4, 5\).*Flatten",
         ),
         (nn.Conv2d(1, 1, 3, padding=1), IMAGES, r"it gave shape \(5, 1, 6, 7\)"),
-        (nn.GRU(3, 2), X, "it gave tuple"),
+        (nn.GRU(3, 2), X, "it gave <class 'tuple'>"),
         (nn.Flatten(0), X, r"it gave shape \(18,\)"),
     ],
 )

@@ -343,6 +343,11 @@ def test_pivoted_cholesky_at_the_edges() -> None:
     kept = psd(4)
     pivoted_cholesky(kept)
     assert torch.equal(kept, psd(4))
+    low = psd(4, rank=2)
+    _, pivots = pivoted_cholesky(
+        low, diagonal=low.diagonal() + 1e-6
+    )  # columns and diagonal by different formulas
+    assert len(set(pivots.tolist())) == len(pivots)
     small = 1e-200 * psd(4)
     assert pivoted_cholesky(small)[0].shape == (4, 4)
 

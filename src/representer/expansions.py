@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.data import count, same_features
 from representer.kernels.base import Kernel
-from representer.linalg import factorize, landmark_factor, pivoted_cholesky
+from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
 from representer.operators import Decomposable, Identity, Operator, OperatorKernel
 from representer.operators.systems import take
@@ -142,12 +142,12 @@ class Chain:
     def _later_rows(self) -> Tensor:
         """The training points whose images are the anchors of later layers."""
         n = count(self.X)
-        if self.max_rank is None:
+        if self.max_rank is None or self.max_rank >= n:
             return torch.arange(n)
         rest = torch.ones(n, dtype=torch.bool)
         rest[self.pivots] = False
         others = rest.nonzero()[:, 0]
-        missing = min(self.max_rank, n) - len(self.pivots)
+        missing = self.max_rank - len(self.pivots)
         spaced = torch.linspace(0, len(others) - 1, missing).round().long()
         return torch.cat([self.pivots, others[spaced]])
 
@@ -178,11 +178,12 @@ class Chain:
         return images
 
     def _later_factor(self, kernel: Kernel, Z: Tensor) -> Tensor:
-        """B with K ≈ B Bᵀ at the points Z; exact if they are the anchors."""
-        if Z.shape[-2] == len(self.later_rows):
-            return factorize(kernel._gram(Z, None), name="A layer's Gram matrix", strict=Z.ndim < 3).factor
+        """B with K ≈ B Bᵀ at the images Z of the training points, exactly so if all of them are anchors."""
         anchors = Z[..., self.later_rows, :]
-        return landmark_factor(kernel._gram(Z, anchors), kernel._gram(anchors, None))
+        cholesky = _anchor_cholesky(kernel, anchors)
+        if len(self.later_rows) == Z.shape[-2]:
+            return cholesky.factor
+        return cholesky.half_solve(kernel._gram(Z, anchors).mT).mT
 
     def squared_norms(self, coordinates: Sequence[Tensor]) -> Tensor:
         """‖f_l‖² = ‖Θ_l‖², (..., L)."""
@@ -195,7 +196,7 @@ class Chain:
         for layer, theta in zip(self.layers, coordinates, strict=True):
             if functions:
                 anchors = Z[..., self.later_rows, :]
-                factor = self._later_factor(layer.kernel, anchors)
+                factor = _anchor_cholesky(layer.kernel, anchors).factor
             else:
                 anchors = take(Z, self.pivots)
                 factor = self.first_factor[self.pivots]
@@ -224,6 +225,12 @@ class Chain:
             X = function(X)
             images.append(X)
         return images
+
+
+def _anchor_cholesky(kernel: Kernel, anchors: Tensor) -> Cholesky:
+    """A member of a batch that cannot be factored is NaN, and does not stop the others."""
+    gram = kernel._gram(anchors, None)
+    return factorize(gram, name="The Gram matrix of a layer's anchors", strict=anchors.ndim < 3)
 
 
 def _with_root(values: Tensor, layer: Layer) -> Tensor:

@@ -143,8 +143,9 @@ def _lift(value: Any) -> Kernel | None:
 
 
 def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
-    """a + b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
-    inplace = not (a.requires_grad or b.requires_grad) and a.shape == torch.broadcast_shapes(a.shape, b.shape)
+    """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
+    fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
+    inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
     return getattr(a, operation + "_" if inplace else operation)(b)
 
 

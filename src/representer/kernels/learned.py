@@ -110,15 +110,15 @@ class Neural(Mapped):
 
     def prepare(self, X: Any) -> Any:
         """A tensor (..., n, d); objects, and anything with more than three axes, as a list of n tensors."""
-        if isinstance(X, list) and X and all(isinstance(item, Tensor) for item in X):
-            return X
-        tensor = as_vectors(X)
-        return list(tensor.unbind()) if self.domain == "objects" or tensor.ndim > 3 else tensor
+        tensors = isinstance(X, list) and bool(X) and all(isinstance(item, Tensor) for item in X)
+        tensor = as_vectors(torch.stack(X) if tensors else X)
+        if self.domain == "objects" or tensor.ndim > 3:
+            return X if tensors else list(tensor.unbind())
+        return tensor
 
     # -- features ---------------------------------------------------------------------------------------------------
-    _exchanged: Mapping[str, Tensor] = MappingProxyType(
-        {}
-    )  # weights that stand in the place of the module's own
+    # Weights that stand in the place of the module's own.
+    _exchanged: Mapping[str, Tensor] = MappingProxyType({})
 
     def _weights(self) -> dict[str, Tensor]:
         own = {name: weight.detach() for name, weight in self.module.named_parameters()}
@@ -126,33 +126,31 @@ class Neural(Mapped):
 
     def _image(self, X: Tensor | list[Tensor]) -> Tensor:
         samples = torch.stack(X) if isinstance(X, list) else X
+        members = self._members()
+        if members is None:
+            return self._features(self._weights(), samples)
+        first = self._features(members[0], samples)
+        if first.ndim == 2:
+            return torch.stack([first, *(self._features(member, samples) for member in members[1:])])
+        samples = samples.expand(len(members), *samples.shape[1:])  # a batch themselves: one for each member
+        return torch.stack([self._features(*pair) for pair in zip(members, samples, strict=True)])
+
+    def _members(self) -> list[dict[str, Tensor]] | None:
+        """The weights of each network, if a batch of them was exchanged: each has one axis (a vector two) more."""
         weights, shapes = self._weights(), {name: p.shape for name, p in self.module.named_parameters()}
-        batch = {
-            name: w.reshape(-1, *shapes[name]) for name, w in weights.items() if w.ndim > len(shapes[name])
-        }
-        if not batch:
-            return self._features(weights, samples)
-        members = [
-            weights | dict(zip(batch, member, strict=True)) for member in zip(*batch.values(), strict=True)
-        ]
-        images = [self._features(member, samples) for member in members]
-        if images[0].ndim > 2:  # the samples are a batch themselves: one for each member
-            samples = samples.expand(len(members), *samples.shape[1:])
-            images = [self._features(*pair) for pair in zip(members, samples, strict=True)]
-        return torch.stack(images)
+        batched = [name for name, weight in weights.items() if weight.ndim > len(shapes[name])]
+        if not batched:
+            return None
+        each = zip(*(weights[name].reshape(-1, *shapes[name]) for name in batched), strict=True)
+        return [weights | dict(zip(batched, member, strict=True)) for member in each]
 
     def _features(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
         like = next(iter(weights.values()), X)
         with _evaluating(self.module):
             features = torch.func.functional_call(self.module, weights, (X.to(like, copy=True),))
-        one_axis_a_sample = isinstance(features, Tensor) and features.shape[:-1] in (
-            X.shape[:1],
-            X.shape[:-1],
-        )
-        if not one_axis_a_sample or (X.ndim > 3 and features.ndim > 2):
-            got = (
-                f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else type(features).__name__
-            )
+        allowed = (X.shape[:1], X.shape[:-1]) if X.ndim < 4 else (X.shape[:1],)
+        if not (isinstance(features, Tensor) and features.shape[:-1] in allowed):
+            got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else repr(type(features))
             raise ValueError(
                 f"The module of Neural must map {tuple(X.shape)} to features of shape ({len(X)}, n_features); it gave "
                 f"{got}. End it with torch.nn.Flatten(), or pick the output that is meant."

@@ -17,8 +17,9 @@ from representer.kernels.heuristics import ard_lengthscales, median_distance, me
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
 
-# Rows computed at a time when no gradient is asked: temporaries stay in the cache and small beside the Gram matrix.
-BLOCK_ROWS = 256
+# Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
+# formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
+LARGE_BLOCK, SMALL_BLOCK = 1024, 256
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
@@ -41,6 +42,7 @@ class Stationary(Kernel, ABC):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": EUCLIDEAN}
+    block_rows: ClassVar[int] = LARGE_BLOCK
     lengthscale: Any
 
     @abstractmethod
@@ -88,8 +90,8 @@ class Stationary(Kernel, ABC):
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
         gram = left.new_empty(len(left), len(right))
-        for start in range(0, len(left), BLOCK_ROWS):
-            stop = min(start + BLOCK_ROWS, len(left))
+        for start in range(0, len(left), self.block_rows):
+            stop = min(start + self.block_rows, len(left))
             columns = stop if symmetric else len(right)
             block = gram[start:stop, :columns]
             block.copy_(self._pairs(left[start:stop], right[:columns], block))
@@ -183,27 +185,33 @@ class RationalQuadratic(Radial):
 
     def _profile(self, t: Tensor) -> Tensor:
         mixture = number(self, "mixture", t)
-        return torch.exp(-mixture * torch.log1p(-t / mixture))
+        if t.requires_grad or mixture.requires_grad or mixture.ndim:
+            return torch.exp(-mixture * torch.log1p(-t / mixture))
+        return t.div_(-mixture).log1p_().mul_(-mixture).exp_()
 
 
 def matern_profile(r: Tensor, order: int) -> Tensor:
     """e^(−r) · q(r), the Matérn function of smoothness ν = order − 1/2 with value 1 at r = 0, for unscaled r.
 
-    q(r) = Σ_i (p+i)!/(i!(p−i)!) · p!/(2p)! · (2r)^(p−i) with p = order − 1.
+    May overwrite r if it carries no gradient. q(r) = Σ_i (p+i)!/(i!(p−i)!) · p!/(2p)! · (2r)^(p−i) with p = order − 1.
     """
     p = order - 1
     f = math.factorial
-    coefficients = [f(p + i) * f(p) / (f(i) * f(p - i) * f(2 * p)) for i in range(p + 1)]
+    coefficients = [f(p + i) * f(p) * 2 ** (p - i) / (f(i) * f(p - i) * f(2 * p)) for i in range(p + 1)]
     # Where e^(−r) is 0 in floating point, a polynomial of r must not become infinite.
-    r = r.clamp(max=-2.0 * math.log(torch.finfo(r.dtype).tiny))
+    limit = -2.0 * math.log(torch.finfo(r.dtype).tiny)
+    r = r.clamp(max=limit) if r.requires_grad else r.clamp_(max=limit)
     polynomial = torch.full_like(r, coefficients[0])
-    for coefficient in coefficients[1:]:  # Horner in 2r, highest power first
-        polynomial = polynomial * (2.0 * r) + coefficient
-    return polynomial * torch.exp(-r)
+    for coefficient in coefficients[1:]:  # Horner, highest power first
+        polynomial = combine("add", combine("mul", polynomial, r), r.new_tensor(coefficient))
+    decay = torch.exp(-r) if r.requires_grad else r.neg_().exp_()
+    return combine("mul", decay, polynomial) if p else decay
 
 
 def _safe_sqrt(square: Tensor) -> Tensor:
-    """√ with derivative 0 at 0, where the kernels that use it have a maximum."""
+    """√ with derivative 0 at 0, where the kernels that use it have a maximum; in place if there is no derivative."""
+    if not square.requires_grad:
+        return square.sqrt_()
     positive = square > 0
     return torch.where(positive, square, 1.0).sqrt() * positive
 
@@ -257,7 +265,10 @@ class Matern(Radial):
     def _profile(self, t: Tensor) -> Tensor:
         if math.isinf(self.nu):
             return t.exp() if t.requires_grad else t.exp_()
-        return matern_profile(_safe_sqrt(-2.0 * t) * math.sqrt(2.0 * self.nu), int(self.nu + 0.5))
+        factor = -4.0 * self.nu  # (√(2ν) ‖x − y‖/ℓ)² = −4ν t
+        return matern_profile(
+            _safe_sqrt(t * factor if t.requires_grad else t.mul_(factor)), int(self.nu + 0.5)
+        )
 
 
 class Laplacian(Stationary):
@@ -305,6 +316,7 @@ class TensorMatern(Stationary):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
+    block_rows = SMALL_BLOCK
 
     def __init__(self, order: int = 1, lengthscale: Any = "median"):
         self.order = order
