@@ -52,10 +52,8 @@ class LandmarkFeatures:
 
 def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
     """The features of given landmarks (prepared data)."""
-    gram = kernel._gram(landmarks, None)
-    return LandmarkFeatures(
-        kernel, landmarks, factorize(gram, name="The Gram matrix of the landmarks", overwrite=True)
-    )
+    factor = factorize(lambda: kernel._gram(landmarks, None), name="The Gram matrix of the landmarks")
+    return LandmarkFeatures(kernel, landmarks, factor)
 
 
 class Nystroem(Value):

@@ -1,7 +1,7 @@
 """Factor and solve: the one place where a positive semi-definite matrix is taken apart.
 
 Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments
-unless ``overwrite=True`` is passed.
+unless ``overwrite=True`` is passed to ``eigh``.
 """
 
 from representer.linalg.cholesky import (
@@ -12,6 +12,7 @@ from representer.linalg.cholesky import (
     is_finite,
     landmark_factor,
     pivoted_cholesky,
+    shifted,
     woodbury,
 )
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
@@ -32,6 +33,7 @@ __all__ = [
     "nearest_kronecker",
     "pivoted_cholesky",
     "repair_gram",
+    "shifted",
     "spectrum_of_factor",
     "woodbury",
 ]

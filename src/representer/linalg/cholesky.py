@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -47,7 +46,7 @@ class Cholesky:
 
 
 def factorize(
-    matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False, strict: bool = True
+    matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix", strict: bool = True
 ) -> Cholesky:
     """Cholesky factor of a symmetric positive semi-definite matrix, with the least jitter that works.
 
@@ -55,12 +54,11 @@ def factorize(
 
     Parameters
     ----------
-    matrix : tensor (..., n, n)
-        Symmetric; without ``overwrite`` only its lower triangle is read.
+    matrix : tensor (..., n, n), or a function that makes it
+        Symmetric. What a function makes is overwritten by its own factor, so that one n × n buffer is enough; in the
+        rare case that jitter is needed, the function is called again.
     name : str
         What to call the matrix in an error.
-    overwrite : bool
-        May the memory of ``matrix`` be reused? (Only when no gradient is asked.)
     strict : bool
         Raise when the last try fails; otherwise such members of the batch get a factor full of NaN, which an
         optimiser treats as an inadmissible point.
@@ -73,17 +71,34 @@ def factorize(
     >>> factorize(A).factor.tolist()
     [[2.0, 0.0], [1.0, 2.0]]
     """
-    if overwrite and matrix.ndim == 2 and _lapack_may_overwrite(matrix):
-        diagonal = matrix.diagonal().clone()
-        factor, info = _potrf_in_place(matrix)
-        if info.item():  # the lower triangle is spoiled, the upper one is intact
-            matrix = matrix.triu_(1).add_(matrix.mT.clone())
-            matrix.diagonal().copy_(diagonal)
-    else:
-        factor, info = torch.linalg.cholesky_ex(matrix)
+    if callable(matrix):
+        build, matrix = matrix, matrix()
+        if matrix.is_contiguous() and not matrix.requires_grad:
+            factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
+            info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
+            torch.linalg.cholesky_ex(factor, out=(factor, info))
+            if not bool(_failures(factor, info).any()):
+                return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
+            matrix = build()
+    factor, info = torch.linalg.cholesky_ex(matrix)
+    info = _failures(factor, info)
     if bool(info.any()):
         return _factorize_with_jitter(matrix, info, name=name, strict=strict)
-    return Cholesky(factor, torch.zeros(matrix.shape[:-2], dtype=matrix.dtype, device=matrix.device))
+    return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
+
+
+def _failures(factor: Tensor, info: Tensor) -> Tensor:
+    """Which factorisations failed: some LAPACKs pass NaN through without a word, which then reaches the last pivot."""
+    if not factor.shape[-1]:
+        return info
+    return info + (~torch.isfinite(factor.detach()[..., -1, -1])).to(info.dtype)
+
+
+def shifted(matrix: Tensor, shift: Tensor | float) -> Tensor:
+    """A + diag(shift) in new, contiguous memory; one shift, or one for each row (..., n)."""
+    result = matrix.clone(memory_format=torch.contiguous_format)
+    result.diagonal(dim1=-2, dim2=-1).add_(shift)
+    return result
 
 
 def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: bool) -> Cholesky:
@@ -105,21 +120,6 @@ def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: b
     if strict:
         raise NotPositiveDefiniteError(_diagnose(matrix.detach(), info, name))
     return Cholesky(torch.where((info > 0)[..., None, None], torch.nan, factor), jitter)
-
-
-def _lapack_may_overwrite(matrix: Tensor) -> bool:
-    return matrix.device.type == "cpu" and matrix.is_contiguous() and not matrix.requires_grad
-
-
-def _potrf_in_place(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Cholesky in the memory of the lower triangle; the strict upper triangle is zeroed only on success."""
-    array = matrix.numpy()
-    (potrf,) = scipy.linalg.get_lapack_funcs(("potrf",), (array,))
-    # LAPACK reads columns: the lower triangle of a row-major matrix is the upper one of its transpose.
-    _, code = potrf(array.T, lower=0, overwrite_a=1, clean=0)
-    # Some LAPACKs pass NaN through without a word; it then reaches every later pivot.
-    failed = code != 0 or (matrix.numel() > 0 and not bool(torch.isfinite(matrix[-1, -1])))
-    return (matrix if failed else matrix.tril_()), torch.tensor(int(failed))
 
 
 def _diagnose(matrix: Tensor, info: Tensor, name: str) -> str:
@@ -232,8 +232,5 @@ class Woodbury:
 
 def woodbury(factor: Tensor, shift: float) -> Woodbury:
     """Factor B Bᵀ + shift·I from the n × r factor B in O(n r²)."""
-    inner = factor.mT @ factor
-    inner.diagonal(dim1=-2, dim2=-1).add_(shift)
-    return Woodbury(
-        factor, shift, factorize(inner, name="The inner matrix of the low-rank factor", overwrite=True)
-    )
+    inner = shifted(factor.mT @ factor, shift)
+    return Woodbury(factor, shift, factorize(inner, name="The inner matrix of the low-rank factor"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Cholesky, NotPositiveDefiniteError, factorize
+from representer.linalg import Cholesky, factorize, shifted
 
 
 @dataclass(frozen=True)
@@ -152,17 +152,10 @@ def _admissible(alpha: Tensor) -> Tensor:
     return (alpha > 0) & torch.isfinite(alpha)
 
 
-def factorize_shifted(gram: Tensor, shift: Tensor, *, overwrite: bool = False) -> Cholesky:
+def factorize_shifted(gram: Tensor, shift: Tensor) -> Cholesky:
     """Cholesky of W = K + shift·I; a failure raises for one matrix and gives NaN inside a batch."""
-    W = gram.contiguous() if overwrite else gram.clone(memory_format=torch.contiguous_format)
-    W.diagonal(dim1=-2, dim2=-1).add_(shift[..., None])
-    cholesky = factorize(W, name="The regularised Gram matrix", overwrite=True, strict=gram.ndim == 2)
-    # LAPACK in place may pass over NaN entries, which then spread to the last pivot.
-    if gram.ndim == 2 and not bool(torch.isfinite(cholesky.factor[-1, -1])):
-        raise NotPositiveDefiniteError(
-            "The Gram matrix has NaN or infinite entries; check the data and the kernel's hyperparameters."
-        )
-    return cholesky
+    name = "The regularised Gram matrix"
+    return factorize(lambda: shifted(gram, shift[..., None]), name=name, strict=gram.ndim == 2)
 
 
 def trace(matrix: Tensor) -> Tensor:

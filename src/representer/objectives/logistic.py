@@ -87,7 +87,7 @@ def _binary_step(K: Tensor, beta: Tensor, P: Tensor, rho: Tensor, c: float) -> t
     (Rasmussen & Williams, Algorithm 3.1).
     """
     root = (P * (1.0 - P)).sqrt()
-    cholesky = factorize_shifted(root * K * root.mT, K.new_tensor(c), overwrite=True)
+    cholesky = factorize_shifted(root * K * root.mT, K.new_tensor(c))
     right = root * torch.cat([K @ rho, torch.ones_like(rho)], dim=1)
     EKrho, h = (root * cholesky.solve(right)).split(1, dim=1)
     g = (rho - EKrho) / c
@@ -104,7 +104,7 @@ def _softmax_step(K: Tensor, beta: Tensor, P: Tensor, rho: Tensor, c: float) -> 
     """
     k = P.shape[1]
     root = P.mT.sqrt()[:, :, None]
-    H = factorize_shifted(root * K * root.mT, K.new_full((k,), c), overwrite=True)
+    H = factorize_shifted(root * K * root.mT, K.new_full((k,), c))
     E = root * H.inverse() * root.mT
     g = (rho - torch.einsum("jnm,mj->nj", E, K @ rho)) / c
     h = E.sum(-1).mT

@@ -160,7 +160,7 @@ class SquaredHinge(ColumnwiseLoss):
             active = torch.nonzero(R[:, 0])[:, 0]
             if len(active) == 0:  # every margin is kept: the quadratic model is ‖f‖² alone
                 return d_beta, torch.zeros_like(b)
-            W = factorize_shifted(gram[active[:, None], active], shift, overwrite=True)
+            W = factorize_shifted(gram[active[:, None], active], shift)
             g, h = W.solve(torch.cat([y[active], torch.ones_like(y[active])], dim=1)).split(1, dim=1)
             new_b = g.sum() / h.sum()
             d_beta[active] += g - new_b * h

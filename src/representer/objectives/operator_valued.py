@@ -9,13 +9,14 @@ eigenvectors of both, and once for a block matrix without structure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Spectrum, eigh, factorize
+from representer.linalg import Spectrum, eigh, factorize, shifted
 from representer.objectives.base import symmetric_part
 from representer.objectives.selection import GeneralizedCrossValidation, LeaveOneOut
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
@@ -286,9 +287,8 @@ class _Block(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, block: Tensor, alpha: Tensor, Y: Tensor, criterion: Criterion) -> Tensor:
         n, p = Y.shape
-        W = block.detach().clone()
-        W.diagonal().add_(n * alpha.detach())
-        Q = factorize(W, name="The block Gram matrix plus n·alpha", overwrite=True).inverse()
+        W = partial(shifted, block.detach(), n * alpha.detach())
+        Q = factorize(W, name="The block Gram matrix plus n·alpha").inverse()
         c = (Q @ Y.reshape(-1)).reshape(n, p)
         S = Q.reshape(n, p, n, p).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
         if criterion == "gcv":

@@ -119,7 +119,7 @@ class HeldOut(Objective):
         training = everything.map(lambda y: y[t])
         m, n_t = len(v), len(t)
         K_vt = gram[..., v[:, None], t]
-        cholesky = factorize_shifted(gram[..., t[:, None], t], n_t * alpha, overwrite=True)
+        cholesky = factorize_shifted(gram[..., t[:, None], t], n_t * alpha)
         C = cholesky.solve(training.factor)
         E = everything.factor[v] - K_vt @ C
         gram_gradient = alpha_gradient = None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel, count
 from representer.operators.outputs import Identity, Operator
-from representer.values import Value, map_children
+from representer.values import Value, argument_repr, map_children
 
 
 @dataclass(frozen=True)
@@ -168,8 +168,8 @@ class Decomposable(OperatorKernel):
             return Identity()
         if not isinstance(self.operator, Operator):
             raise ValueError(
-                f"operator of Decomposable must be None or one of representer.operators; got {self.operator!r}. A "
-                "matrix A is Dense(A)."
+                f"operator of Decomposable must be None or one of representer.operators; got "
+                f"{argument_repr(self.operator)}. A matrix A is Dense(A)."
             )
         return self.operator
 

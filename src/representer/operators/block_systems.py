@@ -55,11 +55,15 @@ class DenseSystem(System):
         self.X = X
         self.observed = observed
         self.index = observed.reshape(-1).nonzero()[:, 0]
-        block = kernel.dense(X, None, observed.shape[1])
+        self.factor = factorize(lambda: self._matrix(noise), name="The block Gram matrix plus n·alpha")
+
+    def _matrix(self, noise: Tensor) -> Tensor:
+        p = self.observed.shape[1]
+        block = self.kernel.dense(self.X, None, p)
         if len(self.index) < len(block):
             block = block[self.index[:, None], self.index]
-        block.diagonal().add_(noise.repeat_interleave(observed.shape[1])[self.index])
-        self.factor = factorize(block, name="The block Gram matrix plus n·alpha", overwrite=True)
+        block.diagonal().add_(noise.repeat_interleave(p)[self.index])
+        return block
 
     def solve(self, targets: Tensor) -> Tensor:
         """One triangular solve."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.linalg import Spectrum, factorize
+from representer.linalg import Spectrum, factorize, shifted
 from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite
 from representer.values import Value, number
 
@@ -122,6 +122,10 @@ class DataDriven(Operator, ABC):
             f"{self!r} has no matrix yet: the targets decide it. Call operator.resolve(Y, gram) first."
         )
 
+    @abstractmethod
+    def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
+        """The matrix that the targets decide."""
+
 
 class Covariance(DataDriven):
     """A = (1/n) Σ y_i y_iᵀ, the empirical (uncentred) covariance operator of the outputs (Kadri et al., eq. 6).
@@ -171,7 +175,5 @@ class ConditionalCovariance(DataDriven):
             raise ValueError("ConditionalCovariance needs the inputs' Gram matrix: resolve(Y, gram).")
         n = len(Y)
         shift = n * number(self, "epsilon", Y)
-        ridge = gram.clone()
-        ridge.diagonal().add_(shift)
-        half = factorize(ridge, name="The Gram matrix of the inputs", overwrite=True).half_solve(Y)
+        half = factorize(lambda: shifted(gram, shift), name="The Gram matrix of the inputs").half_solve(Y)
         return Dense((half.mT @ half * (shift / n)).numpy())

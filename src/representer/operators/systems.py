@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -188,7 +189,7 @@ def _diagonal_system(
     single = len(form.kernels) == 1
     thin = single and has_few_features(form.kernels[0], X)
     distinct = list(form.groups())
-    if observed is None and spectrum is None and single and (thin or len(distinct) > 1):
+    if observed is None and spectrum is None and single and len(distinct) > 1:
         spectrum = gram_spectrum(form.kernels[0], X, root, gram)
     groups = []
     for weights, members in distinct:
@@ -200,14 +201,20 @@ def _diagonal_system(
                     spectrum_of_factor((root[:, None] * X)[rows]), weights[0], shift, root[rows]
                 )
             else:
-                matrix = form.gram(weights, X) if gram is None else gram * weights[0]
-                matrix = matrix if len(rows) == n else matrix[rows[:, None], rows]
-                matrix.diagonal().add_(noise[rows])
-                system = ScalarCholesky(
-                    factorize(matrix, name="The Gram matrix plus n·alpha", overwrite=True)
-                )
+                build = partial(_regularised, form, weights, X, noise, rows, gram)
+                system = ScalarCholesky(factorize(build, name="The Gram matrix plus n·alpha"))
             groups.append(Group(weights, outputs, rows, system))
     return DiagonalSystem(form, X, groups, (n, p))
+
+
+def _regularised(
+    form: DiagonalForm, weights: Tensor, X: Any, noise: Tensor, rows: Tensor, gram: Tensor | None
+) -> Tensor:
+    """Σ_t w_t k_t(X, X) + diag(noise) on some rows; ``gram`` is that of the only kernel, if it is known already."""
+    matrix = form.gram(weights, X) if gram is None else gram * weights[0]
+    matrix = matrix if len(rows) == len(noise) else matrix[rows[:, None], rows]
+    matrix.diagonal().add_(noise[rows])
+    return matrix
 
 
 def factor_system(

@@ -1,0 +1,386 @@
+"""Functions in a reproducing kernel Hilbert space, and chains of them in orthonormal coordinates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from operator_cases import CASES, NEW_WORDS, WORDS, Case, common_letters
+from torch import Tensor
+
+import naive
+from representer import memory
+from representer.expansions import Chain, Expansion, Layer
+from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
+from representer.operators import Covariance, Decomposable, Dense, Diagonal, Identity, Operator
+from representer.testing import check_gradient
+
+DOUBLE = torch.float64
+RNG = np.random.default_rng(5)
+X, NEW = RNG.standard_normal((12, 2)), RNG.standard_normal((5, 2))
+ROOT = RNG.standard_normal((2, 2))
+FULL = ROOT @ ROOT.T
+SINGULAR = np.array([[4.0, 2.0], [2.0, 1.0]])
+EXACT = {"rtol": 1e-8, "atol": 1e-9}
+
+
+def tensor(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=DOUBLE)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE)
+
+
+# -- expansions -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_an_expansion_is_its_sum(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = case.targets
+    f = Expansion(case.kernel, case.data, tensor(c))
+    expected = [sum(case.oracle(x, z) @ c_j for z, c_j in zip(case.X, c, strict=True)) for x in case.Y]
+    np.testing.assert_allclose(f(case.Y), expected, **EXACT)
+    norm = sum(
+        c_i @ case.oracle(x, z) @ c_j
+        for x, c_i in zip(case.X, c, strict=True)
+        for z, c_j in zip(case.X, c, strict=True)
+    )
+    np.testing.assert_allclose(f.squared_norm(), norm, **EXACT)
+    whole = f(case.X)
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 3 * c.size * 8)
+    assert len(list(memory.row_blocks(8, c.size * 8))) == 3
+    torch.testing.assert_close(f(case.X), whole, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.kernel.domain == "vectors"], ids=lambda case: case.name
+)
+def test_gradients_in_the_inputs(case: Case) -> None:
+    f = Expansion(case.kernel, case.data, tensor(case.targets))
+    weights = random(len(case.Y), case.p)
+    check_gradient(lambda Z: (weights * f(Z)).sum(), tensor(case.Y), "X")
+
+
+def test_gradients_in_the_coefficients_pass_through_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 5 * 24 * 8)
+    kernel = Decomposable(Gaussian(1.0), Dense(FULL))
+    check_gradient(
+        lambda c: (Expansion(kernel, tensor(X), c)(NEW) ** 2).sum(), random(12, 2), "the coefficients"
+    )
+
+
+def test_a_batch_of_inputs() -> None:
+    f = Expansion(Decomposable(Gaussian(1.0), Dense(FULL)), tensor(X), random(12, 2))
+    batch = random(3, 5, 2, seed=1)
+    torch.testing.assert_close(f(batch), torch.stack([f(member) for member in batch]))
+
+
+def test_new_inputs_take_the_precision_of_the_function() -> None:
+    f = Expansion(Decomposable(Gaussian(1.0)), tensor(X).float(), random(12, 2).float())
+    assert f(NEW).dtype == torch.float32
+    exact = Expansion(Decomposable(Gaussian(1.0)), tensor(X), random(12, 2))
+    torch.testing.assert_close(f(NEW).double(), exact(tensor(NEW).float()), rtol=1e-4, atol=1e-4)
+
+
+def test_bad_inputs() -> None:
+    f = Expansion(Decomposable(Gaussian(1.0)), tensor(X), random(12, 2))
+    with pytest.raises(ValueError, match="X has 3 features, but Y has 2"):
+        f(np.ones((4, 3)))
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        f([[np.nan, 0.0]])
+    given = Expansion(Decomposable(Precomputed()), torch.eye(3, dtype=DOUBLE), random(3, 1))
+    with pytest.raises(ValueError, match="has 2 columns, but 3 samples were used for fitting"):
+        given(np.ones((4, 2)))
+
+
+# -- chains -----------------------------------------------------------------------------------------------------------
+def coordinates_of(chain: Chain, seed: int = 0, scale: float = 0.5) -> list[Tensor]:
+    return chain.split(scale * random(chain.size, seed=seed))
+
+
+THREE_LAYERS = [Layer(Matern(0.5, 1.0), 2, Dense(FULL)), Layer(Gaussian(0.3), 3), Layer(Matern(1.5, 1.0), 1)]
+ORACLES = [naive.matern(0.5, 1.0), naive.gaussian(0.3), naive.matern(1.5, 1.0)]
+
+
+def test_shapes_of_the_coordinates() -> None:
+    chain = Chain(THREE_LAYERS, X)
+    assert chain.shapes == [(12, 2), (12, 3), (12, 1)]
+    assert chain.size == 12 * 6
+    parts = chain.split(torch.arange(72.0))
+    assert [part.shape for part in parts] == [(12, 2), (12, 3), (12, 1)]
+    assert torch.equal(torch.cat([part.reshape(-1) for part in parts]), torch.arange(72.0))
+    assert chain.split(torch.zeros(4, 5, 72))[1].shape == (4, 5, 12, 3)
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_affine_functions_on_the_plane_have_three_unknowns(dimension: int) -> None:
+    points = np.random.default_rng(0).standard_normal((100, 2))
+    assert Chain([Layer(Polynomial(1), dimension)], points).size == 3 * dimension
+    assert Chain([Layer(Linear(), dimension)], points).size == 2 * dimension
+    assert Chain([Layer(Polynomial(2), dimension)], points).size == 6 * dimension
+
+
+def test_images_are_the_functions_at_the_training_points() -> None:
+    """f_l(X) = B_l Θ_l A_l^½, and the same by expansions, by their literal sums, and by interpolation."""
+    chain = Chain(THREE_LAYERS, X)
+    theta = coordinates_of(chain)
+    images, everywhere = chain.images(theta), chain.evaluate(theta, X)
+    Z, new = X, NEW
+    for layer, k, f, image, other, outside in zip(
+        chain.layers,
+        ORACLES,
+        chain.expansions(theta),
+        images,
+        everywhere,
+        chain.evaluate(theta, NEW),
+        strict=True,
+    ):
+        np.testing.assert_allclose(other, image, **EXACT)
+        A = layer.operator.as_matrix(layer.size, image).numpy()
+        literal = [
+            sum(k(x, z) * A @ c for z, c in zip(f.anchors.numpy(), f.coefficients.numpy(), strict=True))
+            for x in new
+        ]
+        np.testing.assert_allclose(outside, literal, **EXACT)
+        interpolant = naive.gram(k, new, Z) @ np.linalg.solve(naive.gram(k, Z), image.numpy())
+        np.testing.assert_allclose(outside, interpolant, rtol=1e-6, atol=1e-7)
+        Z, new = image.numpy(), outside.numpy()
+
+
+def test_norms() -> None:
+    """‖Θ‖² = Σ k(x_i, x_j)⟨c_i, A c_j⟩ = tr(A⁻¹ Fᵀ K⁻¹ F) for the values F at the training points."""
+    chain = Chain(THREE_LAYERS, X)
+    theta = coordinates_of(chain)
+    norms = chain.squared_norms(theta)
+    assert norms.shape == (3,)
+    Z = X
+    for layer, k, f, F, norm in zip(
+        chain.layers, ORACLES, chain.expansions(theta), chain.images(theta), norms, strict=True
+    ):
+        A = layer.operator.as_matrix(layer.size, F).numpy()
+        anchors, c = f.anchors.numpy(), f.coefficients.numpy()
+        double = sum(
+            k(anchors[i], anchors[j]) * c[i] @ A @ c[j] for i in range(len(c)) for j in range(len(c))
+        )
+        np.testing.assert_allclose(norm, double, rtol=1e-7)
+        np.testing.assert_allclose(f.squared_norm(), norm, rtol=1e-7)
+        spanned = np.trace(np.linalg.solve(A, F.numpy().T @ np.linalg.solve(naive.gram(k, Z), F.numpy())))
+        np.testing.assert_allclose(norm, spanned, rtol=1e-6)
+        Z = F.numpy()
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [Identity(), Diagonal([2.0, 0.5]), Dense(FULL), Diagonal([2.0, 0.0]), Dense(SINGULAR)],
+    ids=repr,
+)
+def test_operators(operator: Operator) -> None:
+    chain = Chain([Layer(Gaussian(0.5), 2, operator), Layer(Gaussian(0.5), 2, operator)], X)
+    theta = coordinates_of(chain)
+    A = operator.as_matrix(2, theta[0]).numpy()
+    values, vectors = np.linalg.eigh(A)
+    root = vectors @ np.diag(np.sqrt(values.clip(0.0))) @ vectors.T
+    first = np.linalg.cholesky(naive.gram(naive.gaussian(0.5), X[chain.pivots])) @ theta[0].numpy() @ root
+    np.testing.assert_allclose(chain.images(theta)[0][chain.pivots], first, **EXACT)
+    for image, other in zip(chain.images(theta), chain.evaluate(theta, X), strict=True):
+        np.testing.assert_allclose(other, image, rtol=1e-6, atol=1e-7)
+        outside = image.numpy() @ (np.eye(2) - np.linalg.pinv(A) @ A)
+        np.testing.assert_allclose(outside, 0.0, atol=1e-7)  # a singular operator confines the values
+    # Coordinates that the operator does not see cost norm for nothing; without them the norms agree.
+    projector = tensor(np.linalg.pinv(root) @ root)
+    seen = [part @ projector for part in theta]
+    for image, other in zip(chain.images(seen), chain.images(theta), strict=True):
+        torch.testing.assert_close(image, other, rtol=1e-6, atol=1e-7)
+    norms = [f.squared_norm() for f in chain.expansions(theta)]
+    torch.testing.assert_close(torch.stack(norms), chain.squared_norms(seen), rtol=1e-5, atol=1e-6)
+    assert bool((chain.squared_norms(theta) >= chain.squared_norms(seen) - 1e-12).all())
+
+
+def test_a_batch_of_restarts_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = Chain(THREE_LAYERS, X)
+    flat = 0.5 * random(4, chain.size)
+    batch = chain.split(flat)
+    each = [chain.split(member) for member in flat]
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 5 * 12 * 4 * 8)
+    for together, alone in (
+        (chain.images(batch), [chain.images(theta) for theta in each]),
+        (chain.evaluate(batch, NEW), [chain.evaluate(theta, NEW) for theta in each]),
+    ):
+        for layer, image in enumerate(together):
+            torch.testing.assert_close(image, torch.stack([images[layer] for images in alone]), **EXACT)
+    norms = torch.stack([chain.squared_norms(theta) for theta in each])
+    torch.testing.assert_close(chain.squared_norms(batch), norms)
+    by_expansion = torch.stack([f.squared_norm() for f in chain.expansions(batch)], -1)
+    torch.testing.assert_close(by_expansion, norms, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("max_rank", [None, 5])
+@pytest.mark.parametrize("batched", [False, True], ids=["one", "batch"])
+def test_gradients_of_images_in_the_coordinates(max_rank: int | None, batched: bool) -> None:
+    layers = [Layer(Polynomial(1), 2, Dense(FULL)), Layer(Gaussian(0.5), 2)]
+    chain = Chain(layers, X, max_rank=max_rank)
+    flat = random(*([3] if batched else []), chain.size)
+    weights = [random(*image.shape, seed=9) for image in chain.images(chain.split(flat))]
+
+    def functional(point: Tensor) -> Tensor:
+        images = chain.images(chain.split(point))
+        return sum(((w * image).sum() for w, image in zip(weights, images, strict=True)), tensor(0.0))
+
+    check_gradient(functional, flat, "the coordinates")
+    check_gradient(lambda z: chain.squared_norms(chain.split(z)).sum(), flat, "the coordinates")
+
+
+@pytest.mark.parametrize("max_rank", [None, 5])
+def test_a_member_of_a_batch_that_cannot_be_factored_is_nan(max_rank: int | None) -> None:
+    """An inadmissible restart must not stop the others."""
+
+    class Indefinite(Gaussian):
+        """Positive semi-definite only if the first point is negative."""
+
+        def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+            gram = super()._gram(X, Y)
+            return gram if Y is not None else gram - X[..., :1, :1].clamp(min=0.0) * torch.eye(gram.shape[-1])
+
+    chain = Chain([Layer(Linear(), 1), Layer(Indefinite(0.3), 1)], 10.0 * X, max_rank=max_rank)
+    flat = random(chain.size) * torch.tensor([[1.0], [-1.0]], dtype=DOUBLE)
+    first = (chain.first_factor @ flat[0, :2])[chain.later_rows[0]]
+    flat = flat if first < 0 else -flat
+    images = chain.images(chain.split(flat))[1]
+    assert not bool(images[0].isnan().any())
+    assert bool(images[1].isnan().all())
+    with pytest.raises(ValueError, match=r"The Gram matrix of a layer's anchors .* is not positive definite"):
+        chain.images(chain.split(flat[1]))
+
+
+# -- a cap on the rank ------------------------------------------------------------------------------------------------
+def test_a_cap_on_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [Layer(Gaussian(0.5), 2), Layer(Gaussian(0.5), 2), Layer(Gaussian(0.5), 1)]
+    grams: list[tuple[int, int]] = []
+    gram = Gaussian._gram
+
+    def recorded(self: Any, A: Tensor, B: Tensor | None) -> Tensor:
+        result = gram(self, A, B)
+        grams.append(tuple(result.shape))
+        return result
+
+    monkeypatch.setattr(Gaussian, "_gram", recorded)
+    chain = Chain(layers, X, max_rank=5)
+    assert chain.shapes == [(5, 2), (5, 2), (5, 1)]
+    theta = coordinates_of(chain)
+    images = chain.images(theta)
+    for image, other in zip(images, chain.evaluate(theta, X), strict=True):
+        np.testing.assert_allclose(other, image, **EXACT)
+    torch.testing.assert_close(
+        chain.squared_norms(theta), torch.stack([f.squared_norm() for f in chain.expansions(theta)]), **EXACT
+    )
+    assert (12, 12) not in grams
+
+
+def test_a_cap_that_does_not_bind_changes_nothing_but_the_order() -> None:
+    layers = [Layer(Gaussian(0.5), 2), Layer(Gaussian(0.5), 1)]
+    free, capped = Chain(layers, X), Chain(layers, X, max_rank=100)
+    assert free.shapes == capped.shapes
+    theta = coordinates_of(free)
+    torch.testing.assert_close(free.images(theta)[0], capped.images(theta)[0], **EXACT)
+    for image, other in zip(capped.images(theta), capped.evaluate(theta, X), strict=True):
+        np.testing.assert_allclose(other, image, rtol=1e-6, atol=1e-7)
+
+
+def test_a_first_layer_of_low_rank_does_not_starve_the_next() -> None:
+    """Three pivots determine an affine map, but a Gaussian layer deserves its eight anchors."""
+    chain = Chain([Layer(Polynomial(1), 2), Layer(Gaussian(0.5), 1)], X, max_rank=8)
+    assert chain.shapes == [(3, 2), (8, 1)]
+    assert len(set(chain.later_rows.tolist())) == 8
+    assert set(chain.pivots.tolist()) <= set(chain.later_rows.tolist())
+    theta = coordinates_of(chain)
+    for image, other in zip(chain.images(theta), chain.evaluate(theta, X), strict=True):
+        np.testing.assert_allclose(other, image, **EXACT)
+
+
+# -- any data ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", [np.arange(12), RNG.permutation(12)], ids=["sorted", "shuffled"])
+@pytest.mark.parametrize("lengthscale", [0.3, 3.0], ids=["full rank", "low rank"])
+def test_a_precomputed_first_layer(lengthscale: float, order: np.ndarray) -> None:
+    """Given as Gram matrices, the chain is the same function."""
+    points = X[order]
+    gram, cross = Gaussian(lengthscale)(points), Gaussian(lengthscale)(NEW, points)
+    later = Layer(Gaussian(0.5), 1)
+    for max_rank in (None, 4):
+        given = Chain([Layer(Precomputed(), 2, Dense(FULL)), later], gram, tol=1e-6, max_rank=max_rank)
+        known = Chain(
+            [Layer(Gaussian(lengthscale), 2, Dense(FULL)), later], points, tol=1e-6, max_rank=max_rank
+        )
+        assert given.shapes == known.shapes
+        theta = coordinates_of(given)
+        for one, two in (
+            (given.images(theta), known.images(theta)),
+            (given.evaluate(theta, cross), known.evaluate(theta, NEW)),
+            (given.evaluate(theta, gram), known.evaluate(theta, points)),
+        ):
+            for image, other in zip(one, two, strict=True):
+                torch.testing.assert_close(image, other, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(
+            given.expansions(theta)[0].squared_norm(), given.squared_norms(theta)[0], **EXACT
+        )
+        batch = given.split(torch.stack([torch.cat([t.reshape(-1) for t in theta])] * 2))
+        torch.testing.assert_close(given.evaluate(batch, cross)[1][1], given.evaluate(theta, cross)[1])
+
+
+@pytest.mark.parametrize("max_rank", [None, 3])
+@pytest.mark.parametrize(
+    ("kernel", "k", "data", "new"),
+    [
+        (Callable(common_letters), common_letters, WORDS, NEW_WORDS),
+        (Callable(common_letters) + 0.5, naive.add(common_letters, naive.constant(0.5)), WORDS, NEW_WORDS),
+        (Delta(), naive.delta(), list("abacabcb"), list("adc")),
+    ],
+    ids=["letters", "letters and an offset", "labels"],
+)
+def test_a_first_layer_on_objects(
+    kernel: Kernel, k: naive.Pairwise, data: list[Any], new: list[Any], max_rank: int | None
+) -> None:
+    chain = Chain([Layer(kernel, 2), Layer(Gaussian(0.7), 1)], data, max_rank=max_rank)
+    rank = min(np.linalg.matrix_rank(naive.gram(k, data)), max_rank or 99)
+    assert chain.shapes[0] == (rank, 2)
+    theta = coordinates_of(chain)
+    for image, other in zip(chain.images(theta), chain.evaluate(theta, data), strict=True):
+        np.testing.assert_allclose(other, image, rtol=1e-4, atol=1e-5)
+    first = chain.expansions(theta)[0]
+    literal = [sum(k(x, z) * c for z, c in zip(first.anchors, first.coefficients, strict=True)) for x in new]
+    np.testing.assert_allclose(chain.evaluate(theta, new)[0], torch.stack(literal), **EXACT)
+
+
+def test_the_first_factor_matches_to_the_tolerance() -> None:
+    for tol in (1e-2, 1e-6, 1e-12):
+        chain = Chain([Layer(Gaussian(2.0), 1)], X, tol=tol)
+        gap = (chain.first_factor @ chain.first_factor.mT - Gaussian(2.0)(X)).abs().max()
+        assert gap <= max(tol, 1e-14)
+    assert Chain([Layer(Gaussian(2.0), 1)], X, tol=1e-2).size < Chain([Layer(Gaussian(2.0), 1)], X).size
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+def test_bad_chains() -> None:
+    with pytest.raises(ValueError, match="A chain needs at least one layer"):
+        Chain([], X)
+    for size in (0, -1, 2.0, None):
+        with pytest.raises(ValueError, match="size of a layer must be a positive integer"):
+            Chain([Layer(Gaussian(1.0), size)], X)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="lengthscale='median' of Gaussian has no number yet"):
+        Chain([Layer(Gaussian(), 2)], X)
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        Chain([Layer(Gaussian(1.0), 2)], [[np.nan, 1.0]])
+    with pytest.raises(ValueError, match="must be square"):
+        Chain([Layer(Precomputed(), 2)], np.ones((3, 2)))
+    for operator, message in ((Diagonal([1.0]), "there are 2 outputs"), (Covariance(), "no matrix yet")):
+        chain = Chain([Layer(Gaussian(1.0), 2, operator)], X)
+        with pytest.raises(ValueError, match=message):
+            chain.images(coordinates_of(chain))
+    chain = Chain(THREE_LAYERS, X)
+    with pytest.raises(ValueError, match="shorter"):
+        chain.images(coordinates_of(chain)[:2])
+
+
+def test_layers_are_compared_by_their_contents() -> None:
+    assert Layer(Gaussian(1.0), 2) == Layer(Gaussian(1.0), 2, Identity())
+    assert Layer(Gaussian(1.0), 2) != Layer(Gaussian(2.0), 2)

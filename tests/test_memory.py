@@ -1,0 +1,85 @@
+"""Estimates of memory: refused, announced or silent; blocks of rows."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from representer import memory
+from representer.memory import MemoryWarning, available_bytes, require, row_blocks
+
+GB = 10**9
+
+
+def free(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: size)
+
+
+def ask(size: int) -> None:
+    require(size, what="An exact fit", advice="Use approximation=Nystroem(m).")
+
+
+def test_more_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 8 * GB)
+    expected = r"An exact fit needs about 12\.3 GB; 8\.0 GB are free\. Use approximation=Nystroem\(m\)\."
+    with pytest.raises(MemoryError, match=expected):
+        ask(int(12.3 * GB))
+    with pytest.raises(MemoryError):
+        ask(8 * GB + 1)
+
+
+def test_nearly_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, 10 * GB)
+    for size in (10 * GB, int(7.1 * GB)):
+        with pytest.warns(MemoryWarning, match=r"GB; 10\.0 GB are free\. Use approximation=") as caught:
+            ask(size)
+        assert caught[0].filename == __file__  # it points at the caller
+
+
+@pytest.mark.parametrize(("size", "there_is"), [(7 * GB, 10 * GB), (0, 10 * GB), (10**15, None)])
+def test_enough_or_unknown(monkeypatch: pytest.MonkeyPatch, size: int, there_is: int | None) -> None:
+    free(monkeypatch, there_is)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ask(size)
+
+
+def test_the_warning_is_seen_by_default() -> None:
+    hidden = (ResourceWarning, DeprecationWarning, PendingDeprecationWarning, ImportWarning)
+    assert not issubclass(MemoryWarning, hidden)  # what Python shows only if asked
+
+
+def test_what_the_system_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_: "MemTotal: 9 kB\nMemAvailable:    1234 kB\n")
+    assert available_bytes() == 1234 * 1024
+
+    def missing(*_: Any) -> str:
+        raise OSError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    monkeypatch.setattr(memory.os, "sysconf", lambda name: {"SC_PHYS_PAGES": 10, "SC_PAGE_SIZE": 4096}[name])
+    assert available_bytes() == 40960
+    monkeypatch.setattr(memory.os, "sysconf", missing)
+    assert available_bytes() is None
+
+
+def test_this_machine_has_memory() -> None:
+    size = available_bytes()
+    assert size is None or 10**6 < size < 10**15
+
+
+@given(n=st.integers(0, 300), size=st.integers(0, 2000), block=st.integers(1, 5000))
+def test_blocks_cover_the_rows_once(n: int, size: int, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "BLOCK_BYTES", block)
+        blocks = list(row_blocks(n, size))
+    assert [row for rows in blocks for row in range(n)[rows]] == list(range(n))
+    assert all(0 <= rows.start < rows.stop <= n for rows in blocks)
+    lengths = [rows.stop - rows.start for rows in blocks]
+    assert all(length == 1 or length * size <= block for length in lengths)
+    assert len(set(lengths[:-1])) <= 1  # all but the last are equal

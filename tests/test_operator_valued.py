@@ -1,0 +1,300 @@
+"""Cross-validation of operator-valued ridge regression: its definition by refits, its gradients, its path in alpha."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import naive_operators as no
+import numpy as np
+import pytest
+import torch
+from operator_cases import CASES, TARGETS, A, B, Case, X
+from torch import Tensor
+
+from representer.kernels import Gaussian, Linear, Matern, Precomputed, RationalQuadratic
+from representer.linalg import eigh
+from representer.objectives import operator_valued
+from representer.objectives.operator_valued import CrossValidation, alpha_grid, smallest_alpha
+from representer.operators import (
+    CurlFree,
+    Decomposable,
+    Dense,
+    Diagonal,
+    OperatorKernel,
+    Separate,
+    Transformable,
+    factor_system,
+)
+
+DOUBLE = torch.float64
+WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
+WEIGHTS /= WEIGHTS.mean()
+MISSING = np.array(
+    [[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool
+)
+EVERYTHING = np.ones_like(MISSING)
+ALPHA = 0.03
+
+weightings = pytest.mark.parametrize("weighted", [False, True], ids=["uniform", "weighted"])
+
+
+def tensor(values: Any) -> Tensor:
+    return torch.tensor(np.asarray(values), dtype=DOUBLE)
+
+
+def score_of(data: Any, Y: np.ndarray, *, weighted: bool, missing: bool, criterion: Any) -> CrossValidation:
+    p = Y.shape[1]
+    observed = torch.from_numpy(MISSING[:, :p]) if missing else None
+    targets = np.where(MISSING[:, :p], Y, np.nan) if missing else Y  # what is missing is not read
+    weights = tensor(WEIGHTS) if weighted else None
+    return CrossValidation(data, tensor(targets), weights=weights, observed=observed, criterion=criterion)
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@weightings
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_leave_one_out_is_refitting(case: Case, weighted: bool, missing: bool) -> None:
+    score = score_of(case.data, case.targets, weighted=weighted, missing=missing, criterion="loo")
+    weights = WEIGHTS if weighted else np.ones(8)
+    observed = (MISSING if missing else EVERYTHING)[:, : case.p]
+    alphas = [ALPHA, 1.0]
+    expected = [no.loo_error(case.block, case.targets, alpha, weights, observed) for alpha in alphas]
+    found = [score(case.kernel, tensor(alpha)) for alpha in alphas]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(score.path(case.kernel, tensor(alphas))[0], expected, rtol=1e-8)
+
+
+@weightings
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_generalised_cross_validation_is_its_definition(case: Case, weighted: bool) -> None:
+    score = score_of(case.data, case.targets, weighted=weighted, missing=False, criterion="gcv")
+    weights = WEIGHTS if weighted else np.ones(8)
+    expected = [no.gcv_error(case.block, case.targets, alpha, weights) for alpha in (ALPHA, 1.0)]
+    found = [score(case.kernel, tensor(alpha)) for alpha in (ALPHA, 1.0)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    np.testing.assert_allclose(score.path(case.kernel, tensor([ALPHA, 1.0]))[0], expected, rtol=1e-8)
+
+
+@weightings
+def test_generalised_cross_validation_with_missing_targets(weighted: bool) -> None:
+    """Each uncoupled output has its own rows, and its share of the error."""
+    weights = WEIGHTS if weighted else np.ones(8)
+    kernel = Decomposable(Gaussian(1.3), Diagonal([1.0, 2.0, 0.5]))
+    score = score_of(tensor(X), TARGETS, weighted=weighted, missing=True, criterion="gcv")
+    expected = 0.0
+    for j, weight in enumerate([1.0, 2.0, 0.5]):
+        rows = np.flatnonzero(MISSING[:, j])
+        gram = weight * Gaussian(1.3)(X[rows]).numpy()
+        share = len(rows) / 8
+        expected += share * no.gcv_error(gram, TARGETS[rows, j : j + 1], ALPHA / share, weights[rows])
+    np.testing.assert_allclose(score(kernel, tensor(ALPHA)), expected, rtol=1e-9)
+    np.testing.assert_allclose(score.path(kernel, tensor([ALPHA]))[0], [expected], rtol=1e-8)
+
+
+def test_generalised_cross_validation_needs_all_targets_of_coupled_outputs() -> None:
+    for kernel in (Decomposable(Gaussian(1.0), Dense(A)), CurlFree(1.0)):
+        score = score_of(tensor(X), TARGETS, weighted=False, missing=True, criterion="gcv")
+        with pytest.raises(ValueError, match=r"criterion='gcv' needs all targets.*use criterion='loo'"):
+            score(kernel, tensor(ALPHA))
+        with pytest.raises(ValueError, match="criterion='gcv' needs all targets"):
+            score.path(kernel, tensor([ALPHA]))
+
+
+def test_an_output_that_is_never_observed_counts_for_nothing() -> None:
+    observed = torch.ones(8, 3, dtype=torch.bool)
+    observed[:, 1] = False
+    kernel = Decomposable(Gaussian(1.3))
+    for criterion in ("loo", "gcv"):
+        score = CrossValidation(tensor(X), tensor(TARGETS), observed=observed, criterion=criterion)
+        others = CrossValidation(tensor(X), tensor(TARGETS[:, [0, 2]]), criterion=criterion)
+        torch.testing.assert_close(score(kernel, tensor(ALPHA)), others(kernel, tensor(ALPHA)))
+        torch.testing.assert_close(score.path(kernel, tensor([ALPHA]))[0][0], others(kernel, tensor(ALPHA)))
+
+
+def test_weights_are_repetitions() -> None:
+    """A sample of weight two, left out as a whole, is a sample that is there twice, left out as a pair."""
+    weights = np.array([2.0, 1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0])
+    total = weights.sum()
+    rows = np.repeat(np.arange(8), weights.astype(int))
+    kernel = Decomposable(Gaussian(1.3), Dense(A))
+    # n·alpha/w with weights of mean 1: the weight of the penalty is that of the repeated data.
+    score = CrossValidation(tensor(X), tensor(TARGETS), weights=tensor(weights / weights.mean()))
+    error = 0.0
+    for i in range(8):
+        kept = rows[rows != i]
+        block = kernel.dense(tensor(X[kept]), None, 3).numpy()
+        c = np.linalg.solve(block + total * ALPHA * np.eye(len(block)), TARGETS[kept].reshape(-1))
+        prediction = kernel.dense(tensor(X[i : i + 1]), tensor(X[kept]), 3).numpy() @ c
+        error += weights[i] / total * ((TARGETS[i] - prediction) ** 2).sum()
+    np.testing.assert_allclose(score(kernel, tensor(ALPHA)), error, rtol=1e-9)
+
+
+# -- gradients --------------------------------------------------------------------------------------------------------
+STRUCTURES: dict[str, OperatorKernel] = {
+    "identity": Decomposable(0.7 * Gaussian([1.0, 2.0, 0.8])),
+    "diagonal": Decomposable(Gaussian(1.3), Diagonal([1.0, 2.0, 1.0])),
+    "dense": Decomposable(Matern(1.5, 2.0), Dense(A)),
+    "dense with ties": Decomposable(Matern(1.5, 2.0), Dense(np.eye(3) + np.ones((3, 3)))),
+    "separate": Separate([Gaussian(1.3), Matern(1.5, 2.0), RationalQuadratic(1.0, 2.0)]),
+    "commuting": Decomposable(Gaussian(1.0), Dense(A)) + Decomposable(2.0 * Gaussian(2.0)),
+    "diagonal sum": Decomposable(Gaussian(1.0), Diagonal([1.0, 2.0, 0.5])) + Separate([Gaussian(2.0)] * 3),
+    "sum": Decomposable(Gaussian(1.0), Dense(A)) + Decomposable(Matern(1.5, 1.0), Dense(B)),
+    "curl-free": CurlFree(1.2),
+    "sum with a field": Decomposable(Gaussian(1.0), Diagonal([1.0, 2.0, 0.5])) + CurlFree(1.2),
+    "transformable": Transformable(Gaussian([1.0, 2.0]), [X[:2], X[2:4], X[4:6]]),
+}
+
+
+def check_gradients(score: CrossValidation, kernel: OperatorKernel, names: list[str], **options: Any) -> None:
+    pack, raw = kernel.packing(names)
+
+    def value(point: Tensor) -> Tensor:
+        return score(kernel.replace(pack.unpack(point[:-1])), point[-1].exp(), **options)
+
+    point = torch.cat([raw, tensor([ALPHA]).log()]).requires_grad_()
+    (gradient,) = torch.autograd.grad(value(point), point)
+    numeric = no.numeric_gradient(lambda z: value(tensor(z)).item(), point.detach().numpy())
+    assert np.abs(gradient.numpy() - numeric).max() <= 1e-6 * np.abs(numeric).max()
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_gradients_in_every_hyperparameter_and_alpha(name: str, missing: bool, criterion: Any) -> None:
+    kernel = STRUCTURES[name]
+    form = kernel.diagonal_form(3, tensor(0.0))
+    coupled = form is None or form.rotation is not None
+    if coupled and missing and criterion == "gcv":
+        return  # refused; tested above
+    score = score_of(tensor(X), TARGETS, weighted=True, missing=missing, criterion=criterion)
+    check_gradients(score, kernel, list(kernel.constraints()))
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+@pytest.mark.parametrize("name", ["dense", "commuting"])
+def test_gradients_in_the_scalar_kernel_only(name: str, criterion: Any) -> None:
+    """The operators are fixed: other routes than when they move."""
+    kernel = STRUCTURES[name]
+    names = [name for name in kernel.constraints() if "matrix" not in name]
+    score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion=criterion)
+    check_gradients(score, kernel, names)
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+def test_only_the_operator_with_a_known_spectrum(criterion: Any) -> None:
+    kernel = Decomposable(Gaussian(1.3), Dense(A))
+    score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion=criterion)
+    root = score.root
+    spectrum = eigh(Gaussian(1.3)(X) * root[:, None] * root)
+    torch.testing.assert_close(
+        score(kernel, tensor(ALPHA), spectrum=spectrum), score(kernel, tensor(ALPHA)), rtol=1e-10, atol=0
+    )
+    check_gradients(score, kernel, ["operator__matrix"], spectrum=spectrum)
+    errors, same = score.path(kernel, tensor([ALPHA, 1.0]), spectrum=spectrum)
+    assert same is spectrum
+    torch.testing.assert_close(errors[0], score(kernel, tensor(ALPHA)), rtol=1e-9, atol=0)
+
+
+def test_gradients_pass_through_the_inputs() -> None:
+    """Anything that shapes the Gram matrix is learned through the same door."""
+    for kernel in (Decomposable(Gaussian(1.3), Dense(A)), Decomposable(Linear()), CurlFree(1.2)):
+
+        def value(Z: Tensor, kernel: OperatorKernel = kernel) -> Tensor:
+            return CrossValidation(Z, tensor(TARGETS))(kernel, tensor(ALPHA))
+
+        points = tensor(X).requires_grad_()
+        (gradient,) = torch.autograd.grad(value(points), points)
+        numeric = no.numeric_gradient(lambda z: value(tensor(z.reshape(X.shape))).item(), X.reshape(-1))
+        assert np.abs(gradient.numpy().reshape(-1) - numeric).max() <= 1e-6 * np.abs(numeric).max()
+
+
+# -- many values of alpha ---------------------------------------------------------------------------------------------
+def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def counted(matrix: Tensor, **options: Any) -> Any:
+        sizes.append(matrix.shape[-1])
+        return eigh(matrix, **options)
+
+    monkeypatch.setattr("representer.operators.systems.eigh", counted)
+    monkeypatch.setattr(operator_valued, "eigh", counted)
+    score = CrossValidation(tensor(X), tensor(TARGETS))
+    alphas = tensor(np.logspace(-4, 1, 30))
+    for kernel, expected in (
+        (Decomposable(Gaussian(1.3)), [8]),
+        (Decomposable(Gaussian(1.3), Dense(A)), [8]),
+        (Decomposable(Gaussian(1.3), Diagonal([1.0, 2.0, 3.0])), [8]),
+        (Separate([Gaussian(1.0), Gaussian(2.0), Gaussian(3.0)]), [8, 8, 8]),
+        (CurlFree(1.0), [24]),
+    ):
+        sizes.clear()
+        errors, spectrum = score.path(kernel, alphas)
+        assert sizes == expected
+        assert (spectrum is not None) == (isinstance(kernel, Decomposable))
+        each = torch.stack([score(kernel, alpha) for alpha in alphas])
+        torch.testing.assert_close(errors, each, rtol=1e-7, atol=0)
+
+
+def test_the_spectrum_of_a_path_serves_the_final_fit() -> None:
+    kernel = Decomposable(Gaussian(1.3), Dense(A))
+    score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion="loo")
+    _, spectrum = score.path(kernel, tensor([ALPHA]))
+    noise = tensor(8 * ALPHA / WEIGHTS)
+    fitted = factor_system(kernel, tensor(X), noise, 3, spectrum=spectrum)
+    fresh = factor_system(kernel, tensor(X), noise, 3, solver="dense")
+    torch.testing.assert_close(fitted.solve(tensor(TARGETS)), fresh.solve(tensor(TARGETS)))
+    torch.testing.assert_close(fitted.variance(tensor(X)), fresh.variance(tensor(X)), rtol=1e-6, atol=1e-9)
+
+
+def test_a_path_over_precomputed_gram_matrices() -> None:
+    gram, alphas = Gaussian(1.3)(X), tensor([ALPHA, 1.0])
+    nothing = torch.full((8, 8), torch.nan, dtype=DOUBLE)  # not read where the Gram matrix is given
+    for missing in (False, True):
+        options: dict[str, Any] = {"weighted": True, "missing": missing, "criterion": "loo"}
+        expected, _ = score_of(tensor(X), TARGETS, **options).path(Decomposable(Gaussian(1.3)), alphas)
+        kernel = Decomposable(Precomputed())
+        torch.testing.assert_close(score_of(gram, TARGETS, **options).path(kernel, alphas)[0], expected)
+        known = score_of(nothing, TARGETS, **options).path(kernel, alphas, gram=gram)[0]
+        torch.testing.assert_close(known, expected)
+        torch.testing.assert_close(gram, Gaussian(1.3)(X))  # not overwritten
+
+
+def test_the_range_of_alpha() -> None:
+    """From where rounding decides to where the fit is zero, whatever the scale of the kernel."""
+    unscaled = smallest_alpha(Decomposable(Gaussian(1.3), Dense(A)), tensor(X), tensor(TARGETS))
+    for scale in (1e-6, 1.0, 1e6):
+        kernel = Decomposable(scale * Gaussian(1.3), Dense(A))
+        smallest = smallest_alpha(kernel, tensor(X), tensor(TARGETS))
+        torch.testing.assert_close(smallest, scale * unscaled)
+        grid = alpha_grid(smallest)
+        assert len(grid) == 30
+        assert bool((grid[1:] > grid[:-1]).all())
+        torch.testing.assert_close(grid[0], smallest)
+        block = kernel.dense(tensor(X), None, 3)
+        condition = torch.linalg.eigvalsh(block)[-1] / (8 * smallest)
+        assert 1e8 < condition < 1e12
+        shrunk = torch.linalg.eigvalsh(block)[-1] / (8 * grid[-1])
+        assert shrunk < 1.0  # even the leading direction is at most half fitted
+        score = CrossValidation(tensor(X), tensor(TARGETS))
+        errors, _ = score.path(kernel, grid)
+        assert bool(torch.isfinite(errors).all())
+        each = torch.stack([score(kernel, alpha) for alpha in grid])
+        torch.testing.assert_close(errors, each, rtol=1e-3, atol=0)
+
+
+def test_a_kernel_that_vanishes_still_has_a_range() -> None:
+    smallest = smallest_alpha(Decomposable(Linear()), torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5]))
+    assert smallest > 0
+    assert bool(torch.isfinite(alpha_grid(smallest)).all())
+    errors, _ = CrossValidation(torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5])).path(
+        Decomposable(Linear()), alpha_grid(smallest)
+    )
+    np.testing.assert_allclose(errors, np.full(30, (TARGETS[:5] ** 2).sum() / 5))
+
+
+def test_a_rounded_operator_counts_as_semidefinite() -> None:
+    kernel = Decomposable(Gaussian(1.3), Dense([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]]))
+    exact = Decomposable(Gaussian(1.3), Dense(np.ones((2, 2))))
+    score = CrossValidation(tensor(X), tensor(TARGETS[:, :2]))
+    torch.testing.assert_close(score(kernel, tensor(ALPHA)), score(exact, tensor(ALPHA)), rtol=1e-6, atol=0)
