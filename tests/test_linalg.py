@@ -22,7 +22,6 @@ from representer.linalg import (
     factorize,
     is_finite,
     kronecker_solve,
-    landmark_factor,
     nearest_kronecker,
     pivoted_cholesky,
     repair_gram,
@@ -154,6 +153,12 @@ def test_factorize_is_differentiable_even_with_jitter() -> None:
             lambda M: (factorize((M + M.mT) / 2).factor ** 2 * matrix(4, 4)).sum(), A, "the matrix"
         )
     assert factorize(lambda: psd(4, shift=1.0).requires_grad_()).factor.requires_grad
+
+
+def test_zeros_have_a_tiny_factor() -> None:
+    cholesky = factorize(torch.zeros(3, 3, dtype=torch.float64))
+    assert 0 < cholesky.jitter < 1e-14
+    assert cholesky.factor.abs().max() < 1e-7
 
 
 def test_an_empty_matrix_has_an_empty_factor() -> None:
@@ -359,27 +364,6 @@ def test_pivoted_cholesky_refuses_nan(place: tuple[int, int]) -> None:
     A[place] = A[place[::-1]] = math.nan
     with pytest.raises(NotPositiveDefiniteError, match="NaN or infinite"):
         pivoted_cholesky(A)
-
-
-# -- landmarks --------------------------------------------------------------------------------------------------------
-@dtypes
-@given(batch=st.lists(st.integers(1, 2), max_size=1), n=st.integers(1, 6), m=st.integers(1, 4))
-def test_landmark_factor(dtype: torch.dtype, batch: list[int], n: int, m: int) -> None:
-    cross, landmarks = matrix(*batch, n, m, dtype=dtype), psd(*batch, m, shift=0.5, dtype=dtype)
-    factor = landmark_factor(cross, landmarks)
-    assert factor.shape == (*batch, n, m)
-    close(factor @ factor.mT, cross @ torch.linalg.solve(landmarks, cross.mT))
-
-
-def test_landmark_factor_has_gradients() -> None:
-    cross, landmarks = matrix(5, 3), psd(3, shift=1.0)
-    weights = matrix(5, 3, seed=2)
-    check_gradient(lambda C: (weights * landmark_factor(C, landmarks)).sum(), cross, "the cross-Gram matrix")
-    check_gradient(
-        lambda L: (weights * landmark_factor(cross, (L + L.mT) / 2)).sum(),
-        landmarks,
-        "the Gram matrix of the landmarks",
-    )
 
 
 # -- Kronecker --------------------------------------------------------------------------------------------------------

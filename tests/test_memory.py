@@ -20,6 +20,13 @@ def free(monkeypatch: pytest.MonkeyPatch, size: int | None) -> None:
     monkeypatch.setattr(memory, "available_bytes", lambda: size)
 
 
+def test_the_smaller_of_machine_and_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_free_on_machine", lambda: 8 * GB)
+    for container, expected in ((3 * GB, 3 * GB), (30 * GB, 8 * GB), (None, 8 * GB)):
+        monkeypatch.setattr(memory, "_free_in_container", lambda size=container: size)
+        assert available_bytes() == expected
+
+
 def ask(size: int) -> None:
     require(size, what="An exact fit", advice="Use approximation=Nystroem(m).")
 

@@ -433,6 +433,17 @@ def test_operators_solve_the_block_system(data, operator):
     np.testing.assert_allclose(model.dual_coef_, C, atol=1e-7)
 
 
+def test_operators_in_a_sum_are_resolved_too(data):
+    X, Y = data
+    given = Decomposable(Gaussian(1.0), Covariance()) + Decomposable(Linear(), ConditionalCovariance(0.1))
+    model = OperatorRidge(given, alpha=0.02).fit(X, Y)
+    first, second = (
+        OperatorRidge(k, o, alpha=0.02).fit(X, Y).operator_
+        for k, o in ((Gaussian(1.0), Covariance()), (Linear(), ConditionalCovariance(0.1)))
+    )
+    assert model.kernel_ == Decomposable(Gaussian(1.0), first) + Decomposable(Linear(), second)
+
+
 def test_nystroem_with_all_landmarks_is_exact(data):
     X, Y = data
     exact = OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02).fit(X, Y)

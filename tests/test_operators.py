@@ -90,8 +90,8 @@ def test_routes_that_avoid_the_block_matrix(case: Case) -> None:
     np.testing.assert_allclose(case.kernel.apply(case.new, case.data, tensor(c)), image, **exact)
     norm = c.reshape(-1) @ case.block @ c.reshape(-1)
     np.testing.assert_allclose(case.kernel.squared_norm(case.data, tensor(c)), norm, **exact)
-    diagonal = np.stack([case.oracle(x, x) for x in case.Y])
-    np.testing.assert_allclose(case.kernel.block_diagonal(case.new, case.p), diagonal, **exact)
+    diagonal = np.stack([np.diag(case.oracle(x, x)) for x in case.Y])
+    np.testing.assert_allclose(case.kernel.diag(case.new, case.p), diagonal, **exact)
 
 
 # The logarithm of a zero weight is so far out that finite differences see nothing.
@@ -137,7 +137,7 @@ def test_shapes(n: int, m: int, p: int, d: int) -> None:
         assert kernel.n_outputs(left) in (None, outputs)
         assert kernel.dense(left, right, outputs).shape == (n * outputs, m * outputs)
         assert kernel.apply(left, right, torch.ones(m, outputs, dtype=torch.float64)).shape == (n, outputs)
-        assert kernel.block_diagonal(left, outputs).shape == (n, outputs, outputs)
+        assert kernel.diag(left, outputs).shape == (n, outputs)
 
 
 # -- vector fields ----------------------------------------------------------------------------------------------------
@@ -516,9 +516,9 @@ class Transposed(CurlFree):
         return super().dense(X, Y, p) * (1.0 + X[:, :1]).repeat_interleave(p, 0)
 
 
-class WrongBlocks(CurlFree):
-    def block_diagonal(self, X: Tensor, p: int) -> Tensor:
-        return 2.0 * super().block_diagonal(X, p)
+class WrongDiagonal(CurlFree):
+    def diag(self, X: Tensor, p: int) -> Tensor:
+        return 2.0 * super().diag(X, p)
 
 
 class WrongNorm(CurlFree):
@@ -550,7 +550,7 @@ class Meddler(CurlFree):
         (Forgetful(Gaussian(1.0), Dense(MATRIX)), "apply is the product with K"),
         (Indefinite(Gaussian(1.0), Dense(MATRIX)), "not positive semi-definite"),
         (Transposed(1.0), "K\\(X\\) is symmetric"),
-        (WrongBlocks(1.0), "block_diagonal gives the blocks"),
+        (WrongDiagonal(1.0), "diag is the diagonal"),
         (WrongNorm(1.0), "squared_norm is that of"),
         (WrongForm(Gaussian(1.0), Dense(MATRIX)), "diagonal_form is the block matrix"),
         (Detached(1.0), "gradient in lengthscale of .* disagrees"),

@@ -19,6 +19,11 @@ class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hide
 
 def available_bytes() -> int | None:
     """Memory that can be had without swapping, or None if the system does not tell."""
+    found = [size for size in (_free_on_machine(), _free_in_container()) if size is not None]
+    return min(found) if found else None
+
+
+def _free_on_machine() -> int | None:
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -28,6 +33,15 @@ def available_bytes() -> int | None:
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_in_container() -> int | None:
+    """What a control group (version 2) leaves, if there is one with a limit."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no control group, or "max": no limit
         return None
 
 

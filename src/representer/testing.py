@@ -314,7 +314,7 @@ def _close(actual: Tensor, expected: Tensor, what: str, kernel: Kernel | None = 
 def check_operator(kernel: OperatorKernel, X: Any, Y: Any | None = None, *, p: int = 2) -> None:
     """Test that an operator-valued kernel keeps the contract of ``OperatorKernel`` on these data.
 
-    Its block matrix ``dense`` is symmetric and positive semi-definite; ``apply``, ``squared_norm``, ``block_diagonal``,
+    Its block matrix ``dense`` is symmetric and positive semi-definite; ``apply``, ``squared_norm``, ``diag``,
     ``diagonal_form`` and the ridge system are those of the block matrix; gradients in every hyperparameter, and in X if
     it takes vectors, agree with finite differences; it is a value and changes neither itself nor its data.
 
@@ -367,8 +367,7 @@ def _check_block_matrix(kernel: OperatorKernel, X: Any, Y: Any, p: int) -> None:
     assert values[0] >= -1e-12 * n * p * values.abs().max(), (
         f"K(X) is not positive semi-definite: it has the eigenvalue {values[0].item():.3g}."
     )
-    own = block.reshape(n, p, n, p).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
-    _close(kernel.block_diagonal(X, p), own, "block_diagonal gives the blocks K(x_i, x_i)")
+    _close(kernel.diag(X, p).reshape(-1), block.diagonal(), "diag is the diagonal of K(X)")
     c = torch.randn(n, p, generator=torch.Generator().manual_seed(2), dtype=block.dtype)
     _close(kernel.apply(X, X, c).reshape(-1), block @ c.reshape(-1), "apply is the product with K(X)")
     _close(kernel.squared_norm(X, c), c.reshape(-1) @ block @ c.reshape(-1), "squared_norm is that of K(X)")
@@ -394,6 +393,6 @@ def _check_structure(kernel: OperatorKernel, X: Any, p: int) -> None:
 def _all_routes(kernel: OperatorKernel, X: Any, Y: Any, p: int) -> Tensor:
     """A number that depends on everything the kernel computes."""
     c = torch.randn(count(X), p, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    total = _weighted_sum(kernel.dense(X, None, p)) + _weighted_sum(kernel.block_diagonal(X, p))
+    total = _weighted_sum(kernel.dense(X, None, p)) + _weighted_sum(kernel.diag(X, p))
     total = total + _weighted_sum(kernel.apply(X, X, c)) + kernel.squared_norm(X, c)
     return total if kernel.domain == "gram" else total + _weighted_sum(kernel.apply(Y, X, c))

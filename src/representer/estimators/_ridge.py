@@ -16,10 +16,11 @@ from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, repair_gram
 from representer.memory import require
 from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
-from representer.operators import Decomposable, Dense, OperatorKernel, System
+from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
 from representer.operators.outputs import DataDriven
 from representer.operators.systems import DENSE_LIMIT, IterativeSystem, gram_spectrum, take
 from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
+from representer.values import Value
 
 OPERATOR = "operator__matrix"
 
@@ -211,11 +212,11 @@ def _initial_operator(Y: Tensor) -> Dense:
 
 def resolve_operator(kernel: OperatorKernel, problem: RidgeProblem, *, learn: bool) -> OperatorKernel:
     """The kernel with the output operator that the targets decide, or where learning it starts."""
+    if learn and not isinstance(kernel, Decomposable):
+        raise ValueError(f"operator='learn' needs a scalar kernel; {kernel!r} is operator-valued already.")
+    if isinstance(kernel, OperatorSum):
+        return OperatorSum([resolve_operator(term, problem, learn=False) for term in kernel.terms])
     if not isinstance(kernel, Decomposable):
-        if learn:
-            raise ValueError(
-                f"operator='learn' needs a scalar kernel; {kernel!r} is operator-valued already."
-            )
         return kernel
     if learn:
         return Decomposable(kernel.kernel, _initial_operator(problem.Y))
@@ -232,6 +233,11 @@ def resolve_operator(kernel: OperatorKernel, problem: RidgeProblem, *, learn: bo
     return Decomposable(kernel.kernel, kernel.operator.resolve(problem.Y, gram))
 
 
+def _is_undecided(value: Value) -> bool:
+    """Does a sum wait for operators that the targets decide? Such operators need not commute."""
+    return isinstance(value, DataDriven) or any(_is_undecided(child) for _, child in value._children())
+
+
 def guard_memory(
     kernel: OperatorKernel, problem: RidgeProblem, free: list[str], alpha: Any, approximation: Nystroem | None
 ) -> None:
@@ -242,7 +248,9 @@ def guard_memory(
         m = min(approximation.n_components, n)
         require(4 * n * m * item, what=f"A fit with {m} landmarks", advice="Use fewer landmarks.")
         return
-    structured = isinstance(kernel, Decomposable) or kernel.diagonal_form(p, problem.Y) is not None
+    structured = isinstance(kernel, Decomposable) or (
+        not _is_undecided(kernel) and kernel.diagonal_form(p, problem.Y) is not None
+    )
     size = n if structured else min(n * p, DENSE_LIMIT)
     # Matrices alive at once: the factor alone; eigenvectors and their workspace; or a gradient's intermediates.
     copies = 8 if free else 1 if isinstance(alpha, float) else 4

@@ -31,6 +31,9 @@ class Linear(Kernel):
     def _diag(self, X: Tensor) -> Tensor:
         return (X**2).sum(-1)
 
+    def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
+        return X @ (Y.mT @ coefficients)
+
 
 class Polynomial(Kernel):
     """k(x, y) = (gamma·xᵀy + coef0)^degree.

@@ -103,6 +103,7 @@ def shifted(matrix: Tensor, shift: Tensor | float) -> Tensor:
 
 def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: bool) -> Cholesky:
     scale = matrix.detach().diagonal(dim1=-2, dim2=-1).abs().mean(-1)
+    scale = torch.where(scale > 0, scale, 1.0)  # a matrix of zeros has no scale of its own
     eps = torch.finfo(matrix.dtype).eps
     share = matrix.shape[-1] * eps
     limit = max(share, eps ** (1.0 / 3.0))
@@ -153,7 +154,7 @@ def pivoted_cholesky(
     """A factor B (n × r) with A ≈ B Bᵀ and the r pivots, r as small as the tolerance allows.
 
     Stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``. The
-    pivots have no derivative: ``landmark_factor`` of the rows they choose does.
+    pivots have no derivative: a Cholesky factor of the rows they choose has.
 
     Parameters
     ----------
@@ -199,13 +200,6 @@ def pivoted_cholesky(
     if not (is_finite(residual) and is_finite(factor)):
         raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
     return factor[: len(pivots)].mT, torch.tensor(pivots, dtype=torch.long)
-
-
-def landmark_factor(
-    cross: Tensor, landmarks: Tensor, *, name: str = "The Gram matrix of the landmarks"
-) -> Tensor:
-    """B = K_nm L⁻ᵀ with L Lᵀ = K_mm, so that B Bᵀ = K_nm K_mm⁻¹ K_mn; differentiable in both."""
-    return factorize(landmarks, name=name).half_solve(cross.mT).mT
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,8 @@ class OperatorKernel(Value, ABC):
         """Σ_j K(x_i, z_j) c_j (n, p), without the block matrix."""
 
     @abstractmethod
-    def block_diagonal(self, X: Any, p: int) -> Tensor:
-        """K(x_i, x_i), (n, p, p)."""
+    def diag(self, X: Any, p: int) -> Tensor:
+        """The diagonals of K(x_i, x_i), (n, p)."""
 
     def squared_norm(self, anchors: Any, coefficients: Tensor) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
@@ -196,10 +196,10 @@ class Decomposable(OperatorKernel):
     def _matrix(self, coefficients: Tensor) -> Tensor:
         return self._operator.as_matrix(coefficients.shape[-1], coefficients)
 
-    def block_diagonal(self, X: Any, p: int) -> Tensor:
-        """k(x_i, x_i) A."""
+    def diag(self, X: Any, p: int) -> Tensor:
+        """k(x_i, x_i) A_jj."""
         diagonal = self.kernel._diag(X)
-        return diagonal[:, None, None] * self._operator.as_matrix(p, diagonal)
+        return diagonal[:, None] * self._operator.as_matrix(p, diagonal).diagonal()
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
         """The eigenvectors of A."""
@@ -250,9 +250,9 @@ class Separate(OperatorKernel):
         columns = [k._product(X, anchors, coefficients[:, j : j + 1]) for j, k in enumerate(self.kernels)]
         return torch.cat(columns, -1)
 
-    def block_diagonal(self, X: Any, p: int) -> Tensor:
-        """diag(k_j(x_i, x_i))."""
-        return torch.diag_embed(torch.stack([k._diag(X) for k in self.kernels], -1))
+    def diag(self, X: Any, p: int) -> Tensor:
+        """k_j(x_i, x_i)."""
+        return torch.stack([k._diag(X) for k in self.kernels], -1)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
         """It is diagonal."""
@@ -299,9 +299,9 @@ class OperatorSum(OperatorKernel):
         """The sum of the terms' images."""
         return torch.stack([term.apply(X, anchors, coefficients) for term in self.terms]).sum(0)
 
-    def block_diagonal(self, X: Any, p: int) -> Tensor:
+    def diag(self, X: Any, p: int) -> Tensor:
         """The sum of the terms'."""
-        return torch.stack([term.block_diagonal(X, p) for term in self.terms]).sum(0)
+        return torch.stack([term.diag(X, p) for term in self.terms]).sum(0)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
         """Simultaneous diagonalisation, which exists if and only if the terms' operators commute."""

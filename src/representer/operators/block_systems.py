@@ -109,7 +109,7 @@ class DenseSystem(System):
         p = self.observed.shape[1]
         cross = self.kernel.dense(X, self.X, p)[:, self.index]
         explained = (self.factor.half_solve(cross.mT) ** 2).sum(0).reshape(-1, p)
-        return (self.kernel.block_diagonal(X, p).diagonal(dim1=-2, dim2=-1) - explained).clamp(min=0.0)
+        return (self.kernel.diag(X, p) - explained).clamp(min=0.0)
 
 
 # -- any kernel, by its action --------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class IterativeSystem(System):
     def variance(self, X: Any) -> Tensor:
         """One solve for each new point and output."""
         p = self.mask.shape[1]
-        diagonal = self.kernel.block_diagonal(X, p).diagonal(dim1=-2, dim2=-1)
+        diagonal = self.kernel.diag(X, p)
         explained = torch.zeros_like(diagonal)
         for i in range(count(X)):
             rows = self.kernel.dense(X[i : i + 1], self.X, p).reshape(p, -1, p)
@@ -178,7 +178,7 @@ def _preconditioner(
         unit.view(-1)[index] = 1.0
         return (mask * kernel.apply(X, X, mask * unit)).reshape(-1)
 
-    diagonal = kernel.block_diagonal(X, p).diagonal(dim1=-2, dim2=-1) * mask
+    diagonal = kernel.diag(X, p) * mask
     rank = min(PRECONDITIONER_RANK, n * p)
     factor, _ = pivoted_cholesky(column, diagonal=diagonal.reshape(-1), max_rank=rank)
     inverse = woodbury(factor, shift.item())

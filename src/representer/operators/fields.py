@@ -82,10 +82,9 @@ class Transformable(OperatorKernel):
         image = self.kernel._gram(self._images(X), self._images(anchors)) @ coefficients.reshape(-1)
         return image.reshape(len(X), -1)
 
-    def block_diagonal(self, X: Tensor, p: int) -> Tensor:
-        """k(S_l x_i, S_m x_i)."""
-        images = self._images(X).reshape(len(X), p, -1)
-        return self.kernel._gram(images, images)
+    def diag(self, X: Tensor, p: int) -> Tensor:
+        """k(S_l x_i, S_l x_i)."""
+        return self.kernel._diag(self._images(X)).reshape(-1, p)
 
 
 def _mapped(transformation: Any | Callable[[Tensor], Tensor], X: Tensor) -> Tensor:
@@ -158,9 +157,9 @@ class VectorField(OperatorKernel, ABC):
         along = g * (x @ coefficients.mT - (z * coefficients).sum(1))
         return (g * a) @ coefficients + b * (along.sum(1, keepdim=True) * x - along @ z)
 
-    def block_diagonal(self, X: Tensor, p: int) -> Tensor:
-        """I: the kernel is normalised."""
-        return torch.eye(p, dtype=X.dtype, device=X.device).expand(len(X), p, p).clone()
+    def diag(self, X: Tensor, p: int) -> Tensor:
+        """1: the kernel is normalised."""
+        return X.new_ones(len(X), p)
 
 
 class CurlFree(VectorField):
