@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -41,8 +41,9 @@ class ScalarCholesky:
     def solve(self, right: Tensor) -> Tensor:
         return self.factor.solve(right)
 
+    @cached_property
     def inverse_diagonal(self) -> Tensor:
-        return self.factor.inverse().diagonal()
+        return self.factor.inverse().diagonal().clone()
 
     def quadratic(self, cross: Tensor) -> Tensor:
         """k_xᵀ Q k_x for the rows k_x of ``cross``."""
@@ -64,6 +65,7 @@ class ScalarSpectral:
     def solve(self, right: Tensor) -> Tensor:
         return self.root[:, None] * self._scaled().solve(self.root[:, None] * right, self.shift)
 
+    @cached_property
     def inverse_diagonal(self) -> Tensor:
         return self.root**2 * self._scaled().inverse_diagonal(self.shift.reshape(1))[0]
 
@@ -111,7 +113,7 @@ class DiagonalSystem(System):
         variance = self.form.weights.new_full(self.shape, torch.nan)
         for group in self.groups:
             variance[group.rows[:, None], group.outputs[None, :]] = (
-                1.0 / group.system.inverse_diagonal()[:, None]
+                1.0 / group.system.inverse_diagonal[:, None]
             )
         return variance if self.form.rotation is None else variance @ (self.form.rotation**2).mT
 
@@ -121,7 +123,7 @@ class DiagonalSystem(System):
         predictions = torch.empty_like(rotated)
         for group in self.groups:
             index = (group.rows[:, None], group.outputs[None, :])
-            predictions[index] = rotated[index] - c[index] / group.system.inverse_diagonal()[:, None]
+            predictions[index] = rotated[index] - c[index] / group.system.inverse_diagonal[:, None]
             unseen = torch.ones(len(c), dtype=torch.bool)
             unseen[group.rows] = False
             if bool(unseen.any()):
@@ -131,11 +133,12 @@ class DiagonalSystem(System):
         return self._rotate_back(predictions)
 
     def variance(self, X: Any) -> Tensor:
-        """Scalar variances, rotated back."""
+        """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all groups share is computed once."""
         variances = self.form.weights.new_zeros(count(X), self.shape[1])
+        shared = self.form.kernels[0]._gram(X, self.X) if len(self.form.kernels) == 1 else None
         for group in self.groups:
-            cross = self.form.gram(group.weights, X, self.X)[:, group.rows]
-            scalar = self.form.diag(group.weights, X) - group.system.quadratic(cross)
+            cross = self.form.gram(group.weights, X, self.X) if shared is None else shared * group.weights[0]
+            scalar = self.form.diag(group.weights, X) - group.system.quadratic(cross[:, group.rows])
             variances[:, group.outputs] = scalar.clamp(min=0.0)[:, None]
         return variances if self.form.rotation is None else variances @ (self.form.rotation**2).mT
 
