@@ -8,11 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from representer.data import count, same_features
+from representer.data import count, same_features, take
 from representer.kernels.base import Kernel
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
-from representer.operators.systems import take
 from representer.parameters import is_count
 from representer.values import Value
 

@@ -79,3 +79,8 @@ def same_features(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
 def count(X: Any) -> int:
     """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
+
+
+def take(X: Any, rows: Tensor) -> Any:
+    """Some samples of prepared data."""
+    return X[rows] if isinstance(X, Tensor | np.ndarray) else [X[int(i)] for i in rows]

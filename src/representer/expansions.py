@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import count, same_features
+from representer.data import count, same_features, take
 from representer.kernels.base import Kernel
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
 from representer.operators import Decomposable, Identity, Operator, OperatorKernel
-from representer.operators.systems import take
 from representer.parameters import is_count
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
+from representer.data import take
 from representer.estimators._validation import warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, repair_gram
@@ -18,7 +19,7 @@ from representer.memory import require
 from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
 from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
 from representer.operators.outputs import DataDriven
-from representer.operators.systems import DENSE_LIMIT, IterativeSystem, gram_spectrum, take
+from representer.operators.systems import DENSE_LIMIT, IterativeSystem, gram_spectrum
 from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
 from representer.values import Value
 

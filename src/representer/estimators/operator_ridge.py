@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.data import count, take
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._ridge import (
     OPERATOR,
@@ -39,12 +40,10 @@ from representer.estimators._validation import (
 )
 from representer.expansions import Expansion
 from representer.kernels import Kernel, Linear
-from representer.kernels.base import count
 from representer.linalg import IndefiniteGramWarning, Spectrum
 from representer.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
 from representer.operators import Decomposable, Operator, OperatorKernel, System, factor_system
-from representer.operators.systems import take
 
 
 class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, KernelEstimator):

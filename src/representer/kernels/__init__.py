@@ -5,16 +5,8 @@ from representer.kernels.given import Callable, Precomputed
 from representer.kernels.labels import Delta
 from representer.kernels.learned import Neural, Pullback
 from representer.kernels.names import as_kernel
-from representer.kernels.vectors import (
-    Gaussian,
-    Laplacian,
-    Linear,
-    Matern,
-    Polynomial,
-    RationalQuadratic,
-    Tanimoto,
-    TensorMatern,
-)
+from representer.kernels.products import Linear, Polynomial, Tanimoto
+from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, TensorMatern
 
 __all__ = [
     "Callable",

@@ -8,7 +8,8 @@ from typing import Any
 from representer.kernels.base import Kernel
 from representer.kernels.given import Callable, Precomputed
 from representer.kernels.labels import Delta
-from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial, Tanimoto
+from representer.kernels.products import Linear, Polynomial, Tanimoto
+from representer.kernels.stationary import Gaussian, Laplacian, Matern
 
 NAMES: dict[str, Function[[], Kernel]] = {
     "rbf": Gaussian,

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from representer.data import take
 from representer.linalg import Spectrum, eigh, factorize, shifted
 from representer.objectives.base import symmetric_part
 from representer.objectives.selection import GeneralizedCrossValidation, LeaveOneOut
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
-from representer.operators.systems import gram_spectrum, has_few_features, observation_patterns, take
+from representer.operators.systems import gram_spectrum, has_few_features, observation_patterns
 
 Criterion = Literal["loo", "gcv"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel, as_vectors
-from representer.kernels.vectors import Gaussian, Stationary
+from representer.kernels.stationary import Gaussian, Stationary
 from representer.operators.base import OperatorKernel, common_domain
 from representer.parameters import Hyperparameter, Positive
 from representer.values import number

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal, get_args
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Kernel, count
-from representer.kernels.vectors import Linear
+from representer.data import count, take
+from representer.kernels import Kernel, Linear
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, spectrum_of_factor
 from representer.operators.base import DiagonalForm, OperatorKernel
 from representer.operators.block_systems import DenseSystem
@@ -141,11 +140,6 @@ class DiagonalSystem(System):
             scalar = self.form.diag(group.weights, X) - group.system.quadratic(cross[:, group.rows])
             variances[:, group.outputs] = scalar.clamp(min=0.0)[:, None]
         return variances if self.form.rotation is None else variances @ (self.form.rotation**2).mT
-
-
-def take(X: Any, rows: Tensor) -> Any:
-    """Some samples of prepared data."""
-    return X[rows] if isinstance(X, Tensor | np.ndarray) else [X[int(i)] for i in rows]
 
 
 def has_few_features(kernel: Kernel, X: Any) -> bool:
