@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -149,8 +150,12 @@ def learn(
         moved = kernel.replace(values)
         return moved, smallest_alpha(moved, problem.X, problem.Y) + point[-1].exp()
 
+    def log_score(point: Tensor) -> Tensor:
+        """The logarithm, so that stopping rules mean the same whatever the units of the targets."""
+        return score(*unpack(point), spectrum=spectrum).clamp(min=torch.finfo(point.dtype).tiny).log()
+
     def value_and_gradient(points: Tensor) -> tuple[Tensor, Tensor]:
-        rows = [_differentiate(lambda z: score(*unpack(z), spectrum=spectrum), point) for point in points]
+        rows = [_differentiate(log_score, point) for point in points]
         values, gradients = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(gradients)
 
@@ -159,7 +164,8 @@ def learn(
         warn_unconverged(f"The search over hyperparameters: {result.message}.")
     with torch.no_grad():
         learned, learned_alpha = unpack(result.point)
-    return Choice(learned.numbers(), learned_alpha.item(), result.value, list(result.history))
+    history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
+    return Choice(learned.numbers(), learned_alpha.item(), math.exp(result.value), history)
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:
@@ -196,7 +202,7 @@ def lbfgs_search(
             tol=learner.tol,
             callback=callback,
             verbose=learner.verbose,
-            description="hyperparameters",
+            description="log criterion",
         )
 
     return search

@@ -106,7 +106,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
-        The search over hyperparameters: iteration, seconds, value, gradient norm.
+        The search over hyperparameters: iteration, seconds, criterion, gradient norm of its logarithm.
     n_iter_ : int
         Iterations of that search; 1 if there was none.
     n_features_in_ : int
