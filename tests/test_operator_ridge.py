@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.kernels import Callable, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial
+from representer.kernels import Callable, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import (
     ConditionalCovariance,
@@ -561,7 +561,8 @@ def test_errors_say_what_and_what_to_do(data):
     _bad(data, "2 lengthscales, but the data have 3", kernel=Gaussian([1.0, 2.0]))
     _bad(data, "operator must be None, 'learn'", operator="learned")
     _bad(data, "has no place", kernel=CurlFree(), operator=Covariance())
-    _bad(data, "needs a scalar kernel", kernel=CurlFree(), operator="learn")
+    _bad(data, "has no place", kernel=CurlFree(), operator="learn")
+    _bad(data, "has no place", kernel=Decomposable(Gaussian(), Covariance()), operator="learn")
     _bad(data, "3 outputs", operator=Diagonal([1.0, 2.0]))
     _bad(data, "must be positive semi-definite", operator=Dense(-np.eye(3)))
     _bad(data, "approximation must be None or Nystroem", approximation=100)
@@ -608,6 +609,131 @@ def test_degenerate_data_give_finite_answers(rng):
             assert np.isfinite(mean).all() and np.isfinite(std).all()
     one = OperatorRidge().fit([[1.0, 2.0]], [3.0])
     assert np.isfinite(one.predict([[1.0, 2.0]])).all()
+
+
+def test_views_with_any_strides(data):
+    X, Y = data
+    model = OperatorRidge(Gaussian([1.0, 2.0, 3.0]), Dense(np.diag([1.0, 2.0, 3.0]) + 0.1), alpha=0.1)
+    reference = model.fit(X.copy(), Y.copy()).predict(X)
+    backwards = OperatorRidge(
+        Gaussian(np.array([3.0, 2.0, 1.0])[::-1]),
+        Dense((np.diag([3.0, 2.0, 1.0]) + 0.1)[::-1, ::-1]),
+        alpha=0.1,
+    ).fit(X[::-1], Y[::-1])
+    np.testing.assert_allclose(backwards.predict(X[::-1])[::-1], reference, atol=1e-9)
+    frame = pd.DataFrame(X)
+    OperatorRidge(alpha=0.1).fit(frame.iloc[::-1], Y[::-1]).predict(frame.iloc[::2])
+
+
+def test_one_sample_of_weight_zero(data):
+    X, Y = data
+    weights = np.ones(len(X))
+    weights[3] = 0.0
+    rest = weights > 0
+    for kernel, inputs in (
+        (Gaussian(1.0), X),
+        ("precomputed", Gaussian(1.0)(X).numpy()),
+        (Delta(), np.arange(40) % 4),
+    ):
+        model = OperatorRidge(kernel, alpha=0.1).fit(inputs, Y, weights)
+        fit_to_rest = inputs[rest][:, rest] if kernel == "precomputed" else inputs[rest]
+        other = OperatorRidge(kernel, alpha=0.1).fit(fit_to_rest, Y[rest])
+        seen = inputs[3:4, rest] if kernel == "precomputed" else inputs[3:4]
+        np.testing.assert_allclose(model.loo_predict_[3], other.predict(seen)[0], atol=1e-9)
+
+
+def test_rows_of_a_frame_are_objects(data):
+    X, Y = data
+    frame = pd.DataFrame(X, columns=list("abc"))
+
+    def product(u, v):
+        return float(u @ v)
+
+    model = OperatorRidge(product, alpha=0.1).fit(frame, Y)
+    np.testing.assert_allclose(
+        model.predict(frame), OperatorRidge("linear", alpha=0.1).fit(X, Y).predict(X), atol=1e-8
+    )
+
+
+def test_a_fitted_model_is_independent_of_its_arguments(data):
+    X, Y = data
+    operator, scales = Dense(np.eye(3) + 0.5), np.array([1.0, 2.0, 3.0])
+    kernel = Gaussian(scales)
+    model = OperatorRidge(kernel, operator, alpha=0.1).fit(X, Y)
+    before = model.predict(X)
+    operator.set_params(matrix=np.eye(3))
+    scales *= 5.0
+    np.testing.assert_array_equal(model.predict(X), before)
+    learnable = Gaussian(torch.tensor(1.0, dtype=torch.float64, requires_grad=True))
+    with_tensor = OperatorRidge(learnable, alpha=0.1).fit(X, Y)
+    np.testing.assert_allclose(
+        with_tensor.predict(X), OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, Y).predict(X)
+    )
+
+
+def test_kernels_by_name_have_parameters(data):
+    X, Y = data
+    assert OperatorRidge().get_params()["kernel__lengthscale"] == "median"
+    model = OperatorRidge().set_params(kernel="matern", kernel__nu=2.5)
+    assert model.kernel == Matern(2.5)
+    grid = {"kernel": ["rbf", "matern"], "kernel__lengthscale": [0.5, 1.0]}
+    search = GridSearchCV(OperatorRidge(alpha=0.1), grid, cv=2).fit(X, Y)
+    assert len(set(search.cv_results_["mean_test_score"])) == 4
+
+
+def test_what_would_be_converted_silently_is_refused(data):
+    X, Y = data
+    dates = np.array(["2026-01-01"] * 40, dtype="datetime64[D]")
+    _bad(data, "X holds strings or dates", X=X.astype(str))
+    _bad(data, "X holds strings or dates", X=pd.DataFrame({"when": dates, "x": X[:, 0]}))
+    _bad(data, "y holds strings or dates", y=dates)
+    _bad(data, "y holds strings or dates", y=Y[:, 0].astype(str))
+    _bad(data, "alpha must be a positive number", alpha=True)
+    _bad(data, "is not to be had here", device="nowhere")
+    OperatorRidge(verbose=True, tol=np.float32(1e-3)).fit(X, Y)
+    labels = OperatorRidge("delta", alpha=0.1).fit(np.column_stack([X[:, 0] > 0, X[:, 1] > 0]), Y)
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        labels.predict([[True, False, True]])
+
+
+def test_indefinite_matrices_are_repaired_whatever_the_kernel(data):
+    X, Y = data
+    K = Gaussian(1.0)(X).numpy() - 0.02 * np.eye(len(X))
+    for kernel in (Precomputed(), "auto" * Precomputed(), Separate([Precomputed()] * 3)):
+        with pytest.warns(IndefiniteGramWarning):
+            model = OperatorRidge(kernel).fit(K, Y)
+        assert np.isfinite(model.loo_predict_).all()
+        with pytest.raises(NotPositiveDefiniteError):
+            OperatorRidge(kernel, alpha=5.0).fit(-K, Y)
+
+
+def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypatch):
+    for module in ("representer.estimators._ridge", "representer.operators.systems"):
+        monkeypatch.setattr(f"{module}.DENSE_LIMIT", 60)
+    with pytest.warns(UserWarning, match="chosen on 20 random samples"):
+        model = OperatorRidge(CurlFree(1.0), random_state=0).fit(*data)
+    block = CurlFree(1.0).dense(torch.tensor(data[0]), None, 3).numpy()
+    shift = model.alpha_ * 40 * np.eye(120)
+    np.testing.assert_allclose(
+        model.dual_coef_.ravel(), np.linalg.solve(block + shift, data[1].ravel()), atol=1e-8
+    )
+    with pytest.raises(ValueError, match="Use cross_val_predict"):
+        model.loo_predict_  # noqa: B018
+    assert np.isfinite(model.predict(data[0][:2], return_std=True)[1]).all()
+
+
+def test_memory_estimates_follow_the_route(rng, monkeypatch):
+    X = rng.normal(size=(400, 2))
+    monkeypatch.setattr("representer.memory.available_bytes", lambda: 400 * 400 * 8)
+    OperatorRidge("linear").fit(X, X[:, 0])  # two features: nothing of size n × n
+    with pytest.raises(MemoryError):
+        OperatorRidge(alpha=0.1).fit(X, X[:, 0])
+    monkeypatch.setattr("representer.memory.available_bytes", lambda: 4 * 400 * 400 * 8)
+    OperatorRidge(alpha=0.1).fit(X, X)
+    with pytest.raises(MemoryError):
+        OperatorRidge(Separate([Gaussian(1.0), Linear(), Matern(0.5, 1.0), Laplacian(1.0)]), alpha=0.1).fit(
+            X, np.hstack([X, X])
+        )
 
 
 def test_not_fitted():

@@ -83,4 +83,7 @@ def count(X: Any) -> int:
 
 def take(X: Any, rows: Tensor) -> Any:
     """Some samples of prepared data."""
-    return X[rows] if isinstance(X, Tensor | np.ndarray) else [X[int(i)] for i in rows]
+    if isinstance(X, Tensor):
+        return X[rows]
+    # NumPy would read a tensor of one row number as that number.
+    return X[rows.cpu().numpy()] if isinstance(X, np.ndarray) else [X[int(i)] for i in rows]

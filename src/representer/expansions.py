@@ -121,6 +121,10 @@ class Chain:
         for layer in layers:
             if not is_count(layer.size):
                 raise ValueError(f"The size of a layer must be a positive integer; got {layer.size!r}.")
+            if not isinstance(layer.kernel, Kernel):
+                raise ValueError(f"The kernel of a layer must be a kernel object; got {layer.kernel!r}.")
+        if max_rank is not None and not is_count(max_rank):
+            raise ValueError(f"max_rank must be None or a positive integer; got {max_rank!r}.")
         self.layers = list(layers)
         self.X = self.layers[0].kernel.prepare(X)
         self.max_rank = max_rank
@@ -163,6 +167,10 @@ class Chain:
 
     def split(self, flat: Tensor) -> list[Tensor]:
         """The coordinates Θ_1, …, Θ_L of a flat vector (size,), or of a batch of them (b, size)."""
+        if flat.shape[-1] != self.size:
+            raise ValueError(
+                f"A chain of shapes {self.shapes} has {self.size} unknowns; got {flat.shape[-1]}."
+            )
         parts = flat.split([rank * size for rank, size in self.shapes], dim=-1)
         return [
             part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)

@@ -169,7 +169,7 @@ def is_count(value: object) -> bool:
 
 def as_tensor(value: object) -> Tensor:
     """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
-    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value))
+    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, order="C"))
     is_integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
     return tensor.to(torch.float64) if is_integer else tensor
 

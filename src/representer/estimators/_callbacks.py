@@ -29,7 +29,12 @@ except ImportError:  # scikit-learn < 1.9
             return _Context(self._callbacks, task_name, self._children - 1, self)
 
         def _call(self, hook: str, estimator: Any) -> bool:
-            return any([bool(getattr(callback, hook)(estimator, self)) for callback in self._callbacks])
+            return any(
+                [
+                    bool(getattr(callback, hook)(estimator=estimator, context=self))
+                    for callback in self._callbacks
+                ]
+            )
 
         def call_on_fit_task_begin(self, estimator: Any) -> bool:
             return self._call("on_fit_task_begin", estimator)
@@ -55,7 +60,7 @@ except ImportError:  # scikit-learn < 1.9
         def _init_callback_context(self, max_subtasks: int | None = 0) -> _Context:
             self._callback_fit_ctx = _Context(getattr(self, "_skl_callbacks", []), "fit")
             for callback in self._callback_fit_ctx._callbacks:
-                callback.setup(self, self._callback_fit_ctx)
+                callback.setup(estimator=self, context=self._callback_fit_ctx)
             return self._callback_fit_ctx
 
     def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,7 +73,7 @@ except ImportError:  # scikit-learn < 1.9
             finally:
                 context = estimator.__dict__.pop("_callback_fit_ctx", None)
                 for callback in context._callbacks if context else []:
-                    callback.teardown(estimator, context)
+                    callback.teardown(estimator=estimator, context=context)
 
         return managed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +20,15 @@ from representer.linalg import NotPositiveDefiniteError, Spectrum, repair_gram
 from representer.memory import require
 from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
 from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
+from representer.operators.base import DiagonalForm
 from representer.operators.outputs import DataDriven
-from representer.operators.systems import DENSE_LIMIT, IterativeSystem, gram_spectrum
+from representer.operators.systems import (
+    DENSE_LIMIT,
+    IterativeSystem,
+    gram_spectrum,
+    has_few_features,
+    observation_patterns,
+)
 from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
 from representer.values import Value
 
@@ -52,12 +60,16 @@ class RidgeProblem:
             X[:, index] if self.pairwise else X, self.Y[index], weights, observed, self.pairwise, gram
         )
 
+    def repaired(self) -> RidgeProblem:
+        """With a Gram matrix as input that is positive semi-definite."""
+        return replace(self, X=repair_gram(self.X)) if self.pairwise else self
+
     def with_fixed_gram(self, kernel: Kernel) -> RidgeProblem:
-        """With the Gram matrix of a kernel that only the user can vouch for, repaired where it is indefinite."""
+        """With the Gram matrix of a kernel that is costly, or that only the user can vouch for: repaired if need be."""
         if kernel.domain == "vectors":
             return self
-        gram = repair_gram(kernel._gram(self.X, None))
-        return replace(self, X=gram if self.pairwise else self.X, gram=gram)
+        gram = kernel._gram(self.X, None)
+        return replace(self, gram=gram if self.pairwise else repair_gram(gram))
 
     def subset(self, kernel: OperatorKernel, limit: int, seed: int) -> RidgeProblem:
         """As many random samples as a criterion can afford; all of them where the outputs come apart."""
@@ -67,6 +79,14 @@ class RidgeProblem:
         limit = min(limit, n if structured else max(1, DENSE_LIMIT // p))
         if limit >= n:
             return self
+        if not structured:
+            warnings.warn(
+                f"The outputs of {type(kernel).__name__} do not come apart, and {n} samples of {p} outputs are too "
+                f"many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
+                "kernel's numbers to avoid it, and random_state to make it repeatable.",
+                UserWarning,
+                stacklevel=4,
+            )
         return self.rows(
             torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
         )
@@ -219,8 +239,6 @@ def _initial_operator(Y: Tensor) -> Dense:
 
 def resolve_operator(kernel: OperatorKernel, problem: RidgeProblem, *, learn: bool) -> OperatorKernel:
     """The kernel with the output operator that the targets decide, or where learning it starts."""
-    if learn and not isinstance(kernel, Decomposable):
-        raise ValueError(f"operator='learn' needs a scalar kernel; {kernel!r} is operator-valued already.")
     if isinstance(kernel, OperatorSum):
         return OperatorSum([resolve_operator(term, problem, learn=False) for term in kernel.terms])
     if not isinstance(kernel, Decomposable):
@@ -250,19 +268,31 @@ def guard_memory(
 ) -> None:
     """Estimate what a fit needs before anything of size n × n exists."""
     n, p = problem.Y.shape
-    item = problem.Y.element_size()
+    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+    what = f"An exact fit to {n} samples"
     if approximation is not None:
         m = min(approximation.n_components, n)
-        require(4 * n * m * item, what=f"A fit with {m} landmarks", advice="Use fewer landmarks.")
-        return
-    structured = isinstance(kernel, Decomposable) or (
-        not _is_undecided(kernel) and kernel.diagonal_form(p, problem.Y) is not None
-    )
-    size = n if structured else min(n * p, DENSE_LIMIT)
-    # Matrices alive at once: the factor alone; eigenvectors and their workspace; or a gradient's intermediates.
-    copies = 8 if free else 1 if isinstance(alpha, float) else 4
-    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
-    require(copies * size * size * item, what=f"An exact fit to {n} samples", advice=advice)
+        elements, what, advice = 4 * n * m, f"A fit with {m} landmarks", "Use fewer landmarks."
+    elif isinstance(kernel, Decomposable) and not free and has_few_features(kernel.kernel, problem.X):
+        elements = 4 * problem.X.numel()
+    else:
+        form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
+        coupled = form is None or (form.rotation is not None and problem.observed is not None)
+        size = min(n * p, DENSE_LIMIT) if coupled else n
+        # Measured peaks: a factor and its solve; the blocks of a kernel without structure; eigenvectors and their
+        # workspace; a gradient's intermediates. A group of outputs with a Gram matrix of its own keeps a factor more.
+        copies = 10 if free else 5 if coupled else 2 if isinstance(alpha, float) else 4
+        elements = (copies + (0 if form is None else _factors(form, problem) - 1)) * size**2
+        elements += 3 * n * n if problem.pairwise else 0
+    require(elements * problem.Y.element_size(), what=what, advice=advice)
+
+
+def _factors(form: DiagonalForm, problem: RidgeProblem) -> int:
+    """How many Cholesky factors a system keeps: one for each group of outputs, unless they share a spectrum."""
+    if len(form.kernels) == 1 and problem.observed is None:
+        return 1
+    n = len(problem.Y)
+    return sum(len(list(observation_patterns(problem.observed, members, n))) for _, members in form.groups())
 
 
 def prior_scale(system: System, problem: RidgeProblem, coefficients: Tensor) -> Tensor:

@@ -10,16 +10,12 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _num_samples,
-    check_consistent_length,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 from torch import Tensor
 
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
+from representer.kernels.names import NAMES
 from representer.operators import Decomposable, Operator, OperatorKernel
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -37,14 +33,18 @@ class KernelEstimator(BaseEstimator):
         return tags
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``kernel__lengthscale`` also where the kernel was given by its name."""
-        if (
-            isinstance(self.kernel, str)
-            and "kernel" not in params
-            and any(k.startswith("kernel__") for k in params)
-        ):
-            self.kernel = as_kernel(self.kernel)
+        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name."""
+        if any(name.startswith("kernel__") for name in params):
+            kernel = params.get("kernel", self.kernel)
+            params["kernel"] = as_kernel(kernel) if isinstance(kernel, str) else kernel
         return super().set_params(**params)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernel, str) and self.kernel in NAMES:
+            params |= {f"kernel__{name}": v for name, v in as_kernel(self.kernel).get_params().items()}
+        return params
 
     def __getstate__(self) -> dict[str, Any]:
         """What is only kept to save time is not stored."""
@@ -57,20 +57,25 @@ def _domain(kernel: Any) -> Domain:
     return "gram" if kernel == "precomputed" else "vectors"
 
 
-def as_operator_kernel(kernel: Any, operator: Operator | None) -> OperatorKernel:
-    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself."""
+def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
+    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
+
+    A copy with plain numbers: nothing that happens to the arguments later reaches a fitted learner.
+    """
+    learn = isinstance(operator, str)
     if isinstance(kernel, OperatorKernel):
-        if operator is not None:
+        undecided = isinstance(kernel, Decomposable) and kernel.operator is None
+        if operator is not None and not (learn and undecided):
             raise ValueError(
                 f"kernel={kernel!r} is operator-valued already, so operator={operator!r} has no place. Leave "
                 "operator=None, or give a scalar kernel."
             )
-        return kernel
-    if operator is not None and not isinstance(operator, Operator):
+        return kernel.__sklearn_clone__().numbers()
+    if not (operator is None or operator == "learn" or isinstance(operator, Operator)):
         raise ValueError(
             f"operator must be None, 'learn' or an object from representer.operators; got {operator!r}."
         )
-    return Decomposable(as_kernel(kernel), operator)
+    return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
 
 
 def plain(X: Any) -> Any:
@@ -82,17 +87,32 @@ def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Any:
     """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
     X = plain(X)
     if domain in ("vectors", "gram"):
+        refuse_non_numbers(X, "X")
         X = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
         if domain == "gram" and reset:
             check_gram(X)
         return X
     if domain == "labels":
-        return check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
+        labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
+        return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
-    objects = X if isinstance(X, np.ndarray) else list(X)
+    rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
+    objects = rows if isinstance(rows, np.ndarray) else list(rows)
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
     return objects
+
+
+def refuse_non_numbers(data: Any, name: str) -> None:
+    """Strings of digits and dates would be converted to numbers without a word."""
+    if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
+        return
+    frame = [t.kind for t in data.dtypes if isinstance(t, np.dtype)] if hasattr(data, "columns") else []
+    if set(frame or np.asarray(data).dtype.kind) & set("SUMm"):
+        raise ValueError(
+            f"{name} holds strings or dates, where numbers are expected. Encode them first (for example with "
+            "sklearn.preprocessing.OrdinalEncoder), or choose a kernel for such data."
+        )
 
 
 def check_gram(gram: np.ndarray) -> None:
@@ -115,8 +135,11 @@ def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
     """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
+    if hasattr(y, "toarray"):
+        raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
     y = np.asarray(plain(y))
-    if y.dtype == object or y.dtype.kind in "US":
+    refuse_non_numbers(y, "y")
+    if y.dtype == object:
         y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
     y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
     if y.ndim not in (1, 2):
@@ -151,11 +174,8 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
         return None
-    length = _num_samples(X)
-    weights = _check_sample_weight(
-        plain(sample_weight), np.empty((length, 1)), dtype=np.float64, ensure_non_negative=True
-    )
-    check_consistent_length(weights, np.empty((length, 1)))
+    rows = np.empty((_num_samples(X), 1))
+    weights = _check_sample_weight(plain(sample_weight), rows, dtype=np.float64, ensure_non_negative=True)
     if not weights.sum() > 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weights
@@ -168,6 +188,8 @@ def check_alpha(alpha: Any) -> float | np.ndarray | None:
             return None
         raise ValueError(f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}.")
     try:
+        if np.asarray(alpha).dtype.kind == "b":
+            raise TypeError
         values = np.asarray(alpha, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(
@@ -193,8 +215,19 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
     """Each named argument is an integer of at least its minimum."""
     for name, least in minima.items():
         value = getattr(estimator, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
+        if truth or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def check_device(device: str | None) -> None:
+    """A device that torch can use here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"device={device!r} is not to be had here ({error}). Use device=None for the processor."
+        ) from error
 
 
 def seed_of(random_state: Any) -> int:

@@ -32,6 +32,7 @@ from representer.estimators._validation import (
     as_operator_kernel,
     check_alpha,
     check_counts,
+    check_device,
     check_inputs,
     check_options,
     check_targets,
@@ -44,6 +45,7 @@ from representer.linalg import IndefiniteGramWarning, Spectrum
 from representer.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
 from representer.operators import Decomposable, Operator, OperatorKernel, System, factor_system
+from representer.parameters import is_real
 
 
 class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -69,7 +71,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         ``criterion``.
     alpha : float, array-like or "auto", default="auto"
         The weight of ‖f‖²; several candidates, or all positive numbers, are compared by the ``criterion`` for the price
-        of one eigendecomposition.
+        of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled).
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
     approximation : Nystroem or None, default=None
@@ -189,13 +191,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         context.call_on_fit_task_begin(estimator=self)
         self._check_arguments()
         learn_operator = isinstance(self.operator, str)
-        given = as_operator_kernel(self.kernel, None if learn_operator else self.operator)  # type: ignore[arg-type]
+        given = as_operator_kernel(self.kernel, self.operator)
         if self.approximation is not None and not isinstance(given, Decomposable):
             raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
         problem = self._validate(given, X, y, sample_weight)
         free = given.free() + ([OPERATOR] if learn_operator else [])
         guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
         self.__dict__.pop("_cached_system", None)
+        problem = problem.repaired()
         kernel = given.resolve(problem.X)
         if isinstance(kernel, Decomposable) and not given.free():
             problem = problem.with_fixed_gram(kernel.kernel)
@@ -210,10 +213,9 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
         check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
         check_alpha(self.alpha)
-        if not (isinstance(self.tol, float | int) and self.tol > 0):
+        check_device(self.device)
+        if not (is_real(self.tol) and self.tol > 0):
             raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if isinstance(self.operator, str) and self.operator != "learn":
-            raise ValueError(f"operator must be None, 'learn' or an Operator; got {self.operator!r}.")
         if self.approximation is not None and not isinstance(self.approximation, Nystroem):
             raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
 
@@ -232,7 +234,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         return problem
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        return torch.tensor(array, dtype=DTYPES[self.dtype], device=self.device)
+        writeable = np.require(array, requirements=["C", "W"])
+        return torch.as_tensor(writeable, dtype=DTYPES[self.dtype], device=self.device)
 
     def _inputs(self, kernel: Kernel | OperatorKernel, X: Any) -> Any:
         return kernel.prepare(self._tensor(X) if kernel.domain in ("vectors", "gram") else X)
@@ -292,7 +295,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         self.alpha_ = choice.alpha
         self.criterion_value_ = choice.value
         self.history_ = history
-        self.n_iter_ = max(1, len(history))
+        self.n_iter_ = max(1, len(history) - 1)  # the first entry is the start
         coefficients = self._factor(problem, choice.spectrum).solve(problem.Y)
         if self.approximation is not None:
             dual = features.coefficients(problem.X.mT @ coefficients)
@@ -331,7 +334,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             elif self.operator_ is not None:
                 with warnings.catch_warnings():  # fit has said it
                     warnings.simplefilter("ignore", IndefiniteGramWarning)
-                    problem = problem.with_fixed_gram(self.kernel_)
+                    problem = problem.repaired().with_fixed_gram(self.kernel_)
             system = self._factor(problem)
             self._cached_system = (system, problem, system.solve(problem.Y))
         return self._cached_system
@@ -359,8 +362,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             Inputs; with a precomputed kernel, k(X, X_train).
         return_std : bool, default=False
             Also return the standard deviation of a new observation, noise included: f is seen as a Gaussian process
-            of covariance s²K with noise of variance s²·n·alpha, where s², for each output, gives leave-one-out
-            residuals the size they should have.
+            of covariance s²K with noise of variance s²·n·alpha (n the total weight), where s², for each output, gives
+            leave-one-out residuals the size they should have.
 
         Returns
         -------

@@ -89,18 +89,28 @@ class Callable(Kernel):
         if self.batched:
             gram = self._matrix(X, X if Y is None else Y)
         elif Y is not None:
-            gram = torch.tensor([[float(self.function(x, y)) for y in Y] for x in X], dtype=torch.float64)
+            gram = torch.tensor([[self._number(x, y) for y in Y] for x in X], dtype=torch.float64)
         else:
             gram = torch.zeros(len(X), len(X), dtype=torch.float64)
             for i, x in enumerate(X):
                 for j in range(i + 1):
-                    gram[i, j] = gram[j, i] = float(self.function(x, X[j]))
+                    gram[i, j] = gram[j, i] = self._number(x, X[j])
         if not is_finite(gram):
             i, j = torch.nonzero(~torch.isfinite(gram))[0].tolist()
             raise ValueError(
                 f"{self!r} is {gram[i, j].item()} for object {i} and object {j}; it must be finite."
             )
         return gram
+
+    def _number(self, x: Any, y: Any) -> float:
+        value = self.function(x, y)
+        try:
+            return float(value)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{self!r} must give one real number for two objects; for {x!r} and {y!r} it gave {value!r}. A "
+                "function of whole collections is Callable(function, batched=True)."
+            ) from error
 
     def _matrix(self, X: Any, Y: Any) -> Tensor:
         result = self.function(X, Y)
@@ -116,4 +126,4 @@ class Callable(Kernel):
     def _diag(self, X: Any) -> Tensor:
         if self.batched:
             return torch.cat([self._matrix(X[i : i + 1], X[i : i + 1]).diagonal() for i in range(len(X))])
-        return torch.tensor([float(self.function(x, x)) for x in X], dtype=torch.float64)
+        return torch.tensor([self._number(x, x) for x in X], dtype=torch.float64)

@@ -27,7 +27,9 @@ class Mapped(Kernel, ABC):
         """What the inner kernel sees, prepared."""
 
     def check_hyperparameters(self) -> None:
-        """Also the domain."""
+        """Also the domain, and that there is a kernel."""
+        if not isinstance(self.kernel, Kernel):
+            raise ValueError(f"kernel of {type(self).__name__} must be a kernel object; got {self.kernel!r}.")
         if self.domain not in get_args(Domain):
             raise ValueError(
                 f"domain of {type(self).__name__} must be one of {get_args(Domain)}; got {self.domain!r}."

@@ -128,6 +128,8 @@ def _resolved(value: Value, X: Any) -> Value:
 def common_domain(owner: OperatorKernel, parts: Sequence[Any], kind: type[Kernel | OperatorKernel]) -> Domain:
     """The kind of data that all parts take; raises unless they are kernels and agree on it."""
     name = type(owner).__name__
+    if not isinstance(parts, list | tuple):
+        raise ValueError(f"{name} takes a list of kernels; got {parts!r}.")
     strangers = [part for part in parts if not isinstance(part, kind)]
     if strangers or not parts:
         room = "kernels" if kind is Kernel else "operators, where a scalar kernel k is Decomposable(k)"

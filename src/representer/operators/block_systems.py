@@ -19,6 +19,7 @@ from representer.linalg import (
     pivoted_cholesky,
     woodbury,
 )
+from representer.memory import row_blocks
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum
 from representer.operators.outputs import clipped_spectrum
 
@@ -124,7 +125,9 @@ class IterativeSystem(System):
         self.precondition = _preconditioner(kernel, X, noise, self.mask)
 
     def _matvec(self, coefficients: Tensor) -> Tensor:
-        image = self.kernel.apply(self.X, self.X, self.mask * coefficients)
+        masked = self.mask * coefficients
+        blocks = row_blocks(len(masked), masked.numel() * masked.element_size())
+        image = torch.cat([self.kernel.apply(self.X[rows], self.X, masked) for rows in blocks])
         return self.mask * image + self.noise[:, None] * coefficients
 
     def solve(self, targets: Tensor) -> Tensor:
@@ -173,10 +176,12 @@ def _preconditioner(
             mask * kronecker_solve(left, right, residual, shift) + (1 - mask) * residual / shift
         )
 
+    flat_mask = mask.reshape(-1)
+
     def column(index: int) -> Tensor:
-        unit = torch.zeros_like(mask)
-        unit.view(-1)[index] = 1.0
-        return (mask * kernel.apply(X, X, mask * unit)).reshape(-1)
+        sample, output = divmod(index, p)
+        block = kernel.dense(X, X[sample : sample + 1], p)
+        return flat_mask * block[:, output] * flat_mask[index]
 
     diagonal = kernel.diag(X, p) * mask
     rank = min(PRECONDITIONER_RANK, n * p)
