@@ -724,11 +724,11 @@ def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypat
 
 def test_memory_estimates_follow_the_route(rng, monkeypatch):
     X = rng.normal(size=(400, 2))
-    monkeypatch.setattr("representer.memory.available_bytes", lambda: 400 * 400 * 8)
+    monkeypatch.setattr("representer.memory.available_bytes", lambda: 0.9 * 400 * 400 * 8)
     OperatorRidge("linear").fit(X, X[:, 0])  # two features: nothing of size n × n
     with pytest.raises(MemoryError):
         OperatorRidge(alpha=0.1).fit(X, X[:, 0])
-    monkeypatch.setattr("representer.memory.available_bytes", lambda: 4 * 400 * 400 * 8)
+    monkeypatch.setattr("representer.memory.available_bytes", lambda: 3.5 * 400 * 400 * 8)
     OperatorRidge(alpha=0.1).fit(X, X)
     with pytest.raises(MemoryError):
         OperatorRidge(Separate([Gaussian(1.0), Linear(), Matern(0.5, 1.0), Laplacian(1.0)]), alpha=0.1).fit(

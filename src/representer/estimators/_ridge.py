@@ -279,9 +279,13 @@ def guard_memory(
         form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
         coupled = form is None or (form.rotation is not None and problem.observed is not None)
         size = min(n * p, DENSE_LIMIT) if coupled else n
-        # Measured peaks: a factor and its solve; the blocks of a kernel without structure; eigenvectors and their
-        # workspace; a gradient's intermediates. A group of outputs with a Gram matrix of its own keeps a factor more.
-        copies = 10 if free else 5 if coupled else 2 if isinstance(alpha, float) else 4
+        spectral = not isinstance(alpha, float) or (
+            form is not None and form.weights.unique(dim=1).shape[1] > 1
+        )
+        # Peaks that python -m benchmarks.peak_memory measures: a gradient's intermediates; the blocks of a kernel
+        # without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix of
+        # its own keeps a factor more.
+        copies = 10 if free else 5 if coupled else 3 if spectral else 1
         elements = (copies + (0 if form is None else _factors(form, problem) - 1)) * size**2
         elements += 3 * n * n if problem.pairwise else 0
     require(elements * problem.Y.element_size(), what=what, advice=advice)
