@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from representer import memory
+from representer.kernels import Gaussian
 from representer.memory import MemoryWarning, available_bytes, require, row_blocks
 
 GB = 10**9
@@ -90,3 +92,11 @@ def test_blocks_cover_the_rows_once(n: int, size: int, block: int) -> None:
     lengths = [rows.stop - rows.start for rows in blocks]
     assert all(length == 1 or length * size <= block for length in lengths)
     assert len(set(lengths[:-1])) <= 1  # all but the last are equal
+
+
+def test_a_gram_matrix_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    free(monkeypatch, GB)
+    X = torch.zeros(20_000, 1)
+    with pytest.raises(MemoryError, match=r"20000 × 20000 samples needs about 3\.2 GB.*blocks of rows"):
+        Gaussian(1.0)(X)
+    assert Gaussian(1.0)(X[:3], X).shape == (3, 20_000)

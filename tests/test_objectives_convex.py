@@ -11,6 +11,7 @@ from naive_objectives import ALPHA, N, binary_targets, gram_of, one_hot_targets,
 from sklearn.svm import SVC, SVR
 from torch import Tensor
 
+from representer.linalg import NotPositiveDefiniteError
 from representer.objectives import (
     EpsilonInsensitive,
     HeldOut,
@@ -158,3 +159,11 @@ def test_newton_that_does_not_converge_says_so() -> None:
 def test_bad_arguments_are_refused(create: Callable[[], Objective], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         create()
+
+
+@pytest.mark.parametrize("objective", [Hinge, SquaredHinge, Logistic])
+def test_an_indefinite_gram_matrix_is_noticed(objective) -> None:
+    X = torch.randn(20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = torch.where(X[:, 0] > 0, 1.0, -1.0)
+    with pytest.raises((NotPositiveDefiniteError, NotConvergedError)):
+        objective(labels, alpha=0.05).evaluate(-torch.exp(-(torch.cdist(X, X) ** 2)))

@@ -56,6 +56,14 @@ def require(needed: int, *, what: str, advice: str) -> None:
     warnings.warn(f"{estimate} {advice}", MemoryWarning, stacklevel=3)
 
 
+def require_gram(rows: int, columns: int) -> None:
+    """Refuse a Gram matrix of doubles that does not fit; less than a block of memory is not worth the question."""
+    needed = 8 * rows * columns
+    if needed > BLOCK_BYTES:
+        advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
+        require(needed, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
+
+
 def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
     """Slices over the rows, each with about ``BLOCK_BYTES`` of temporaries.
 

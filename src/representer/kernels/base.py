@@ -13,6 +13,7 @@ from torch import Tensor
 from representer.data import as_vectors as as_vectors
 from representer.data import count as count
 from representer.data import same_features
+from representer.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_real
 from representer.values import Value, argument_repr, map_children, number
 
@@ -63,8 +64,10 @@ class Kernel(Value, ABC):
         self.check_hyperparameters()
         X = self.prepare(X)
         if Y is None:
+            require_gram(count(X), count(X))
             return self._resolve(X)._gram(X, None)
         Y = self.prepare(Y)
+        require_gram(count(X), count(Y))
         if self.domain == "vectors" and isinstance(X, Tensor) and isinstance(Y, Tensor):
             X, Y = same_features(X, Y)
         return self._gram(X, Y)

@@ -11,7 +11,7 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel, as_vectors
+from representer.kernels.base import Domain, Kernel, as_vectors, count
 from representer.parameters import Constraint, Real
 from representer.values import same
 
@@ -75,9 +75,11 @@ class Pullback(Mapped):
 
     def _image(self, X: Any) -> Any:
         image = self.function(X)
-        if isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1:
-            return image  # prepared: where an optimiser strays, NaN is for the optimiser to see
-        return self.kernel.prepare(image)
+        if not (isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1):
+            image = self.kernel.prepare(image)  # else it is: where an optimiser strays, NaN is for it to see
+        if count(image) != count(X):
+            raise ValueError(f"The function of Pullback made {count(image)} samples of {count(X)}.")
+        return image
 
 
 class Neural(Mapped):
@@ -149,7 +151,12 @@ class Neural(Mapped):
     def _features(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
         like = next(iter(weights.values()), X)
         with _evaluating(self.module):
-            features = torch.func.functional_call(self.module, weights, (X.to(like, copy=True),))
+            try:
+                features = torch.func.functional_call(self.module, weights, (X.to(like, copy=True),))
+            except RuntimeError as error:
+                raise ValueError(
+                    f"The module of Neural does not take samples of shape {tuple(X.shape)}: {error}"
+                ) from error
         allowed = (X.shape[:1], X.shape[:-1]) if X.ndim < 4 else (X.shape[:1],)
         if not (isinstance(features, Tensor) and features.shape[:-1] in allowed):
             got = f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else repr(type(features))

@@ -88,6 +88,8 @@ class Objective(ABC):
         return value
 
     def _check_gram(self, gram: Tensor) -> None:
+        if not isinstance(gram, Tensor):
+            raise TypeError(f"The Gram matrix must be a torch tensor; got {type(gram).__name__}.")
         if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
             raise ValueError(f"The Gram matrix must be square, (..., n, n); got {tuple(gram.shape)}.")
         if gram.shape[-1] != self.n:

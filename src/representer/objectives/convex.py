@@ -68,12 +68,24 @@ class ConvexLoss(Objective, ABC):
                 raise NotPositiveDefiniteError(
                     "The Gram matrix has NaN or infinite entries; check the data and the hyperparameters."
                 )
-            return self._fit(gram.double(), targets, alpha)
+            fit = self._fit(gram.double(), targets, alpha)
+            _check_norm(gram.double(), fit.beta)
+            return fit
         except (NotPositiveDefiniteError, NotConvergedError):
             if strict:
                 raise
             nan = torch.full_like(targets, torch.nan)
             return Fit(nan[0, 0], nan, nan[0])
+
+
+def _check_norm(gram: Tensor, beta: Tensor) -> None:
+    """A solver that never factors the Gram matrix does not notice that it is indefinite; its solution may."""
+    norm, scale = inner(beta, gram @ beta), inner(beta.abs(), gram.abs() @ beta.abs())
+    if norm < -len(gram) * torch.finfo(gram.dtype).eps * scale:
+        raise NotPositiveDefiniteError(
+            f"The Gram matrix is not positive semi-definite: the solution has a squared norm of {norm.item():.3g}. "
+            "Check the kernel, or repair the matrix with representer.linalg.repair_gram."
+        )
 
 
 class ColumnwiseLoss(ConvexLoss, ABC):
