@@ -116,18 +116,18 @@ def diabetes(out: Path) -> list[Result]:
     X_train, X_test, y_train, y_test = train_test_split(X, y - y.mean(), test_size=0.3, random_state=0)
     grid = {"kernelridge__alpha": np.logspace(-3, 2, 6), "kernelridge__gamma": np.logspace(-4, 0, 9)}
     models = {
-        "KernelRidge, 5-fold grid of 54": GridSearchCV(
+        "KernelRidge, grid of 54": GridSearchCV(
             make_pipeline(StandardScaler(), KernelRidge(kernel="rbf")), grid, cv=5
         ),
-        "OperatorRidge()": make_pipeline(StandardScaler(), OperatorRidge()),
-        "OperatorRidge(Gaussian('auto'))": make_pipeline(StandardScaler(), OperatorRidge(Gaussian("auto"))),
+        "OperatorRidge, untouched": make_pipeline(StandardScaler(), OperatorRidge()),
+        "OperatorRidge, ℓ learned": make_pipeline(StandardScaler(), OperatorRidge(Gaussian("auto"))),
     }
     results, fitted = [], {}
     for name, model in models.items():
         fitted[name], seconds = timed_fit(model, X_train, y_train)
         error = float(np.sqrt(np.mean((fitted[name].predict(X_test) - y_test) ** 2)))
         results.append(Result("diabetes progression", name, error, seconds))
-    mean, std = fitted["OperatorRidge(Gaussian('auto'))"].predict(X_test, return_std=True)
+    mean, std = fitted["OperatorRidge, ℓ learned"].predict(X_test, return_std=True)
     inside = float(np.mean(np.abs(y_test - mean) < 1.96 * std))
     order = np.argsort(mean)
     figure, ax = plt.subplots(figsize=(7, 4), layout="constrained")
