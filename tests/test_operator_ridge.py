@@ -24,7 +24,18 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.kernels import Callable, Delta, Gaussian, Laplacian, Linear, Matern, Polynomial, Precomputed
+from representer.kernels import (
+    Callable,
+    Constant,
+    Delta,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Neural,
+    Polynomial,
+    Precomputed,
+)
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import (
     ConditionalCovariance,
@@ -233,6 +244,23 @@ def test_learned_operator_shares_strength_between_outputs(rng):
     assert A[0, 1] > 0 > A[0, 2]
     np.testing.assert_allclose(np.trace(A), 3.0)
     assert joint.criterion_value_ < alone.criterion_value_
+
+
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+def test_an_operator_is_learned_over_few_features_too(data, criterion):
+    X, Y = data
+    thin = OperatorRidge("linear", "learn", criterion=criterion).fit(X, Y)
+    full = OperatorRidge(1.0 * Linear(), "learn", criterion=criterion).fit(X, Y)
+    assert thin.criterion_value_ == pytest.approx(full.criterion_value_, rel=1e-4)
+    np.testing.assert_allclose(thin.predict(X), full.predict(X), atol=1e-2)
+    OperatorRidge("linear", "learn", approximation=Nystroem(20), random_state=0).fit(X, Y)
+
+
+def test_nothing_to_learn_is_learned_at_once(data):
+    X, Y = data
+    kernel = Neural(torch.nn.Linear(3, 2), Constant(1.0))
+    model = OperatorRidge(kernel, alpha=0.1).fit(X, Y)
+    np.testing.assert_allclose(model.predict(X), np.tile(Y.sum(0) / (40 + 0.1 * 40), (40, 1)))
 
 
 def test_restarts_never_end_higher(data):
@@ -468,6 +496,18 @@ def test_nystroem_with_all_landmarks_is_exact(data):
     np.testing.assert_allclose(approximate.loo_predict_, exact.loo_predict_, atol=1e-6)
 
 
+def test_nystroem_with_coupled_and_missing_outputs(data, rng):
+    X, Y = data
+    holes = np.where(rng.random(Y.shape) < 0.2, np.nan, Y)
+    operator = Dense(np.eye(3) + 0.5)
+    exact = OperatorRidge(Gaussian(1.0), operator).fit(X, holes)
+    for m in (15, len(X)):  # no warning: nothing is too large here
+        model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(m), random_state=0).fit(
+            X, holes
+        )
+    assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-3)
+
+
 def test_nystroem_is_uncertain_where_landmarks_do_not_reach(rng):
     X = rng.uniform(-1, 1, (200, 1))
     y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=200)
@@ -621,6 +661,7 @@ def test_views_with_any_strides(data):
         alpha=0.1,
     ).fit(X[::-1], Y[::-1])
     np.testing.assert_allclose(backwards.predict(X[::-1])[::-1], reference, atol=1e-9)
+    OperatorRidge(alpha=np.logspace(-3, 0, 5)[::-1]).fit(X, Y)
     frame = pd.DataFrame(X)
     OperatorRidge(alpha=0.1).fit(frame.iloc[::-1], Y[::-1]).predict(frame.iloc[::2])
 
@@ -688,6 +729,10 @@ def test_what_would_be_converted_silently_is_refused(data):
     _bad(data, "X holds strings or dates", X=pd.DataFrame({"when": dates, "x": X[:, 0]}))
     _bad(data, "y holds strings or dates", y=dates)
     _bad(data, "y holds strings or dates", y=Y[:, 0].astype(str))
+    _bad(data, "X holds strings or dates", X=X.astype(str).astype(object))
+    _bad(data, "X holds strings or dates", X=pd.DataFrame(X).assign(a="3"))
+    _bad(data, "y holds strings or dates", y=pd.Series(["1"] * 40))
+    _bad(data, "y holds strings or dates", y=np.array([pd.Timestamp("2026-01-01")] * 40, dtype=object))
     _bad(data, "alpha must be a positive number", alpha=True)
     _bad(data, "is not to be had here", device="nowhere")
     OperatorRidge(verbose=True, tol=np.float32(1e-3)).fit(X, Y)

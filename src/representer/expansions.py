@@ -119,6 +119,8 @@ class Chain:
         if not layers:
             raise ValueError("A chain needs at least one layer.")
         for layer in layers:
+            if not isinstance(layer, Layer):
+                raise ValueError(f"A chain is made from layers, Layer(kernel, size); got {layer!r}.")
             if not is_count(layer.size):
                 raise ValueError(f"The size of a layer must be a positive integer; got {layer.size!r}.")
             if not isinstance(layer.kernel, Kernel):

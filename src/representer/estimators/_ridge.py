@@ -16,7 +16,7 @@ from representer.approximation import Nystroem
 from representer.data import take
 from representer.estimators._validation import warn_unconverged
 from representer.kernels import Kernel
-from representer.linalg import NotPositiveDefiniteError, Spectrum, repair_gram
+from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
 from representer.memory import require
 from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
 from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
@@ -25,7 +25,6 @@ from representer.operators.outputs import DataDriven
 from representer.operators.systems import (
     DENSE_LIMIT,
     IterativeSystem,
-    gram_spectrum,
     has_few_features,
     observation_patterns,
 )
@@ -76,10 +75,11 @@ class RidgeProblem:
         n, p = self.Y.shape
         form = kernel.diagonal_form(p, self.Y)
         structured = form is not None and (form.rotation is None or self.observed is None)
-        limit = min(limit, n if structured else max(1, DENSE_LIMIT // p))
+        affordable = n if structured else max(1, DENSE_LIMIT // p)
+        limit, wanted = min(limit, affordable), min(limit, n)
         if limit >= n:
             return self
-        if not structured:
+        if affordable < wanted:
             warnings.warn(
                 f"The outputs of {type(kernel).__name__} do not come apart, and {n} samples of {p} outputs are too "
                 f"many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
@@ -157,7 +157,8 @@ def learn(
     score = criterion_of(problem, criterion)
     spectrum = None
     if free == [OPERATOR] and problem.observed is None and isinstance(kernel, Decomposable):
-        spectrum = gram_spectrum(kernel.kernel, problem.X, score.root, problem.gram)
+        gram = kernel.kernel._gram(problem.X, None) if problem.gram is None else problem.gram
+        spectrum = eigh(gram * score.root[:, None] * score.root, name="The Gram matrix", overwrite=True)
 
     def unpack(point: Tensor) -> tuple[OperatorKernel, Tensor]:
         values = packing.unpack(point[: packing.size])
@@ -194,6 +195,8 @@ def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple
     try:
         with torch.enable_grad():
             value = function(variable)
+        if not value.requires_grad:  # a kernel that does not depend on what is learned
+            return value, torch.zeros_like(point)
         (gradient,) = torch.autograd.grad(value, variable)
     except NotPositiveDefiniteError:
         return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)

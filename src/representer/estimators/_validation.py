@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import warnings
 from typing import Any
@@ -107,8 +108,11 @@ def refuse_non_numbers(data: Any, name: str) -> None:
     """Strings of digits and dates would be converted to numbers without a word."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
-    frame = [t.kind for t in data.dtypes if isinstance(t, np.dtype)] if hasattr(data, "columns") else []
-    if set(frame or np.asarray(data).dtype.kind) & set("SUMm"):
+    array = np.asarray(data)
+    strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
+    if array.dtype.kind in "SUMm" or (
+        array.dtype == object and any(isinstance(entry, strangers) for entry in array.ravel())
+    ):
         raise ValueError(
             f"{name} holds strings or dates, where numbers are expected. Encode them first (for example with "
             "sklearn.preprocessing.OrdinalEncoder), or choose a kernel for such data."
@@ -200,7 +204,7 @@ def check_alpha(alpha: Any) -> float | np.ndarray | None:
             f"alpha must be positive and finite (mean loss + alpha·‖f‖²); got {alpha!r}. For interpolation choose a "
             "tiny value such as 1e-10."
         )
-    return float(values) if values.ndim == 0 else values
+    return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 
 
 def check_options(estimator: Any, choices: dict[str, tuple[str, ...]]) -> None:

@@ -37,6 +37,7 @@ from representer.estimators._validation import (
     check_options,
     check_targets,
     check_weights,
+    plain,
     seed_of,
 )
 from representer.expansions import Expansion
@@ -75,7 +76,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
     approximation : Nystroem or None, default=None
-        None is exact, with an n × n matrix; ``Nystroem(m)`` keeps n × m.
+        None is exact, with an n × n matrix; ``Nystroem(m)`` keeps n × m, and learns the kernel on m random samples.
     max_iter : int, default=100
         Iterations of the search over hyperparameters.
     tol : float, default=1e-5
@@ -279,19 +280,19 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
 
     # -- the fitted function ----------------------------------------------------------------------------------------
     def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
-        kernel, history = choice.kernel, choice.history
-        scalar = isinstance(kernel, Decomposable)
-        self.kernel_ = kernel.kernel if scalar else kernel  # type: ignore[attr-defined]
-        self.operator_ = kernel._operator if scalar else None  # type: ignore[attr-defined]
+        kernel: Any = choice.kernel
+        scalar, history = isinstance(kernel, Decomposable), choice.history
+        self.kernel_ = kernel.kernel if scalar else kernel
+        self.operator_ = kernel._operator if scalar else None
         self.landmarks_: Any = None
         if self.approximation is not None:
             features = self.approximation.features(self.kernel_, problem.X, seed=seed)
-            points = features.landmarks
-            self.landmarks_ = points.cpu().numpy() if isinstance(points, Tensor) else points
+            self.landmarks_ = plain(features.landmarks)
             problem = replace(problem, X=features(problem.X), gram=None)
-            alpha = check_alpha(self.alpha)
-            if not isinstance(alpha, float):
-                choice = choose_alpha(self._system_kernel(), problem, alpha, self.criterion)
+            if not isinstance(alpha := check_alpha(self.alpha), float):
+                subset = problem.subset(self._system_kernel(), len(problem.Y), seed)
+                best = choose_alpha(self._system_kernel(), subset, alpha, self.criterion)
+                choice = best if subset is problem else replace(best, spectrum=None)
         self.alpha_ = choice.alpha
         self.criterion_value_ = choice.value
         self.history_ = history
@@ -381,8 +382,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         return (mean, self._shaped(self._std(inputs))) if return_std else mean
 
     def _shaped(self, values: Tensor) -> np.ndarray:
-        array = values.cpu().numpy()
-        return array[:, 0] if self._flat else array
+        return plain(values)[:, 0] if self._flat else plain(values)
 
     def _std(self, inputs: Any) -> Tensor:
         system, problem, coefficients = self._system()

@@ -79,6 +79,8 @@ class Callable(Kernel):
 
     def prepare(self, X: Any) -> Any:
         """The objects as a list, rows of a frame or an array as arrays; a batched function gets X as it is."""
+        if not callable(self.function):
+            raise ValueError(f"Callable takes a function of two objects; got {self.function!r}.")
         if not self.batched and not isinstance(X, list):
             X = list(X.to_numpy() if hasattr(X, "to_numpy") else X)  # a frame would give its columns
         if not len(X):
@@ -114,7 +116,12 @@ class Callable(Kernel):
 
     def _matrix(self, X: Any, Y: Any) -> Tensor:
         result = self.function(X, Y)
-        gram = torch.as_tensor(result)
+        try:
+            gram = torch.as_tensor(result)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise ValueError(
+                f"The function of {self!r} must return a matrix of numbers; it returned {type(result).__name__}."
+            ) from error
         if tuple(gram.shape[-2:]) != (len(X), len(Y)):
             raise ValueError(
                 f"The function of Callable(batched=True) returned shape {tuple(gram.shape)} for {len(X)} and {len(Y)} "
