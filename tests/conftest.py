@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -24,15 +23,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def rng() -> np.random.Generator:
     """A generator that starts at the same place in every test."""
     return np.random.default_rng(0)
-
-
-@pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder of larger data sets named by REPRESENTER_DATA; without one the test is skipped."""
-    folder = os.environ.get("REPRESENTER_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("REPRESENTER_DATA names no folder of data sets")
-    return Path(folder)
 
 
 def _torch_state() -> dict[str, object]:

@@ -18,7 +18,13 @@ from representer.estimators._validation import warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
 from representer.memory import require
-from representer.objectives.operator_valued import Criterion, CrossValidation, alpha_grid, smallest_alpha
+from representer.objectives.operator_valued import (
+    Criterion,
+    CrossValidation,
+    alpha_grid,
+    log_spaced,
+    smallest_alpha,
+)
 from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
 from representer.operators.base import DiagonalForm
 from representer.operators.outputs import DataDriven
@@ -125,7 +131,7 @@ def choose_alpha(
     best = _argmin(errors)
     if refine and spectrum is not None:  # a finer grid between the neighbours costs only products
         low, high = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
-        alphas = torch.logspace(low.log10().item(), high.log10().item(), len(alphas), dtype=alphas.dtype)
+        alphas = log_spaced(low, high, len(alphas))
         errors, _ = score.path(kernel, alphas, spectrum=spectrum)
         best = _argmin(errors)
     return Choice(kernel, alphas[best].item(), errors[best].item(), spectrum=spectrum)

@@ -66,7 +66,7 @@ class CrossValidation:
         criterion: Criterion = "loo",
     ):
         self.X = X
-        self.root = torch.ones(len(Y), dtype=Y.dtype) if weights is None else weights.sqrt()
+        self.root = Y.new_ones(len(Y)) if weights is None else weights.sqrt()
         self.observed = None if observed is None or bool(observed.all()) else observed
         self.Y = self.root[:, None] * (Y if self.observed is None else torch.where(self.observed, Y, 0.0))
         self.criterion = criterion
@@ -96,7 +96,7 @@ class CrossValidation:
         n = len(self.Y)
         rotated = self.Y if form.rotation is None else self.Y @ form.rotation
         base = form.kernels[0]._gram(self.X, None) if len(form.kernels) == 1 else None
-        total = torch.zeros((), dtype=self.Y.dtype)
+        total = self.Y.new_zeros(())
         for weights, outputs, rows in self._parts(form):
             gram = form.gram(weights, self.X) if base is None else base * weights[0]
             gram = gram if len(rows) == n else gram[rows[:, None], rows]
@@ -199,7 +199,12 @@ def smallest_alpha(kernel: OperatorKernel, X: Any, Y: Tensor) -> Tensor:
 def alpha_grid(smallest: Tensor, size: int = 30) -> Tensor:
     """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
     largest = smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0
-    return torch.logspace(smallest.log10().item(), largest.log10().item(), size, dtype=smallest.dtype)
+    return log_spaced(smallest, largest, size)
+
+
+def log_spaced(low: Tensor, high: Tensor, size: int) -> Tensor:
+    """Numbers evenly spaced in logarithm, where the ends live."""
+    return torch.logspace(low.log10().item(), high.log10().item(), size, dtype=low.dtype, device=low.device)
 
 
 def _scalar_path(spectrum: Spectrum, Y: Tensor, shifts: Tensor, criterion: Criterion) -> Tensor:

@@ -140,7 +140,7 @@ class Covariance(DataDriven):
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
         """Yᵀ Y / n."""
-        return Dense((Y.mT @ Y / len(Y)).numpy())
+        return Dense((Y.mT @ Y / len(Y)).cpu().numpy())
 
 
 class ConditionalCovariance(DataDriven):
@@ -176,4 +176,4 @@ class ConditionalCovariance(DataDriven):
         n = len(Y)
         shift = n * number(self, "epsilon", Y)
         half = factorize(lambda: shifted(gram, shift), name="The Gram matrix of the inputs").half_solve(Y)
-        return Dense((half.mT @ half * (shift / n)).numpy())
+        return Dense((half.mT @ half * (shift / n)).cpu().numpy())

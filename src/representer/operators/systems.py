@@ -123,7 +123,7 @@ class DiagonalSystem(System):
         for group in self.groups:
             index = (group.rows[:, None], group.outputs[None, :])
             predictions[index] = rotated[index] - c[index] / group.system.inverse_diagonal[:, None]
-            unseen = torch.ones(len(c), dtype=torch.bool)
+            unseen = torch.ones(len(c), dtype=torch.bool, device=c.device)
             unseen[group.rows] = False
             if bool(unseen.any()):
                 left_out = take(self.X, unseen.nonzero()[:, 0])
