@@ -170,9 +170,8 @@ def learn(
         values = packing.unpack(point[: packing.size])
         if fixed:
             return kernel.replace(values), point.new_tensor(alpha)
-        if (
-            OPERATOR in values
-        ):  # an operator and alpha matter only through their ratio: keep a mean diagonal of 1
+        if OPERATOR in values:
+            # An operator and alpha matter only through their ratio: keep a mean diagonal of 1.
             values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
         moved = kernel.replace(values)
         return moved, smallest_alpha(moved, problem.X, problem.Y) + point[-1].exp()
