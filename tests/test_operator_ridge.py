@@ -773,6 +773,12 @@ def test_memory_estimates_follow_the_route(rng, monkeypatch):
     OperatorRidge("linear").fit(X, X[:, 0])  # two features: nothing of size n × n
     with pytest.raises(MemoryError):
         OperatorRidge(alpha=0.1).fit(X, X[:, 0])
+    coupled = OperatorRidge("linear", Dense(np.eye(2) + 0.5), alpha=0.1)
+    coupled.fit(X, X)  # still only two features
+    with pytest.raises(MemoryError):
+        coupled.fit(
+            X, np.where(rng.random(X.shape) < 0.1, np.nan, X)
+        )  # gaps in coupled outputs: the block matrix
     monkeypatch.setattr("representer.memory.available_bytes", lambda: 3.5 * 400 * 400 * 8)
     OperatorRidge(alpha=0.1).fit(X, X)
     with pytest.raises(MemoryError):

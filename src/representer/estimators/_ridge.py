@@ -276,26 +276,24 @@ def guard_memory(
 ) -> None:
     """Estimate what a fit needs before anything of size n × n exists."""
     n, p = problem.Y.shape
-    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
     what = f"An exact fit to {n} samples"
+    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+    form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
+    coupled = form is None or (form.rotation is not None and problem.observed is not None)
+    # Peaks that python -m benchmarks.peak_memory measures, in matrices: a gradient's intermediates; the blocks of a
+    # kernel without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix
+    # of its own keeps a factor more.
     if approximation is not None:
         m = min(approximation.n_components, n)
         elements, what, advice = 4 * n * m, f"A fit with {m} landmarks", "Use fewer landmarks."
-    elif isinstance(kernel, Decomposable) and not free and has_few_features(kernel.kernel, problem.X):
+    elif form is None or coupled:
+        elements = (10 if free else 5) * min(n * p, DENSE_LIMIT) ** 2
+    elif not free and len(form.kernels) == 1 and has_few_features(form.kernels[0], problem.X):
         elements = 4 * problem.X.numel()
     else:
-        form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
-        coupled = form is None or (form.rotation is not None and problem.observed is not None)
-        size = min(n * p, DENSE_LIMIT) if coupled else n
-        spectral = not isinstance(alpha, float) or (
-            form is not None and form.weights.unique(dim=1).shape[1] > 1
-        )
-        # Peaks that python -m benchmarks.peak_memory measures: a gradient's intermediates; the blocks of a kernel
-        # without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix of
-        # its own keeps a factor more.
-        copies = 10 if free else 5 if coupled else 3 if spectral else 1
-        elements = (copies + (0 if form is None else _factors(form, problem) - 1)) * size**2
-        elements += 3 * n * n if problem.pairwise else 0
+        spectral = not isinstance(alpha, float) or form.weights.unique(dim=1).shape[1] > 1
+        elements = ((10 if free else 3 if spectral else 1) + _factors(form, problem) - 1) * n**2
+    elements += 3 * n**2 if problem.pairwise else 0
     require(elements * problem.Y.element_size(), what=what, advice=advice)
 
 
