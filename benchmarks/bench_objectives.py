@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks._timing import Row, compare
 from representer.expansions import Chain, Layer
-from representer.kernels import Gaussian, Polynomial, TensorMatern
+from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.objectives import (
     GeneralizedCrossValidation,
     HeldOut,
@@ -20,6 +20,8 @@ from representer.objectives import (
     Ridge,
 )
 from representer.optimize import lbfgs, with_gradient
+
+TENSOR_MATERN = TensorMatern(1, 1.0)
 
 
 def rows() -> list[Row]:
@@ -50,22 +52,24 @@ def _in_choleskys(name: str, objective: Objective, gram: Tensor) -> Row:
     )
 
 
-def two_layers() -> tuple[Callable[[Tensor], tuple[Tensor, Tensor]], Callable[[int], Tensor]]:
-    """The kink of Bohn et al. (section 4.2): 100 noisy points, an affine inner layer, a tensor Matérn outer kernel."""
+def two_layers(
+    degree: int = 1, outer: Kernel = TENSOR_MATERN
+) -> tuple[Callable[[Tensor], tuple[Tensor, Tensor]], Callable[[int, int], Tensor]]:
+    """The kink of Bohn et al. (section 4.2): 100 noisy points, a polynomial inner layer, an outer kernel."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (100, 2))
     y = 1 / (0.1 + np.abs(X[:, 0] - X[:, 1])) + 0.01 * rng.normal(size=100)
-    chain = Chain([Layer(Polynomial(1), 2)], X)
+    chain = Chain([Layer(Polynomial(degree), 2)], X)
     ridge = Ridge(y, alpha=1e-5)
-    outer = TensorMatern(1, 1.0)
 
     def objective(points: Tensor) -> Tensor:
         theta = chain.split(points)
         images = chain.images(theta)[-1]
         return ridge(outer(images)) + 1e-5 * chain.squared_norms(theta).sum(-1)
 
-    def starts(count: int) -> Tensor:
-        return torch.randn(count, chain.size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    def starts(count: int, seed: int = 1) -> Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randn(count, chain.size, generator=generator, dtype=torch.float64)
 
     return with_gradient(objective), starts
 
