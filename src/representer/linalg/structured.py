@@ -48,10 +48,12 @@ def conjugate_gradient(
     tol: float = 1e-12,
     max_iter: int | None = None,
     name: str = "the linear system",
+    strict: bool = True,
 ) -> Tensor:
     """Solve A x = b for a symmetric positive definite A that is known by its action; b of any shape is one vector.
 
-    Stops when ‖A x − b‖ ≤ tol·‖b‖; running out of iterations raises with the residual reached.
+    Stops when ‖A x − b‖ ≤ tol·‖b‖. Running out of iterations, or a direction without positive curvature, raises with
+    the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate gradients).
     """
     limit = 10 * rhs.numel() if max_iter is None else max_iter  # numel would do in exact arithmetic
     x = torch.zeros_like(rhs)
@@ -65,6 +67,8 @@ def conjugate_gradient(
         image = apply(direction)
         curvature = (direction * image).sum()
         if steps == limit or not curvature > 0:
+            if not strict:
+                break
             reason = "Increase alpha (a better conditioned problem), max_iter or tol."
             if steps < limit:
                 reason = f"The system is not positive definite: a direction has the curvature {curvature.item():.2g}."

@@ -60,6 +60,7 @@ class StoppingRule:
 
     tol: float
     patience: int
+    noise: float = 0.0  # relative accuracy of the values, beyond rounding
 
     def calm(self, before: Tensor, after: Tensor) -> Tensor:
         scale = torch.maximum(before.abs(), after.abs()).clamp(min=torch.finfo(after.dtype).tiny)
