@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import scipy.optimize
+import scipy.special
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -147,15 +148,49 @@ def softmax_loss(Y: Array, F: Array) -> float:
     return float(np.sum(np.log(np.sum(np.exp(F), axis=1)) - np.sum(Y * F, axis=1))) / len(Y)
 
 
-def primal_minimum(K: Array, loss: Callable[[Array], float], alpha: float, *, n_columns: int) -> float:
-    """min over f and b of loss(f + b) + alpha‖f‖² by BFGS in orthonormal coordinates, f = Bθ."""
+def huber_loss(Y: Array, F: Array, delta: float) -> float:
+    return 2.0 * float(np.sum(scipy.special.huber(delta, Y - F))) / len(Y)
+
+
+def joint_loss(Y: Array, F: Array) -> float:
+    """Not a sum over samples: the log of a mean of exponentials, and an error of the overall mean."""
+    return float(np.log(np.mean(np.exp(np.sum((Y - F) ** 2, axis=1)))) + (np.mean(F) - np.mean(Y)) ** 2)
+
+
+def primal_minimum(
+    K: Array,
+    loss: Callable[[Array], float],
+    alpha: float,
+    *,
+    n_columns: int,
+    intercept: bool = True,
+    penalty: Callable[[float], float] | None = None,
+) -> float:
+    """min over f and b of loss(f + b) + alpha‖f‖², or penalty(‖f‖²), by BFGS in orthonormal coordinates, f = Bθ."""
     n = len(K)
     B = np.linalg.cholesky(K)
 
     def value(x: Array) -> float:
         theta, b = x[: n * n_columns].reshape(n, n_columns), x[n * n_columns :]
-        return loss(B @ theta + b) + alpha * float(np.sum(theta**2))
+        norm = float(np.sum(theta**2))
+        return loss(B @ theta + intercept * b) + (alpha * norm if penalty is None else penalty(norm))
 
     start = np.zeros((n + 1) * n_columns)
     result = scipy.optimize.minimize(value, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 5000})
     return float(result.fun)
+
+
+def held_out_softmax(K: Array, Y: Array, alpha: float, validation: list[int]) -> float:
+    """The mean softmax loss on the validation rows; the fit to the others from its optimality conditions."""
+    train = [i for i in range(len(K)) if i not in validation]
+    n, k = len(train), Y.shape[1]
+    K_tt, T = K[np.ix_(train, train)], Y[train]
+
+    def violation(x: Array) -> Array:
+        beta, b = x[: n * k].reshape(n, k), x[n * k :]
+        conditions = 2 * n * alpha * beta - (T - scipy.special.softmax(K_tt @ beta + b, axis=1))
+        return np.concatenate([conditions.ravel(), beta.sum(0) + b.sum()])  # the sum of b is free: zero
+
+    x = scipy.optimize.root(violation, np.zeros((n + 1) * k), tol=1e-13).x
+    beta, b = x[: n * k].reshape(n, k), x[n * k :]
+    return softmax_loss(Y[validation], K[np.ix_(validation, train)] @ beta + b)

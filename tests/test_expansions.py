@@ -14,7 +14,16 @@ import naive
 from representer import memory
 from representer.expansions import Chain, Expansion, Layer
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
-from representer.operators import Covariance, Decomposable, Dense, Diagonal, Identity, Operator
+from representer.operators import (
+    Covariance,
+    CurlFree,
+    Decomposable,
+    Dense,
+    Diagonal,
+    Identity,
+    Operator,
+    Separate,
+)
 from representer.testing import check_gradient
 
 DOUBLE = torch.float64
@@ -99,7 +108,11 @@ def coordinates_of(chain: Chain, seed: int = 0, scale: float = 0.5) -> list[Tens
     return chain.split(scale * random(chain.size, seed=seed))
 
 
-THREE_LAYERS = [Layer(Matern(0.5, 1.0), 2, Dense(FULL)), Layer(Gaussian(0.3), 3), Layer(Matern(1.5, 1.0), 1)]
+THREE_LAYERS = [
+    Layer(Matern(0.5, 1.0), 2, operator=Dense(FULL)),
+    Layer(Gaussian(0.3), 3),
+    Layer(Matern(1.5, 1.0), 1),
+]
 ORACLES = [naive.matern(0.5, 1.0), naive.gaussian(0.3), naive.matern(1.5, 1.0)]
 
 
@@ -137,7 +150,7 @@ def test_images_are_the_functions_at_the_training_points() -> None:
         strict=True,
     ):
         np.testing.assert_allclose(other, image, **EXACT)
-        A = layer.operator.as_matrix(layer.size, image).numpy()
+        A = layer.operator_kernel._operator.as_matrix(layer.size, image).numpy()
         literal = [
             sum(k(x, z) * A @ c for z, c in zip(f.anchors.numpy(), f.coefficients.numpy(), strict=True))
             for x in new
@@ -158,7 +171,7 @@ def test_norms() -> None:
     for layer, k, f, F, norm in zip(
         chain.layers, ORACLES, chain.expansions(theta), chain.images(theta), norms, strict=True
     ):
-        A = layer.operator.as_matrix(layer.size, F).numpy()
+        A = layer.operator_kernel._operator.as_matrix(layer.size, F).numpy()
         anchors, c = f.anchors.numpy(), f.coefficients.numpy()
         double = sum(
             k(anchors[i], anchors[j]) * c[i] @ A @ c[j] for i in range(len(c)) for j in range(len(c))
@@ -176,13 +189,13 @@ def test_norms() -> None:
     ids=repr,
 )
 def test_operators(operator: Operator) -> None:
-    chain = Chain([Layer(Gaussian(0.5), 2, operator), Layer(Gaussian(0.5), 2, operator)], X)
+    chain = Chain([Layer(Gaussian(0.5), 2, operator=operator), Layer(Gaussian(0.5), 2, operator=operator)], X)
     theta = coordinates_of(chain)
     A = operator.as_matrix(2, theta[0]).numpy()
     values, vectors = np.linalg.eigh(A)
     root = vectors @ np.diag(np.sqrt(values.clip(0.0))) @ vectors.T
-    first = np.linalg.cholesky(naive.gram(naive.gaussian(0.5), X[chain.pivots])) @ theta[0].numpy() @ root
-    np.testing.assert_allclose(chain.images(theta)[0][chain.pivots], first, **EXACT)
+    first = np.linalg.cholesky(naive.gram(naive.gaussian(0.5), X[chain.pivots[0]])) @ theta[0].numpy() @ root
+    np.testing.assert_allclose(chain.images(theta)[0][chain.pivots[0]], first, **EXACT)
     for image, other in zip(chain.images(theta), chain.evaluate(theta, X), strict=True):
         np.testing.assert_allclose(other, image, rtol=1e-6, atol=1e-7)
         outside = image.numpy() @ (np.eye(2) - np.linalg.pinv(A) @ A)
@@ -218,7 +231,7 @@ def test_a_batch_of_restarts_is_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("max_rank", [None, 5])
 @pytest.mark.parametrize("batched", [False, True], ids=["one", "batch"])
 def test_gradients_of_images_in_the_coordinates(max_rank: int | None, batched: bool) -> None:
-    layers = [Layer(Polynomial(1), 2, Dense(FULL)), Layer(Gaussian(0.5), 2)]
+    layers = [Layer(Polynomial(1), 2, operator=Dense(FULL)), Layer(Gaussian(0.5), 2)]
     chain = Chain(layers, X, max_rank=max_rank)
     flat = random(*([3] if batched else []), chain.size)
     weights = [random(*image.shape, seed=9) for image in chain.images(chain.split(flat))]
@@ -244,7 +257,7 @@ def test_a_member_of_a_batch_that_cannot_be_factored_is_nan(max_rank: int | None
 
     chain = Chain([Layer(Linear(), 1), Layer(Indefinite(0.3), 1)], 10.0 * X, max_rank=max_rank)
     flat = random(chain.size) * torch.tensor([[1.0], [-1.0]], dtype=DOUBLE)
-    first = (chain.first_factor @ flat[0, :2])[chain.later_rows[0]]
+    first = (chain.factors[0] @ flat[0, :2])[chain.later_rows[0]]
     flat = flat if first < 0 else -flat
     images = chain.images(chain.split(flat))[1]
     assert not bool(images[0].isnan().any())
@@ -292,7 +305,7 @@ def test_a_first_layer_of_low_rank_does_not_starve_the_next() -> None:
     chain = Chain([Layer(Polynomial(1), 2), Layer(Gaussian(0.5), 1)], X, max_rank=8)
     assert chain.shapes == [(3, 2), (8, 1)]
     assert len(set(chain.later_rows.tolist())) == 8
-    assert set(chain.pivots.tolist()) <= set(chain.later_rows.tolist())
+    assert set(chain.pivots[0].tolist()) <= set(chain.later_rows.tolist())
     theta = coordinates_of(chain)
     for image, other in zip(chain.images(theta), chain.evaluate(theta, X), strict=True):
         np.testing.assert_allclose(other, image, **EXACT)
@@ -307,9 +320,14 @@ def test_a_precomputed_first_layer(lengthscale: float, order: np.ndarray) -> Non
     gram, cross = Gaussian(lengthscale)(points), Gaussian(lengthscale)(NEW, points)
     later = Layer(Gaussian(0.5), 1)
     for max_rank in (None, 4):
-        given = Chain([Layer(Precomputed(), 2, Dense(FULL)), later], gram, tol=1e-6, max_rank=max_rank)
+        given = Chain(
+            [Layer(Precomputed(), 2, operator=Dense(FULL)), later], gram, tol=1e-6, max_rank=max_rank
+        )
         known = Chain(
-            [Layer(Gaussian(lengthscale), 2, Dense(FULL)), later], points, tol=1e-6, max_rank=max_rank
+            [Layer(Gaussian(lengthscale), 2, operator=Dense(FULL)), later],
+            points,
+            tol=1e-6,
+            max_rank=max_rank,
         )
         assert given.shapes == known.shapes
         theta = coordinates_of(given)
@@ -354,7 +372,7 @@ def test_a_first_layer_on_objects(
 def test_the_first_factor_matches_to_the_tolerance() -> None:
     for tol in (1e-2, 1e-6, 1e-12):
         chain = Chain([Layer(Gaussian(2.0), 1)], X, tol=tol)
-        gap = (chain.first_factor @ chain.first_factor.mT - Gaussian(2.0)(X)).abs().max()
+        gap = (chain.factors[0] @ chain.factors[0].mT - Gaussian(2.0)(X)).abs().max()
         assert gap <= max(tol, 1e-14)
     assert Chain([Layer(Gaussian(2.0), 1)], X, tol=1e-2).size < Chain([Layer(Gaussian(2.0), 1)], X).size
 
@@ -372,15 +390,82 @@ def test_bad_chains() -> None:
         Chain([Layer(Gaussian(1.0), 2)], [[np.nan, 1.0]])
     with pytest.raises(ValueError, match="must be square"):
         Chain([Layer(Precomputed(), 2)], np.ones((3, 2)))
-    for operator, message in ((Diagonal([1.0]), "there are 2 outputs"), (Covariance(), "no matrix yet")):
-        chain = Chain([Layer(Gaussian(1.0), 2, operator)], X)
+    for operator, message in (
+        (Diagonal([1.0]), "there are 2 outputs"),
+        (Covariance(), "computed from targets"),
+    ):
         with pytest.raises(ValueError, match=message):
-            chain.images(coordinates_of(chain))
+            Chain([Layer(Gaussian(1.0), 2, operator=operator)], X)
     chain = Chain(THREE_LAYERS, X)
     with pytest.raises(ValueError, match="shorter"):
         chain.images(coordinates_of(chain)[:2])
 
 
 def test_layers_are_compared_by_their_contents() -> None:
-    assert Layer(Gaussian(1.0), 2) == Layer(Gaussian(1.0), 2, Identity())
+    assert Layer(Gaussian(1.0), 2) == Layer(Gaussian(1.0), 2)
     assert Layer(Gaussian(1.0), 2) != Layer(Gaussian(2.0), 2)
+
+
+# -- operator-valued layers -------------------------------------------------------------------------------------------
+OPERATOR_VALUED = {
+    "separate": (Separate([Gaussian(0.5), Matern(1.5, 1.0), Gaussian(0.5)]), 3),
+    "commuting sum": (Decomposable(Gaussian(0.5), Dense(FULL)) + Decomposable(Polynomial(2)), 2),
+    "coupled": (CurlFree(0.7), 2),
+}
+
+
+@pytest.mark.parametrize("name", OPERATOR_VALUED)
+@pytest.mark.parametrize("rows", [None, [0, 2, 3, 5, 7, 8, 11]], ids=["all", "some anchors"])
+def test_operator_valued_layers(name: str, rows: list[int] | None) -> None:
+    """Images, norms and expansions agree with the block matrix K: ‖f‖² = vec(F)ᵀ K⁻¹ vec(F) on the anchors."""
+    kernel, size = OPERATOR_VALUED[name]
+    chosen = None if rows is None else torch.tensor(rows)
+    layers = [Layer(kernel, size), Layer(Gaussian(1.0), 2), Layer(kernel, size)]
+    chain = Chain(layers, X, rows=chosen)
+    theta = coordinates_of(chain)
+    Z = tensor(X)
+    anchors = slice(None) if rows is None else rows
+    for layer, image, norm, f in zip(
+        layers, chain.images(theta), chain.squared_norms(theta), chain.expansions(theta), strict=True
+    ):
+        torch.testing.assert_close(f(Z), image, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(f.squared_norm(), norm, rtol=1e-6, atol=1e-7)
+        K = layer.operator_kernel.dense(Z[anchors], None, layer.size)
+        F = image[anchors].reshape(-1)
+        torch.testing.assert_close(F @ torch.linalg.pinv(K, rtol=1e-10) @ F, norm, rtol=1e-5, atol=1e-6)
+        if rows is not None:  # what is not an anchor is interpolated from those
+            cross = layer.operator_kernel.dense(Z, Z[rows], layer.size)
+            interpolant = (cross @ torch.linalg.pinv(K, rtol=1e-10) @ F).reshape(-1, layer.size)
+            torch.testing.assert_close(image, interpolant, rtol=1e-4, atol=1e-5)
+        Z = image
+    batch = chain.split(0.5 * random(3, chain.size))
+    each = [chain.images([part[i] for part in batch])[-1] for i in range(3)]
+    torch.testing.assert_close(chain.images(batch)[-1], torch.stack(each), **EXACT)
+
+
+def test_shapes_of_operator_valued_layers() -> None:
+    chain = Chain([Layer(Separate([Gaussian(0.5), Polynomial(1)]), 2), Layer(CurlFree(1.0), 2)], X)
+    assert chain.shapes == [(12 + 3, 1), (24, 1)]
+    with pytest.raises(ValueError, match=r"size 3 has the kernel .* has 2 outputs"):
+        Chain([Layer(Separate([Gaussian(0.5), Polynomial(1)]), 3)], X)
+    with pytest.raises(ValueError, match="operator-valued already"):
+        Chain([Layer(Separate([Gaussian(0.5)]), 1, operator=Identity())], X)
+
+
+def test_projection_finds_the_coordinates_of_images() -> None:
+    for layers in (THREE_LAYERS, [Layer(kernel, size) for kernel, size in OPERATOR_VALUED.values()]):
+        chain = Chain(layers, X, rows=torch.arange(9))
+        images = chain.images(coordinates_of(chain))
+        for image, other in zip(chain.images(chain.project(images)), images, strict=True):
+            torch.testing.assert_close(image, other, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_in_the_hyperparameters_of_a_layer() -> None:
+    chain = Chain([Layer(Gaussian(0.5), 2), Layer(Gaussian(0.7), 1)], X)
+    theta = coordinates_of(chain)
+
+    def last(lengthscales: Tensor) -> Tensor:
+        layers = [Layer(Gaussian(lengthscales[0]), 2), Layer(Gaussian(lengthscales[1]), 1)]
+        return (chain.with_layers(layers).images(theta)[-1] ** 2).sum()
+
+    check_gradient(last, tensor([0.5, 0.7]), "the lengthscales")

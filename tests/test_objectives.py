@@ -29,10 +29,13 @@ from torch import Tensor
 from representer import objectives
 from representer.linalg import NotPositiveDefiniteError
 from representer.objectives import (
+    CustomLoss,
     EpsilonInsensitive,
     GeneralizedCrossValidation,
     HeldOut,
+    HeldOutLoss,
     Hinge,
+    Huber,
     Interpolation,
     LeaveOneOut,
     Logistic,
@@ -62,6 +65,11 @@ def by_minimisation(loss: Callable[[Array, Array], float]) -> Callable[[Array, A
         return naive.primal_minimum(K, lambda F: loss(Y, F), alpha, n_columns=Y.shape[1])
 
     return oracle
+
+
+def torch_joint_loss(F: Tensor, Y: Tensor) -> Tensor:
+    errors = (Y - F).square().sum(1)
+    return errors.logsumexp(0) - math.log(len(Y)) + (F.mean() - Y.mean()).square()
 
 
 def svr_oracle(K: Array, Y: Array, alpha: float) -> float:
@@ -120,6 +128,30 @@ CASES = {
         by_minimisation(naive.softmax_loss),
         naive.softmax_loss,
     ),
+    "Huber": Case(
+        lambda Y: Huber(Y, alpha=ALPHA, delta=0.3),
+        regression_targets,
+        by_minimisation(lambda Y, F: naive.huber_loss(Y, F, 0.3)),
+        lambda Y, F: naive.huber_loss(Y, F, 0.3),
+    ),
+    "custom": Case(
+        lambda Y: CustomLoss(torch_joint_loss, Y, penalty=ALPHA, intercept=True),
+        regression_targets,
+        by_minimisation(naive.joint_loss),
+        naive.joint_loss,
+    ),
+    "custom, penalty": Case(
+        lambda Y: CustomLoss(torch_joint_loss, Y, penalty=lambda s: ALPHA * (s + s**2)),
+        regression_targets,
+        lambda K, Y, alpha: naive.primal_minimum(
+            K,
+            lambda F: naive.joint_loss(Y, F),
+            alpha,
+            n_columns=2,
+            intercept=False,
+            penalty=lambda s: alpha * (s + s**2),
+        ),
+    ),
     "leave-one-out": Case(lambda Y: LeaveOneOut(Y, alpha=ALPHA), regression_targets, naive.leave_one_out),
     "generalized cross-validation": Case(
         lambda Y: GeneralizedCrossValidation(Y, alpha=ALPHA),
@@ -130,6 +162,11 @@ CASES = {
         lambda Y: HeldOut(Y, alpha=ALPHA, validation=HELD_OUT),
         regression_targets,
         lambda K, Y, alpha: naive.held_out(K, Y, alpha, HELD_OUT),
+    ),
+    "held-out loss": Case(
+        lambda Y: HeldOutLoss(Logistic(Y, alpha=ALPHA), validation=HELD_OUT),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.held_out_softmax(K, Y, alpha, HELD_OUT),
     ),
     "Rademacher": Case(
         lambda Y: RademacherBound(Y, alpha=ALPHA),
@@ -158,6 +195,8 @@ SOLVED = (
     Hinge,
     SquaredHinge,
     Logistic,
+    Huber,
+    HeldOutLoss,
 )  # by an iteration, which may survive what Cholesky refuses
 every_case = cases(lambda case: True)
 every_fit = cases(lambda case: case.loss is not None)

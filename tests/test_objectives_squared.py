@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import naive_intercept
 import naive_objectives as naive
+import numpy as np
 import pytest
 import torch
 from naive_objectives import ALPHA, N, gram_of, points, regression_targets
@@ -104,3 +106,47 @@ def test_interpolation_with_separation_is_equation_15() -> None:
         penalised(gram_of(Z))
     with pytest.raises(ValueError, match="separation must be finite"):
         Interpolation(Y, separation=-1.0)
+
+
+def test_ridge_with_an_intercept_attains_its_value() -> None:
+    """At the solution of the bordered system (W 1; 1ᵀ 0)(dual; b) = (Y; 0)."""
+    K, Y = gram_of(points()), 5.0 + regression_targets()
+    evaluation = Ridge(Y, alpha=ALPHA, intercept=True).evaluate(K)
+    bordered = np.ones((N + 1, N + 1))
+    bordered[:N, :N], bordered[N, N] = K.numpy() + N * ALPHA * np.eye(N), 0.0
+    solution = torch.as_tensor(np.linalg.solve(bordered, np.vstack([Y.numpy(), np.zeros((1, 2))])))
+    torch.testing.assert_close(evaluation.dual, solution[:N])
+    torch.testing.assert_close(evaluation.intercept, solution[N])
+    assert evaluation.dual is not None
+    f = K @ evaluation.dual
+    primal = (Y - f - evaluation.intercept).square().sum() / N + ALPHA * (evaluation.dual * f).sum()
+    torch.testing.assert_close(evaluation.value, primal)
+
+
+def test_ridge_with_an_intercept_is_a_kernel_plus_a_large_constant() -> None:
+    K, Y = gram_of(points()), regression_targets()
+    limit = Ridge(Y, alpha=ALPHA)(K + 1e8)
+    torch.testing.assert_close(Ridge(Y, alpha=ALPHA, intercept=True)(K), limit, rtol=1e-6, atol=0.0)
+
+
+def test_interpolation_with_an_intercept_interpolates_with_the_least_norm() -> None:
+    K, Y = gram_of(points()), 5.0 + regression_targets()
+    objective = Interpolation(Y, intercept=True)
+    evaluation = objective.evaluate(K)
+    assert evaluation.dual is not None
+    torch.testing.assert_close(K @ evaluation.dual + evaluation.intercept, Y)
+    torch.testing.assert_close(evaluation.value, (evaluation.dual * (K @ evaluation.dual)).sum())
+    for b in (evaluation.intercept, evaluation.intercept + 1e-3, evaluation.intercept - 1e-3):
+        assert Interpolation(Y - b)(K) >= evaluation.value * (1 - 1e-12)
+    ridge = Ridge(Y, alpha=1e-12, intercept=True)(K) / 1e-12
+    assert ridge.item() == pytest.approx(evaluation.value.item(), rel=1e-6)
+    assert naive_intercept.interpolation(np.linalg.cholesky(K.numpy()), Y.numpy()) == pytest.approx(
+        evaluation.value.item(), rel=1e-9
+    )
+
+
+def test_interpolation_with_an_intercept_names_contradictions() -> None:
+    X, Y = points(), regression_targets()
+    X[9] = X[4]
+    with pytest.raises(ValueError, match="rows 4 and 9"):
+        Interpolation(Y, intercept=True)(gram_of(X))

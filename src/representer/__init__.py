@@ -2,9 +2,21 @@
 
 from importlib.metadata import version
 
-from representer import approximation, kernels, operators
-from representer.estimators import OperatorRidge
+from representer import approximation, datasets, kernels, operators, plotting
+from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, OperatorRidge
+from representer.expansions import Layer
 
 __version__ = version("representer")
 
-__all__ = ["OperatorRidge", "__version__", "approximation", "kernels", "operators"]
+__all__ = [
+    "DeepKernelClassifier",
+    "DeepKernelRegressor",
+    "Layer",
+    "OperatorRidge",
+    "__version__",
+    "approximation",
+    "datasets",
+    "kernels",
+    "operators",
+    "plotting",
+]

@@ -1,5 +1,7 @@
 """Learners: the only room that knows scikit-learn."""
 
+from representer.estimators.deep_classifier import DeepKernelClassifier
+from representer.estimators.deep_regressor import DeepKernelRegressor
 from representer.estimators.operator_ridge import OperatorRidge
 
-__all__ = ["OperatorRidge"]
+__all__ = ["DeepKernelClassifier", "DeepKernelRegressor", "OperatorRidge"]

@@ -169,7 +169,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
 
     kernel_: Any
 
-    # -- fitting ----------------------------------------------------------------------------------------------------
+    # -- fitting ------------------------------------------------------------------------------------------------------
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -278,7 +278,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         best = choose_alpha(choice.kernel, subset, alpha, self.criterion)
         return replace(best, history=choice.history, spectrum=best.spectrum if subset is problem else None)
 
-    # -- the fitted function ----------------------------------------------------------------------------------------
+    # -- the fitted function ------------------------------------------------------------------------------------------
     def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
         kernel: Any = choice.kernel
         scalar, history = isinstance(kernel, Decomposable), choice.history

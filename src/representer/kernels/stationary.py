@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import ONE, Kernel, combine
+from representer.kernels.gaussian_gram import GaussianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
@@ -152,6 +153,16 @@ class Gaussian(Radial):
 
     def __init__(self, lengthscale: Any = "median"):
         self.lengthscale = lengthscale
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        left = self._scaled(X)
+        right = None if Y is None else self._scaled(Y)
+        learned = left.requires_grad or (right is not None and right.requires_grad)
+        if not (learned and torch.is_grad_enabled()):
+            return super()._gram(X, Y)
+        centre = left.detach().mean(-2, keepdim=True)
+        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre)
+        return gram
 
     def _profile(self, t: Tensor) -> Tensor:
         return t.exp() if t.requires_grad else t.exp_()

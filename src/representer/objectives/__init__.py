@@ -14,7 +14,10 @@ True
 """
 
 from representer.objectives.base import Evaluation, Objective
-from representer.objectives.convex import NotConvergedError
+from representer.objectives.custom import CustomLoss
+from representer.objectives.held_out_loss import HeldOutLoss
+from representer.objectives.huber import Huber
+from representer.objectives.inner_problem import NotConvergedError
 from representer.objectives.logistic import Logistic
 from representer.objectives.margins import EpsilonInsensitive, Hinge, SquaredHinge
 from representer.objectives.rademacher import RademacherBound, rademacher_complexity
@@ -22,11 +25,14 @@ from representer.objectives.selection import GeneralizedCrossValidation, HeldOut
 from representer.objectives.squared import Interpolation, Ridge, separation_penalty
 
 __all__ = [
+    "CustomLoss",
     "EpsilonInsensitive",
     "Evaluation",
     "GeneralizedCrossValidation",
     "HeldOut",
+    "HeldOutLoss",
     "Hinge",
+    "Huber",
     "Interpolation",
     "LeaveOneOut",
     "Logistic",

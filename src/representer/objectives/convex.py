@@ -1,156 +1,219 @@
-"""Convex losses whose inner problem needs a solver: their envelope theorem, and Newton's method."""
+"""Convex losses beside a squared norm: their envelope theorem, and Newton's method for the smooth ones."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from representer.linalg import NotPositiveDefiniteError
-from representer.objectives.base import Evaluation, Objective, inner
+from representer.objectives.base import inner
+from representer.objectives.curvature import Curvature
+from representer.objectives.inner_problem import Fit, InnerProblem, NotConvergedError
+
+# A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
+WELL_REDUCED = 0.1
+# Where a Newton step is too long, the line is searched until this part of its slope is left.
+FLAT = 0.1
 
 
-class NotConvergedError(RuntimeError):
-    """An inner solver ran out of iterations before reaching its tolerance."""
+class ConvexLoss(InnerProblem, ABC):
+    """min_{f,b} 1/n Σ ℓ(y_i, f(x_i) + b) + α‖f‖².
 
-
-@dataclass(frozen=True)
-class Fit:
-    """The optimum of an inner problem: its value, β (n, p) and b (p,) of f = Σ_i k(·, x_i) β_i + b."""
-
-    value: Tensor
-    beta: Tensor
-    intercept: Tensor
-
-
-class ConvexLoss(Objective, ABC):
-    """min_{f,b} 1/n Σ ℓ(y_i, f(x_i) + b) + α‖f‖², solved in double precision, one Gram matrix at a time.
-
-    By duality the optimum is max_β −1/n Σ ℓ*(y_i, −2nα β_i) − α tr(βᵀKβ) over Σ_i β_i = 0. Whatever the loss,
-    ∂/∂K = −α ββᵀ; and from the primal, ∂/∂α = ‖f‖² = tr(βᵀKβ).
+    By duality the optimum is max_β −1/n Σ ℓ*(y_i, −2nα β_i) − α tr(βᵀKβ), with an intercept over Σ_i β_i = 0.
     """
 
-    def __init__(self, targets: Tensor, *, alpha: float | Tensor, tol: float) -> None:
+    couples_columns: ClassVar[bool] = False  # or is ℓ a sum over the columns of y, each a problem of its own?
+
+    def __init__(
+        self, targets: Tensor, *, alpha: float | Tensor, intercept: bool, tol: float, max_iter: int
+    ) -> None:
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; a value near 1e-9 suits most problems.")
-        self.targets = targets
         self.tol = tol
-        super().__init__(n=len(targets), alpha=alpha)
+        self.max_iter = max_iter
+        super().__init__(targets, alpha=alpha, intercept=intercept)
+        self._check_targets()
+
+    def _check_targets(self) -> None:
+        """Raise if these targets have no solution."""
 
     @abstractmethod
-    def _fit(self, gram: Tensor, targets: Tensor, alpha: float) -> Fit:
-        """Solve the inner problem for one matrix (n, n) in double precision."""
+    def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
+        """The summed loss Σℓ, and R = −∂Σℓ/∂F (at a kink, one of its values)."""
 
-    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        batch = gram.shape[:-2]
-        members = zip(gram.reshape(-1, self.n, self.n), alpha.reshape(-1).tolist(), strict=True)
-        fits = [self._fit_member(member, a, strict=not batch) for member, a in members]
-        value = torch.stack([fit.value for fit in fits]).reshape(batch).to(gram)
-        beta = torch.stack([fit.beta for fit in fits]).reshape(*batch, self.n, -1).to(gram)
-        b = torch.stack([fit.intercept for fit in fits]).reshape(*batch, -1).to(gram)
-        if not gradient:
-            return Evaluation(value, dual=beta, intercept=b)
-        return Evaluation(
-            value,
-            gram_gradient=(-alpha[..., None, None] * beta) @ beta.mT,
-            alpha_gradient=inner(beta, gram @ beta),
-            dual=beta,
-            intercept=b,
+    @abstractmethod
+    def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
+        """The solution for columns that are one problem."""
+
+    @abstractmethod
+    def _curvature(self, gram: Tensor, y: Tensor, alpha: float, fit: Fit) -> Curvature:
+        """The curvature at the solution for columns that are one problem."""
+
+    def on_rows(self, rows: Tensor) -> Self:
+        """The same loss for some of the samples."""
+        part = copy.copy(self)
+        part.targets, part.n, part._latest = self.targets[rows], len(rows), []
+        part._check_targets()
+        return part
+
+    def _problems(self, targets: Tensor) -> list[slice]:
+        """The columns of each problem."""
+        p = targets.shape[1]
+        return [slice(0, p)] if self.couples_columns else [slice(j, j + 1) for j in range(p)]
+
+    def _fit(self, gram: Tensor, targets: Tensor, alpha: float, near: Fit | None) -> Fit:
+        return Fit.of_columns(
+            [
+                self._solve(gram, targets[:, j], alpha, near and _columns(near, j))
+                for j in self._problems(targets)
+            ]
         )
 
-    def _fit_member(self, gram: Tensor, alpha: float, *, strict: bool) -> Fit:
-        targets = self.targets.to(device=gram.device, dtype=torch.float64)
-        try:
-            if not bool(torch.isfinite(gram).all()) or alpha != alpha:
-                raise NotPositiveDefiniteError(
-                    "The Gram matrix has NaN or infinite entries; check the data and the hyperparameters."
+    def adjoint(self, gram: Tensor, alpha: float, fit: Fit, right: Tensor, sums: Tensor) -> Tensor:
+        """How ⟨right, β⟩ + ⟨sums, b⟩ depends on K at the solution: its differential is −⟨a, dK β⟩; returns a."""
+        targets = self.targets.to(gram)
+        return torch.cat(
+            [
+                self._curvature(gram, targets[:, j], alpha, _columns(fit, j)).adjoint(
+                    right[:, j], sums[j], intercept=self.intercept
                 )
-            fit = self._fit(gram.double(), targets, alpha)
-            _check_norm(gram.double(), fit.beta)
-            return fit
-        except (NotPositiveDefiniteError, NotConvergedError):
-            if strict:
-                raise
-            nan = torch.full_like(targets, torch.nan)
-            return Fit(nan[0, 0], nan, nan[0])
-
-
-def _check_norm(gram: Tensor, beta: Tensor) -> None:
-    """A solver that never factors the Gram matrix does not notice that it is indefinite; its solution may."""
-    norm, scale = inner(beta, gram @ beta), inner(beta.abs(), gram.abs() @ beta.abs())
-    if norm < -len(gram) * torch.finfo(gram.dtype).eps * scale:
-        raise NotPositiveDefiniteError(
-            f"The Gram matrix is not positive semi-definite: the solution has a squared norm of {norm.item():.3g}. "
-            "Check the kernel, or repair the matrix with representer.linalg.repair_gram."
+                for j in self._problems(targets)
+            ],
+            dim=1,
         )
 
 
-class ColumnwiseLoss(ConvexLoss, ABC):
-    """A convex loss that is a sum over the columns of the targets, each a problem of its own."""
+def _columns(fit: Fit, j: slice) -> Fit:
+    return Fit(fit.value, fit.beta[:, j], fit.intercept[j], fit.slope)
+
+
+class SmoothLoss(ConvexLoss, ABC):
+    """A convex loss with a continuous derivative, solved by Newton's method."""
 
     @abstractmethod
-    def _fit_column(self, gram: Tensor, y: Tensor, alpha: float) -> Fit:
-        """Solve the problem of the column y (n, 1)."""
+    def _curvature_at(self, gram: Tensor, y: Tensor, F: Tensor, c: float) -> Curvature:
+        """The curvature at F, c = 2nα."""
 
-    def _fit(self, gram: Tensor, targets: Tensor, alpha: float) -> Fit:
-        fits = [self._fit_column(gram, y, alpha) for y in targets.split(1, dim=1)]
-        return Fit(
-            value=torch.stack([fit.value for fit in fits]).sum(),
-            beta=torch.cat([fit.beta for fit in fits], dim=1),
-            intercept=torch.cat([fit.intercept for fit in fits]),
+    def _cold_intercept(self, y: Tensor) -> Tensor:
+        """The b (p,) to start from beside f = 0."""
+        return y.new_zeros(y.shape[1])
+
+    def _curvature(self, gram: Tensor, y: Tensor, alpha: float, fit: Fit) -> Curvature:
+        return self._curvature_at(gram, y, gram @ fit.beta + fit.intercept, 2.0 * self.n * alpha)
+
+    def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
+        starts = [
+            (torch.zeros_like(y), self._cold_intercept(y) if self.intercept else y.new_zeros(y.shape[1]))
+        ]
+        if near is not None:
+            starts.append((near.beta.to(y), near.intercept.to(y)))
+        return damped_newton(
+            gram,
+            starts,
+            alpha=alpha,
+            loss=lambda F: self._loss(y, F),
+            curvature=lambda F: self._curvature_at(gram, y, F, 2.0 * self.n * alpha),
+            intercept=self.intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            name=type(self).__name__,
         )
 
 
 def damped_newton(
     gram: Tensor,
+    starts: list[tuple[Tensor, Tensor]],
     *,
     alpha: float,
-    n_columns: int,
     loss: Callable[[Tensor], tuple[Tensor, Tensor]],
-    step: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    curvature: Callable[[Tensor], Curvature],
+    intercept: bool,
     tol: float,
     max_iter: int,
     name: str,
 ) -> Fit:
-    """Minimise 1/n Σ ℓ(F) + α tr(βᵀKβ) over β and b, F = Kβ + 1bᵀ: Newton steps with Armijo backtracking.
+    """Minimise 1/n Σ ℓ(F) + α tr(βᵀKβ) over β and b, F = Kβ + 1bᵀ: damped Newton steps.
 
     Parameters
     ----------
+    starts : list of (β, b)
+        The best is taken; the first also sets the scale of the gap.
     loss : function F -> (Σ ℓ, R)
-        The summed loss and R = −∂Σℓ/∂F; at the optimum 2nα β = R, up to ``tol`` and the rounding of F.
-    step : function β, b, R -> (Δβ, Δb)
-        To the minimiser of the quadratic model: a change, so that its rounding errors vanish with it.
+        The summed loss and R = −∂Σℓ/∂F; at the optimum 2nα β = R, up to ``tol`` times the largest entry of R at the
+        first start, and the rounding of F.
+    curvature : function F -> Curvature
+        Kept for the next step where the last one went well.
     """
-    n = len(gram)
-    eps = torch.finfo(gram.dtype).eps
-    beta, b = gram.new_zeros(n, n_columns), gram.new_zeros(n_columns)
-    smooth = torch.zeros_like(beta)  # Kβ
-    total, R = loss(smooth + b)
-    value = total / n
+    c = 2.0 * len(gram) * alpha
     largest = gram.abs().max()
-    gap = R.abs().max()
-    for _ in range(max_iter):
-        d_beta, d_b = step(beta, b, R)
-        d_smooth = gram @ d_beta
-        slope = 2.0 * alpha * inner(smooth, d_beta) - inner(R, d_smooth + d_b) / n
-        slack = 64 * eps * value.abs()
-        t = 1.0
-        while True:
-            trial_beta, trial_smooth, trial_b = beta + t * d_beta, smooth + t * d_smooth, b + t * d_b
-            total, R = loss(trial_smooth + trial_b)
-            trial = total / n + alpha * inner(trial_beta, trial_smooth)
-            if trial <= value + 1e-4 * t * slope + slack or t < 1e-9:
-                break
-            t *= 0.5
-        beta, smooth, b, value = trial_beta, trial_smooth, trial_b, trial
-        gap = (2.0 * n * alpha * beta - R).abs().max()
-        if gap <= tol + 16 * eps * (largest * beta.abs().sum(0)).max():
-            return Fit(value, beta, b)
+
+    def evaluate(beta: Tensor, smooth: Tensor, b: Tensor) -> _Point:
+        total, R = loss(smooth + b)
+        return _Point(total / len(gram) + alpha * inner(beta, smooth), beta, smooth, b, R)
+
+    points = [evaluate(beta, gram @ beta, b) for beta, b in starts]
+    scale = points[0].R.abs().max().item()
+    point = min(points, key=lambda point: point.value.nan_to_num(torch.inf).item())
+    before = 0.0
+    E: Curvature | None = None
+    for steps in range(max_iter + 1):
+        _, beta, smooth, b, R = point
+        gap = (c * beta - R).abs().max().item()
+        rounding = 16 * torch.finfo(gram.dtype).eps * (largest * beta.abs().sum(0).max() + b.abs().max())
+        stale = gap >= WELL_REDUCED * before
+        if gap <= rounding or (stale and gap <= tol * scale):  # while steps are cheap and good, take another
+            return Fit(point.value, beta, b, alpha)
+        if steps == max_iter:
+            break
+        if E is None or stale:
+            E = curvature(smooth + b)
+        before = gap
+        d_beta, d_b = E.newton_step(gram, beta, R, c, intercept=intercept)
+        point = _line_search(evaluate, point, d_beta, gram @ d_beta, d_b, alpha)
     raise NotConvergedError(
-        f"Newton's method for {name} stopped after {max_iter} steps at an optimality gap of {gap.item():.2g} "
-        f"(wanted {tol:.2g}) for alpha={alpha:.3g}. Increase alpha, loosen tol, or check the scale of the "
+        f"Newton's method for {name} stopped after {max_iter} steps at an optimality gap of {gap:.2g} "
+        f"(wanted {tol * scale:.2g}) for alpha={alpha:.3g}. Increase alpha, loosen tol, or check the scale of the "
         f"Gram matrix (its mean diagonal is {gram.diagonal().mean().item():.3g})."
     )
+
+
+class _Point(NamedTuple):
+    """Where Newton's method is: the value, β, Kβ, b and R."""
+
+    value: Tensor
+    beta: Tensor
+    smooth: Tensor
+    b: Tensor
+    R: Tensor
+
+
+def _line_search(
+    evaluate: Callable[[Tensor, Tensor, Tensor], _Point],
+    start: _Point,
+    d_beta: Tensor,
+    d_smooth: Tensor,
+    d_b: Tensor,
+    alpha: float,
+) -> _Point:
+    """The end of the full step if it is good (Armijo); otherwise where the line is nearly flat, by bisection."""
+
+    def slope(point: _Point) -> Tensor:
+        return 2.0 * alpha * inner(point.smooth, d_beta) - inner(point.R, d_smooth + d_b) / len(d_beta)
+
+    initial = slope(start)
+    enough = start.value + 1e-4 * initial + 64 * torch.finfo(d_beta.dtype).eps * start.value.abs()
+    t, low, high = 1.0, 0.0, 1.0
+    while True:
+        end = evaluate(start.beta + t * d_beta, start.smooth + t * d_smooth, start.b + t * d_b)
+        final = slope(end)
+        if t == 1.0 and (end.value <= enough or final <= 0.0):
+            return end
+        lower = end.value <= start.value
+        if (lower and final.abs() <= FLAT * initial.abs()) or high - low < 1e-9:
+            return end
+        low, high = (t, high) if final < 0 else (low, t)
+        t = 0.5 * (low + high)

@@ -12,38 +12,48 @@ from sklearn.svm import SVC, SVR
 from torch import Tensor
 
 from representer.linalg import NotPositiveDefiniteError, factorize
-from representer.objectives.base import factorize_shifted, inner
-from representer.objectives.convex import ColumnwiseLoss, Fit, NotConvergedError, damped_newton
+from representer.objectives.base import inner
+from representer.objectives.convex import ConvexLoss, SmoothLoss
+from representer.objectives.curvature import Curvature, DiagonalCurvature
+from representer.objectives.inner_problem import Fit, NotConvergedError
 from representer.objectives.targets import ArrayLike, columns, sign_columns
 
 # In single precision libsvm cannot solve everything: a gap beyond this part of the value is an error.
 LARGEST_GAP = 1e-4
 
 
-class SupportVectorLoss(ColumnwiseLoss, ABC):
+class SupportVectorLoss(ConvexLoss, ABC):
     """max_β α(2yᵀβ − 2ε‖β‖₁ − βᵀKβ), |β_i| ≤ C = 1/(2nα), Σβ_i = 0: the dual of a support vector machine.
 
-    The value is that of the dual, whose error is of second order in the error of β.
+    The value is that of the dual, whose error is of second order in the error of β. At the solution only the free
+    support vectors, 0 < |β_i| < C, follow a small change: they stay on the edge of the margin.
     """
 
     def __init__(
-        self, targets: Tensor, *, alpha: float | Tensor, epsilon: float, tol: float, max_iter: int
+        self,
+        targets: Tensor,
+        *,
+        alpha: float | Tensor,
+        epsilon: float,
+        intercept: bool,
+        tol: float,
+        max_iter: int,
     ) -> None:
+        if not intercept:
+            raise ValueError(
+                f"{type(self).__name__} is solved by libsvm, which always fits an intercept; got intercept=False. "
+                "Use a loss that can do without: SquaredHinge (squared_hinge) for labels, Huber (huber) for numbers."
+            )
         self.epsilon = epsilon
-        self.max_iter = max_iter
-        super().__init__(targets, alpha=alpha, tol=tol)
+        super().__init__(targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter)
 
     @abstractmethod
     def _machine(self, C: float) -> SVC | SVR:
         """libsvm for a precomputed Gram matrix."""
 
-    @abstractmethod
-    def _losses(self, y: Tensor, F: Tensor) -> Tensor:
-        """ℓ(y_i, f_i) of each sample."""
-
-    def _fit_column(self, gram: Tensor, y: Tensor, alpha: float) -> Fit:
+    def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
         if bool((y == y[0]).all()):  # the constant fits without error; libsvm refuses a single class
-            return Fit(gram.new_zeros(()), torch.zeros_like(y), y[0])
+            return Fit(gram.new_zeros(()), torch.zeros_like(y), y[0], alpha)
         C = 1.0 / (2.0 * self.n * alpha)
         beta, b = _support_vectors(self._machine(C), gram, y)
         polished = _polish(gram, beta, b, y - self.epsilon * beta.sign(), C)
@@ -61,9 +71,12 @@ class SupportVectorLoss(ColumnwiseLoss, ABC):
         smooth = gram @ beta
         squared_norm = inner(beta, smooth)
         dual = alpha * (2.0 * inner(beta, y) - 2.0 * self.epsilon * beta.abs().sum() - squared_norm)
-        primal = self._losses(y, smooth + b).mean() + alpha * squared_norm
+        primal = self._loss(y, smooth + b)[0] / self.n + alpha * squared_norm
         gap = (primal - dual) / primal.clamp(min=torch.finfo(y.dtype).tiny)
-        return gap.item(), Fit(dual, beta, b)
+        return gap.item(), Fit(dual, beta, b, alpha)
+
+    def _curvature(self, gram: Tensor, y: Tensor, alpha: float, fit: Fit) -> Curvature:
+        return DiagonalCurvature(gram, _free(fit.beta, 1.0 / (2.0 * self.n * alpha)).to(gram), 0.0)
 
 
 class EpsilonInsensitive(SupportVectorLoss):
@@ -76,6 +89,8 @@ class EpsilonInsensitive(SupportVectorLoss):
         libsvm's C is 1/(2nα).
     epsilon : float
         The half-width ε ≥ 0 of the tube in which errors cost nothing.
+    intercept : bool
+        libsvm knows no fit without b: False is refused.
     tol, max_iter : float, int
         Of libsvm, whose solution is polished in double precision.
     """
@@ -86,18 +101,23 @@ class EpsilonInsensitive(SupportVectorLoss):
         *,
         alpha: float | Tensor,
         epsilon: float = 0.1,
+        intercept: bool = True,
         tol: float = 1e-6,
         max_iter: int = 1_000_000,
     ) -> None:
         if not (epsilon >= 0 and math.isfinite(epsilon)):
             raise ValueError(f"epsilon, the half-width of the tube, must be finite and ≥ 0; got {epsilon}.")
-        super().__init__(columns(targets), alpha=alpha, epsilon=epsilon, tol=tol, max_iter=max_iter)
+        super().__init__(
+            columns(targets), alpha=alpha, epsilon=epsilon, intercept=intercept, tol=tol, max_iter=max_iter
+        )
 
     def _machine(self, C: float) -> SVR:
         return SVR(kernel="precomputed", C=C, epsilon=self.epsilon, tol=self.tol, max_iter=self.max_iter)
 
-    def _losses(self, y: Tensor, F: Tensor) -> Tensor:
-        return ((y - F).abs() - self.epsilon).clamp(min=0.0)
+    def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
+        residual = targets - F
+        outside = (residual.abs() - self.epsilon).clamp(min=0.0)
+        return outside.sum(), residual.sign() * (outside > 0)
 
 
 class Hinge(SupportVectorLoss):
@@ -109,24 +129,33 @@ class Hinge(SupportVectorLoss):
         −1 and +1.
     alpha : float
         libsvm's C is 1/(2nα).
+    intercept : bool
+        libsvm knows no fit without b: False is refused.
     tol, max_iter : float, int
         Of libsvm, whose solution is polished in double precision.
     """
 
     def __init__(
-        self, targets: ArrayLike, *, alpha: float | Tensor, tol: float = 1e-6, max_iter: int = 1_000_000
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1_000_000,
     ) -> None:
         y = sign_columns(targets, name="Hinge")
-        super().__init__(y, alpha=alpha, epsilon=0.0, tol=tol, max_iter=max_iter)
+        super().__init__(y, alpha=alpha, epsilon=0.0, intercept=intercept, tol=tol, max_iter=max_iter)
 
     def _machine(self, C: float) -> SVC:
         return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self.max_iter)
 
-    def _losses(self, y: Tensor, F: Tensor) -> Tensor:
-        return (1.0 - y * F).clamp(min=0.0)
+    def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
+        inside = (1.0 - targets * F).clamp(min=0.0)
+        return inside.sum(), targets * (inside > 0)
 
 
-class SquaredHinge(ColumnwiseLoss):
+class SquaredHinge(SmoothLoss):
     """min_{f,b} 1/n Σ max(0, 1 − y_i(f(x_i) + b))² + α‖f‖², summed over the columns of y.
 
     Newton's method in the primal (Chapelle 2007): a ridge problem on the points inside the margin, to finite
@@ -137,45 +166,37 @@ class SquaredHinge(ColumnwiseLoss):
     targets : array (n,) or (n, p)
         −1 and +1.
     alpha : float
+    intercept : bool
+        Whether there is a b.
     tol : float
-        Largest violation of 2nα β = −ℓ′ at the solution.
+        Largest violation of 2nα β = −ℓ′ at the solution, relative to the largest ℓ′ of f = 0.
     max_iter : int
     """
 
     def __init__(
-        self, targets: ArrayLike, *, alpha: float | Tensor, tol: float = 1e-9, max_iter: int = 100
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        intercept: bool = True,
+        tol: float = 1e-9,
+        max_iter: int = 100,
     ) -> None:
-        self.max_iter = max_iter
-        super().__init__(sign_columns(targets, name="SquaredHinge"), alpha=alpha, tol=tol)
+        y = sign_columns(targets, name="SquaredHinge")
+        super().__init__(y, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter)
 
-    def _fit_column(self, gram: Tensor, y: Tensor, alpha: float) -> Fit:
-        shift = gram.new_tensor(self.n * alpha)
+    def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
+        inside = (1.0 - targets * F).clamp(min=0.0)
+        return inside.square().sum(), 2.0 * targets * inside
 
-        def loss(F: Tensor) -> tuple[Tensor, Tensor]:
-            slack = (1.0 - y * F).clamp(min=0.0)
-            return slack.square().sum(), 2.0 * y * slack
+    def _curvature_at(self, gram: Tensor, y: Tensor, F: Tensor, c: float) -> Curvature:
+        return DiagonalCurvature(gram, 2.0 * (y * F < 1.0)[:, 0].to(gram), c)
 
-        def step(beta: Tensor, b: Tensor, R: Tensor) -> tuple[Tensor, Tensor]:
-            d_beta = -beta
-            active = torch.nonzero(R[:, 0])[:, 0]
-            if len(active) == 0:  # every margin is kept: the quadratic model is ‖f‖² alone
-                return d_beta, torch.zeros_like(b)
-            W = factorize_shifted(gram[active[:, None], active], shift)
-            g, h = W.solve(torch.cat([y[active], torch.ones_like(y[active])], dim=1)).split(1, dim=1)
-            new_b = g.sum() / h.sum()
-            d_beta[active] += g - new_b * h
-            return d_beta, new_b - b
 
-        return damped_newton(
-            gram,
-            alpha=alpha,
-            n_columns=1,
-            loss=loss,
-            step=step,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            name="the squared hinge",
-        )
+def _free(beta: Tensor, C: float) -> Tensor:
+    """Which samples are support vectors inside their bounds, up to what libsvm can tell."""
+    size = beta[:, 0].abs()
+    return (size > 1e-8 * C) & (size < (1.0 - 1e-8) * C)
 
 
 def _support_vectors(machine: SVC | SVR, gram: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,8 +216,7 @@ def _polish(gram: Tensor, beta: Tensor, b: Tensor, level: Tensor, C: float) -> t
     libsvm keeps K in single precision, so that β has seven digits less those of the condition of K_FF; given
     the active set, the optimum is a linear system. A solution that leaves the active set is not taken.
     """
-    size = beta[:, 0].abs()
-    free = torch.nonzero((size > 1e-8 * C) & (size < (1.0 - 1e-8) * C))[:, 0]
+    free = torch.nonzero(_free(beta, C))[:, 0]
     if len(free) == 0:
         return beta, b
     held = beta.clone()

@@ -3,20 +3,120 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from representer.linalg import factorize
-from representer.objectives.base import Evaluation, Objective, factorize_shifted, inner
-from representer.objectives.targets import ArrayLike, hilbert_targets
+from representer.objectives.base import Evaluation, Objective, inner
+from representer.objectives.ridge_system import DenseSystem, RidgeSystem
+from representer.objectives.targets import ArrayLike, Targets, hilbert_targets
 
 
-class Ridge(Objective):
-    """min_f 1/n Σ‖y_i − f(x_i)‖² + α‖f‖² = α tr(W⁻¹G), W = K + nαI.
+@dataclass(frozen=True)
+class Score:
+    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P."""
+
+    value: Tensor
+    left: Tensor
+    weights: Tensor | None = None
+    alpha_gradient: Tensor | float = 0.0  # beside what alpha changes through W
+
+
+class SquaredLoss(Objective, ABC):
+    """A function of the fit that minimises 1/n Σ‖y_i − f(x_i) − b‖² + α‖f‖² over f and, with ``intercept``, over b.
+
+    All comes from the system W = K + nαI of the fit, in whichever form K is given.
+    """
+
+    training: Tensor | None = None  # the rows that are fitted, if not all
+
+    def __init__(
+        self,
+        targets: ArrayLike | None,
+        target_gram: ArrayLike | None,
+        *,
+        alpha: float | Tensor | None,
+        intercept: bool,
+    ) -> None:
+        self.targets = hilbert_targets(targets, target_gram)
+        self.intercept = intercept
+        super().__init__(n=len(self.targets.factor), alpha=alpha)
+
+    @abstractmethod
+    def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
+        """Of the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
+
+    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
+        return self._evaluate_by(DenseSystem, gram, alpha, gradient=gradient, dual=dual)
+
+    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+        rows = None if self.training is None else self.training.to(matrix.device)
+        n = self.n if rows is None else len(rows)
+        return form(matrix, n * alpha, rows=rows, intercept=self.intercept)
+
+    def _evaluate_by(
+        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool, dual: bool
+    ) -> Evaluation:
+        """The evaluation for K in this form: its gradient is that in ``matrix``, its dual the form's coefficients."""
+        system = self._system(form, matrix, alpha)
+        targets = self.targets.map(lambda y: y.to(matrix))
+        training = targets if system.rows is None else targets.map(lambda y: y[system.rows])
+        solution = system.solve(training.factor)
+        C = _spread(solution, system.rows, self.n, dim=-2)
+        score = self._score(system, targets.factor, C, alpha)
+        matrix_gradient = alpha_gradient = coefficients = intercept = None
+        if gradient:
+            matrix_gradient = system.gradient(score.left, C, score.weights)
+            if self.alpha is not None:
+                alpha_gradient = score.alpha_gradient + len(training.factor) * _trace(score, system, C)
+        if dual:
+            coefficients = _coefficients(system, training, solution, self.n)
+            intercept = _intercept(system, training, self.n)
+        return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
+
+
+def _trace(score: Score, system: RidgeSystem, C: Tensor) -> Tensor:
+    """Of ∂/∂K."""
+    trace = 2.0 * inner(score.left, C)
+    return trace if score.weights is None else trace + (score.weights * system.squared_norms()).sum(-1)
+
+
+def _coefficients(system: RidgeSystem, training: Targets, solution: Tensor, n: int) -> Tensor:
+    if training.abstract:
+        coefficients = _spread(system.unit_coefficients, system.rows, n, dim=-1)
+    elif training.vectors is None:
+        coefficients = system.coefficients(training.factor, solution)
+    else:
+        coefficients = system.coefficients(training.vectors)
+    return _spread(coefficients, system.rows, n, dim=-2) if system.by_row else coefficients
+
+
+def _intercept(system: RidgeSystem, training: Targets, n: int) -> Tensor | None:
+    """b, or its coefficients on the targets where these are known by their Gram matrix only."""
+    if system.g is None:
+        return None
+    if training.abstract:
+        return _spread(system.g[..., 0], system.rows, n, dim=-1)
+    vectors = training.factor if training.vectors is None else training.vectors
+    return (system.g.mT @ vectors)[..., 0, :]
+
+
+def _spread(tensor: Tensor, rows: Tensor | None, n: int, *, dim: int) -> Tensor:
+    """What belongs to some rows as what belongs to all n, zero elsewhere."""
+    if rows is None:
+        return tensor
+    shape = list(tensor.shape)
+    shape[dim] = n
+    return tensor.new_zeros(shape).index_copy_(dim, rows, tensor)
+
+
+class Ridge(SquaredLoss):
+    """min_f 1/n Σ‖y_i − f(x_i)‖² + α‖f‖² = α tr(PG), P = W⁻¹, W = K + nαI.
 
     n times this is the data part of (19) in Bohn et al. with λ = nα, and nα is the alpha of scikit-learn's
-    KernelRidge. ∂/∂K = −α W⁻¹GW⁻¹. With p-dimensional targets one Cholesky and O(n²p).
+    KernelRidge. ∂/∂K = −α PGP. With p-dimensional targets one Cholesky and O(n²p).
 
     Parameters
     ----------
@@ -24,36 +124,35 @@ class Ridge(Objective):
     target_gram : array (n, n), optional
         Instead of ``targets``: the inner products G of targets in any Hilbert space.
     alpha : float
+    intercept : bool
+        Fit f + b with an unpenalised constant b: the same with P = W⁻¹ − W⁻¹11ᵀW⁻¹/(1ᵀW⁻¹1). With
+        ``target_gram`` an evaluation has the coefficients of b on the targets.
     """
 
     def __init__(
-        self, targets: ArrayLike | None = None, *, target_gram: ArrayLike | None = None, alpha: float | Tensor
+        self,
+        targets: ArrayLike | None = None,
+        *,
+        target_gram: ArrayLike | None = None,
+        alpha: float | Tensor,
+        intercept: bool = False,
     ) -> None:
-        self.targets = hilbert_targets(targets, target_gram)
-        super().__init__(n=len(self.targets.factor), alpha=alpha)
+        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept)
 
-    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        targets = self.targets.map(lambda t: t.to(gram))
-        cholesky = factorize_shifted(gram, self.n * alpha)
-        C = cholesky.solve(targets.factor)
-        fit = inner(targets.factor.expand_as(C), C)  # tr(W⁻¹G)
-        return Evaluation(
-            value=alpha * fit,
-            gram_gradient=(-alpha[..., None, None] * C) @ C.mT if gradient else None,
-            alpha_gradient=fit - self.n * alpha * inner(C, C) if gradient else None,
-            dual=targets.dual(cholesky, C) if dual else None,
-        )
+    def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
+        fit = inner(system.centred(Y).expand_as(C), C)  # tr(PG)
+        return Score(alpha * fit, left=-0.5 * alpha[..., None, None] * C, alpha_gradient=fit)
 
 
-class Interpolation(Objective):
+class Interpolation(SquaredLoss):
     """min_f ‖f‖² over f(x_i) = y_i, which is tr(K⁻¹G), plus γ Σ_{i<j} coth(‖z_i − z_j‖²): (15) in Bohn et al.
 
     The limit α → 0 of Ridge divided by α. ∂/∂K = −K⁻¹GK⁻¹.
 
     Parameters
     ----------
-    targets, target_gram : array
-        As for ``Ridge``.
+    targets, target_gram, intercept
+        As for ``Ridge``: with an intercept, the minimum is over f(x_i) + b = y_i.
     separation : float
         γ ≥ 0. If positive, a call needs ``points=``, the inner images z_i (..., n, D) behind K, through which
         the penalty is differentiated. ``evaluate`` gives tr(K⁻¹G) alone, which is all that depends on K.
@@ -65,12 +164,12 @@ class Interpolation(Objective):
         *,
         target_gram: ArrayLike | None = None,
         separation: float = 0.0,
+        intercept: bool = False,
     ) -> None:
         if not (separation >= 0 and math.isfinite(separation)):
             raise ValueError(f"separation must be finite and ≥ 0, got {separation}. Zero means no penalty.")
-        self.targets = hilbert_targets(targets, target_gram)
         self.separation = separation
-        super().__init__(n=len(self.targets.factor), alpha=None)
+        super().__init__(targets, target_gram, alpha=None, intercept=intercept)
 
     def __call__(
         self, gram: Tensor, alpha: float | Tensor | None = None, *, points: Tensor | None = None
@@ -85,18 +184,14 @@ class Interpolation(Objective):
             )
         return super().__call__(gram, alpha) + self.separation * separation_penalty(points)
 
-    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        targets = self.targets.map(lambda t: t.to(gram))
-        single = gram.ndim == 2
-        if single:
-            _refuse_contradictions(gram, targets.factor)
-        cholesky = factorize(gram, name="The Gram matrix of an interpolation", strict=single)
-        C = cholesky.solve(targets.factor)
-        return Evaluation(
-            value=inner(targets.factor.expand_as(C), C),
-            gram_gradient=-C @ C.mT if gradient else None,
-            dual=targets.dual(cholesky, C) if dual else None,
-        )
+    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+        if matrix.ndim == 2:
+            _refuse_contradictions(matrix, self.targets.factor.to(matrix))
+        name = "The Gram matrix of an interpolation"
+        return DenseSystem(matrix, torch.zeros_like(alpha), intercept=self.intercept, name=name)
+
+    def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
+        return Score(inner(system.centred(Y).expand_as(C), C), left=-0.5 * C)
 
 
 def separation_penalty(points: Tensor) -> Tensor:

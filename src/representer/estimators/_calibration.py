@@ -1,0 +1,51 @@
+"""Probabilities from decision values: a temperature, fitted to held-out decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.optimize import lbfgs, with_gradient
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """p = softmax(slope · F), slope > 0; for one column of decisions, the logistic function of slope · F.
+
+    No shifts: the most probable class is then the one that is predicted, as scikit-learn demands. None are needed where
+    the loss puts the decision where two classes are equally probable.
+    """
+
+    slope: float
+
+    def __call__(self, decisions: np.ndarray) -> np.ndarray:
+        """Probabilities (n, k) of decision values (n, k), or (n, 1) for two classes."""
+        return torch.softmax(_two_columns(torch.as_tensor(self.slope * decisions)), 1).numpy()
+
+
+def calibrate(decisions: Tensor, labels: Tensor) -> Calibration:
+    """The calibration of least cross entropy for held-out decisions; ``labels`` are the positions of the classes.
+
+    As Platt advises, the targets are not 0 and 1 but what one more sample of each class would make of them, so that
+    separable classes have a finite slope.
+    """
+    k = max(2, decisions.shape[1])
+    counts = torch.bincount(labels, minlength=k).to(decisions)
+    indicators = torch.nn.functional.one_hot(labels, k)
+    targets = (indicators * counts + 1.0) / (counts[labels][:, None] + k)
+    unit = decisions.abs().mean().item() or 1.0
+
+    def loss(points: Tensor) -> Tensor:
+        logits = points.exp()[..., None] * (decisions / unit)
+        return -(targets * torch.log_softmax(_two_columns(logits), -1)).sum(-1).mean(-1)
+
+    result = lbfgs(with_gradient(loss), decisions.new_zeros(1), max_iter=500, tol=1e-9)
+    return Calibration(result.point.exp().item() / unit)
+
+
+def _two_columns(logits: Tensor) -> Tensor:
+    """One column is the logit of the second of two classes."""
+    return logits if logits.shape[-1] > 1 else torch.cat([torch.zeros_like(logits), logits], -1)

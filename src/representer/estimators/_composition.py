@@ -1,0 +1,274 @@
+"""Compositions f_1 ∘ … ∘ f_L as one problem: the outer function is eliminated, the inner ones have coordinates."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from representer.data import take
+from representer.estimators._losses import Objectives
+from representer.expansions import Chain, Expansion, Layer
+from representer.expansions.layers import ALPHA
+from representer.linalg import factorize
+from representer.memory import row_blocks
+from representer.objectives import Interpolation
+from representer.operators import Decomposable, Identity, OperatorKernel
+from representer.optimize import with_gradient
+from representer.parameters import Hyperparameter
+from representer.values import Value
+
+# An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
+MATRICES_PER_EVALUATION = 6
+
+
+class Composition(Value):
+    """What a deep kernel machine is made from: inner layers from the input on, the outer kernel, and its penalty."""
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"alpha": ALPHA}
+
+    def __init__(self, layers: list[Layer], kernel: OperatorKernel, alpha: Any = "auto"):
+        self.layers = layers
+        self.kernel = kernel
+        self.alpha = alpha
+
+    @property
+    def input_kernel(self) -> OperatorKernel:
+        """The kernel that sees the data."""
+        return self.layers[0].operator_kernel if self.layers else self.kernel
+
+
+@dataclass(frozen=True)
+class Block:
+    """Outputs (in rotated coordinates) that share an outer Gram matrix."""
+
+    gram: Callable[[Any, Any], Tensor]
+    outputs: Tensor
+    fit: Any  # an objective of the Gram matrix, or of its factor where there are landmarks
+    score: Any
+    scale: float = (
+        1.0  # a coupled kernel has one entry an output: mean over entries, times their number a sample
+    )
+
+
+class DeepProblem:
+    """J(Θ) = min_{f_1} loss(f_1 ∘ … ∘ f_L) + Σ_l α_l Θ_l(‖f_l‖²) as a function of the inner coordinates, in batches.
+
+    Parameters
+    ----------
+    composition : Composition
+        With numbers for all hyperparameters; they may be exchanged for others at each evaluation.
+    X, Y : prepared data, tensor (n, p)
+        All samples.
+    objectives : Objectives
+    rows : tensor of int, optional
+        The training samples; the others serve the score only.
+    max_rank : int, optional
+        Cap on the rank of the inner layers.
+    landmarks : tensor of int, optional
+        Samples whose images span the outer function (Nyström); all training samples by default.
+    free : sequence of str
+        The hyperparameters that evaluations will exchange.
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        X: Any,
+        Y: Tensor,
+        objectives: Objectives,
+        *,
+        rows: Tensor | None = None,
+        max_rank: int | None = None,
+        landmarks: Tensor | None = None,
+        free: Sequence[str] = (),
+    ):
+        self.composition, self.X, self.Y = composition, X, Y
+        self.inner_moves = any(name.startswith("layers__") and not name.endswith("__alpha") for name in free)
+        self.outer_moves = any(name.startswith("kernel__") for name in free)
+        self.rows = torch.arange(len(Y)) if rows is None else rows
+        self.objectives, self.landmarks = objectives, landmarks
+        layers = composition.layers
+        self.chain = Chain(layers, X, rows=self.rows, max_rank=max_rank) if layers else None
+        self.rotation, self.blocks = self._blocks(composition.kernel)
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return 0 if self.chain is None else self.chain.size
+
+    def at(self, composition: Composition) -> DeepProblem:
+        """The same problem with other numbers for the hyperparameters."""
+        new = copy.copy(self)
+        new.blocks = self._current(composition)
+        if self.chain is not None:
+            new.chain = self.chain.with_layers(composition.layers) if self.inner_moves else self.chain
+        new.composition = composition
+        return new
+
+    # -- the outer function -------------------------------------------------------------------------------------------
+    def _blocks(self, kernel: OperatorKernel) -> tuple[Tensor | None, list[Block]]:
+        p = self.Y.shape[1]
+        grams, rotation, coupled = outer_grams(kernel, p, self.Y)
+        if coupled:
+            entries = self.Y.reshape(-1, 1)
+            fit = self.objectives.fit(entries[_entries(self.rows, p)])
+            score = None if self.objectives.score is None else self.objectives.score(entries)
+            return None, [Block(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
+        Y = self.Y if rotation is None else self.Y @ rotation
+        return rotation, [
+            Block(
+                gram,
+                outputs,
+                self.objectives.fit(Y[self.rows][:, outputs]),
+                None if self.objectives.score is None else self.objectives.score(Y[:, outputs]),
+            )
+            for gram, outputs in grams
+        ]
+
+    def _current(self, composition: Composition) -> list[Block]:
+        """The blocks with the Gram matrices of these hyperparameters."""
+        if composition is self.composition or not self.outer_moves:
+            return self.blocks
+        grams, _, _ = outer_grams(composition.kernel, self.Y.shape[1], self.Y)
+        return [replace(block, gram=gram) for block, (gram, _) in zip(self.blocks, grams, strict=True)]
+
+    def _gram(self, block: Block, Z: Any, rows: Tensor | None) -> Tensor:
+        """The outer Gram matrix of the images of some rows, or its factor if there are landmarks."""
+        if self.landmarks is not None:
+            anchors = Z[..., self.landmarks, :]
+            name = "The Gram matrix of the landmarks"
+            cholesky = factorize(block.gram(anchors, None), name=name, strict=anchors.ndim < 3)
+            points = Z if rows is None else Z[..., rows, :]
+            return cholesky.half_solve(block.gram(points, anchors).mT).mT
+        if self.chain is not None:
+            return block.gram(Z if rows is None else Z[..., rows, :], None)
+        if self.composition.kernel.domain == "gram":
+            gram = block.gram(Z, None)
+            return gram if rows is None else gram[rows[:, None], rows]
+        return block.gram(Z if rows is None else take(Z, rows), None)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+    def images(self, points: Tensor, composition: Composition) -> list[Any]:
+        """The data, and their images under each inner layer, for a batch of coordinates (b, m)."""
+        if self.chain is None:
+            return [self.X]
+        chain = self.chain
+        if composition is not self.composition and self.inner_moves:
+            chain = chain.with_layers(composition.layers)
+        return [self.X, *chain.images(chain.split(points))]
+
+    def value(self, points: Tensor, composition: Composition | None = None) -> Tensor:
+        """J (b,), differentiable in the points and in the hyperparameters."""
+        composition = self.composition if composition is None else composition
+        Z = self.images(points, composition)[-1]
+        total = points.new_zeros(len(points))
+        for block in self._current(composition):
+            gram = self._gram(block, Z, self.rows)
+            gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
+            total = total + block.scale * self._fit_value(block, gram, Z, composition)
+        return total + self.penalty(points, composition)
+
+    def _fit_value(self, block: Block, gram: Tensor, Z: Any, composition: Composition) -> Tensor:
+        alpha = torch.as_tensor(composition.alpha, dtype=gram.dtype, device=gram.device)
+        if isinstance(block.fit, Interpolation):
+            points = {"points": Z[..., self.rows, :]} if block.fit.separation > 0 else {}
+            return alpha * block.fit(gram, **points)
+        if getattr(block.fit, "penalty", None) is not None:  # a penalty that holds alpha already
+            return block.fit(gram)
+        return block.fit(gram, alpha.expand(len(gram)) / block.scale)
+
+    def penalty(self, points: Tensor, composition: Composition) -> Tensor:
+        """Σ_l α_l Θ_l(‖f_l‖²) over the inner layers, (b,)."""
+        total = points.new_zeros(len(points))
+        if self.chain is not None:
+            norms = self.chain.squared_norms(self.chain.split(points))
+            for layer, norm in zip(composition.layers, norms.unbind(-1), strict=True):
+                total = total + layer.penalized(norm)
+        return total
+
+    def score(self, points: Tensor, composition: Composition) -> Tensor:
+        """The error that chooses hyperparameters, (b,)."""
+        Z = self.images(points, composition)[-1]
+        alpha = torch.as_tensor(composition.alpha, dtype=self.Y.dtype, device=self.Y.device)
+        total = points.new_zeros(len(points))
+        for block in self._current(composition):
+            assert block.score is not None
+            gram = self._gram(block, Z, None)
+            gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
+            total = total + block.scale * block.score(gram, alpha.expand(len(gram)) / block.scale)
+        return total
+
+    def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """J and its gradient, in batches that fit into memory."""
+        matrix = len(self.rows) * (len(self.rows) if self.landmarks is None else len(self.landmarks))
+        per_restart = MATRICES_PER_EVALUATION * matrix * self.Y.element_size()
+        function = with_gradient(self.value)
+        parts = [function(points[block]) for block in row_blocks(len(points), per_restart)]
+        values, gradients = zip(*parts, strict=True)
+        return torch.cat(values), torch.cat(gradients)
+
+    # -- the solution -------------------------------------------------------------------------------------------------
+    def solve(self, point: Tensor) -> tuple[Expansion, Tensor, list[Any]]:
+        """f_1 at one point as an expansion on the images of the training samples (or landmarks), its intercept (p,),
+        and the images."""
+        with torch.no_grad():
+            images = [
+                image[0] if i else image for i, image in enumerate(self.images(point[None], self.composition))
+            ]
+            anchors = self.rows if self.landmarks is None else self.landmarks
+            columns = self.Y.new_zeros(len(anchors), self.Y.shape[1])
+            intercept = self.Y.new_zeros(self.Y.shape[1])
+            for block in self.blocks:
+                dual, b = self._solve_block(block, images[-1])
+                columns[:, block.outputs] = dual.reshape(len(anchors), -1)
+                if b is not None:
+                    intercept[block.outputs] = b
+        if self.rotation is not None:
+            columns, intercept = columns @ self.rotation.mT, self.rotation @ intercept
+        pairwise = self.composition.kernel.domain == "gram" and self.chain is None
+        points = images[-1][anchors[:, None], anchors] if pairwise else take(images[-1], anchors)
+        return Expansion(self.composition.kernel, points, columns), intercept, images
+
+    def _solve_block(self, block: Block, Z: Any) -> tuple[Tensor, Tensor | None]:
+        gram = self._gram(block, Z, self.rows)
+        own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
+        options = {} if own else {"alpha": self.composition.alpha / block.scale}
+        evaluation = block.fit.evaluate(gram, gradient=False, **options)
+        if self.landmarks is None:
+            return evaluation.dual, evaluation.intercept
+        landmarks = block.gram(Z[self.landmarks], None)
+        factor = factorize(landmarks, name="The Gram matrix of the landmarks").factor
+        return torch.linalg.solve_triangular(
+            factor.mT, evaluation.coefficients, upper=True
+        ), evaluation.intercept
+
+
+def outer_grams(
+    kernel: OperatorKernel, p: int, like: Tensor
+) -> tuple[list[tuple[Callable[[Any, Any], Tensor], Tensor]], Tensor | None, bool]:
+    """The scalar Gram matrices behind an operator-valued kernel and their outputs, the rotation, and: is it coupled?"""
+    if isinstance(kernel, Decomposable) and isinstance(kernel._operator, Identity):
+        return [(kernel.kernel._gram, torch.arange(p))], None, False
+    form = kernel.diagonal_form(p, like)
+    if form is None:
+        return [(lambda X, Y: _dense(kernel, p, X, Y), torch.arange(p))], None, True
+
+    def gram_of(weights: Tensor) -> Callable[[Any, Any], Tensor]:
+        return lambda X, Y: form.gram(weights, X, Y)
+
+    return [(gram_of(weights), outputs) for weights, outputs in form.groups()], form.rotation, False
+
+
+def _dense(kernel: OperatorKernel, p: int, X: Any, Y: Any | None) -> Tensor:
+    if isinstance(X, Tensor) and X.ndim > 2:
+        return torch.stack([kernel.dense(x, None, p) for x in X])
+    return kernel.dense(X, Y, p)
+
+
+def _entries(rows: Tensor, p: int) -> Tensor:
+    return (rows[:, None] * p + torch.arange(p)).reshape(-1)

@@ -1,0 +1,315 @@
+"""The fit of a deep kernel machine: hyperparameters by the error on new data, inner layers by raced restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.model_selection import check_cv
+from torch import Tensor
+
+from representer.approximation import Nystroem
+from representer.data import count, take
+from representer.estimators._composition import Composition, DeepProblem
+from representer.estimators._hyperparameters import Choice, Fold, HyperparameterSearch, minimise
+from representer.estimators._losses import Criterion, Loss, Objectives, on_factor
+from representer.estimators._ridge import RidgeProblem, criterion_of
+from representer.estimators._starts import flat, principal_start, random_starts, resolved
+from representer.objectives.operator_valued import alpha_grid, smallest_alpha
+from representer.operators import Decomposable
+from representer.optimize import Callback, OptimizeResult
+from representer.parameters import is_count
+
+# Hyperparameters are chosen on at most this many random samples: their meaning does not depend on the number.
+SEARCH_SAMPLES = 500
+# The search over hyperparameters: each step solves every fold anew. It ends where a factor e in any hyperparameter
+# changes the error by less than a per cent; solutions need no more digits than that.
+SEARCH_ITERATIONS, SEARCH_TOL = 8, 1e-2
+FOLD_ITERATIONS, FOLD_TOL = 50, 1e-5
+# Among alphas whose errors differ by less than this share, the largest: the better conditioned problem.
+NEARLY_BEST = 0.05
+# The least n·alpha that is tried, relative to the mean of k(x, x): below it rounding spoils differences of gradients,
+# or the solver of a convex loss takes ages (libsvm's C is 1/(2n·alpha)).
+LEAST_RIDGE, LEAST_CONVEX = 1e-7, 1e-4
+# Inner penalties at which no layer is held at zero, in units of the loss at the start: for finding where to search.
+GENTLE = 0.01
+# Unknowns of the inner layers for each sample up to which leave-one-out is trusted.
+OPTIMISM = 0.25
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What a fit found: the problem at the chosen hyperparameters, the coordinates, and how."""
+
+    problem: DeepProblem
+    point: Tensor
+    value: float
+    result: OptimizeResult | None
+    choice: Choice | None
+
+
+@dataclass
+class DeepFit:
+    """A fit of given data; ``labels`` are the classes of a classifier, which folds and subsets keep in proportion."""
+
+    composition: Composition
+    X: Any
+    Y: Tensor
+    loss: Loss
+    labels: np.ndarray | None
+    criterion: Criterion
+    cv: Any
+    approximation: Nystroem | None
+    n_restarts: int
+    max_iter: int
+    tol: float
+    seed: int
+    verbose: int
+    callback: Callback | None
+    free: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.free = self.composition.free()
+        self.max_rank = (
+            None if self.approximation is None else min(len(self.Y), self.approximation.n_components)
+        )
+        given = self.composition
+        self.composition, self.start, unknowns = resolved(given, self.X, self.max_rank, self.generator)
+        if self.criterion == "auto":
+            # Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left
+            # out: an optimism of about their number of unknowns over the number of samples.
+            trusted = self.loss.squared and unknowns <= OPTIMISM * len(self.Y)
+            self.criterion = "loo" if trusted else "validation"
+        self.composition = self.composition.replace(self._first_alphas(given)).numbers()
+
+    def run(self) -> Solution:
+        """Choose what is free, then search the inner layers."""
+        choice, warm = (None, None) if not self.free else self._choose()
+        composition = self.composition if choice is None else choice.composition
+        problem = self.problem(composition, self.loss.fit())
+        if problem.chain is None:
+            point = self.Y.new_zeros(0)
+            return Solution(problem, point, problem.value(point[None]).item(), None, choice)
+        starts = self._starts(problem)
+        if warm is not None:
+            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[: max(2, self.n_restarts)]
+        if choice is not None and choice.interrupted:
+            return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
+        if not self.loss.squared and self.loss.learnable and len(starts) > 1:
+            proxy = self.problem(composition, self.loss.proxy().fit())
+            starts = self._minimise(proxy, starts, description="restarts").point[None]
+        result = self._minimise(problem, starts, callback=self.callback, description="objective")
+        return Solution(problem, result.point, result.value, result, choice)
+
+    def held_out_decisions(self, solution: Solution) -> tuple[Tensor, Tensor]:
+        """f + b at each sample by a fit without its fold, and the samples; folds start from the solution's images."""
+        chain = solution.problem.chain
+        images = [] if chain is None else chain.images(chain.split(solution.point))
+        decisions, rows = [], []
+        for training, validation in self.folds(len(self.Y), self.labels):
+            problem = self.problem(solution.problem.composition, self.loss.fit(), rows=training)
+            point = self.Y.new_zeros(0)
+            if problem.chain is not None:
+                start = flat(problem.chain.project(images))
+                point = minimise(
+                    problem, start[None], max_iter=self.max_iter, tol=max(self.tol, FOLD_TOL)
+                ).point
+            outer, intercept, found = problem.solve(point)
+            Z = take(found[-1], validation)
+            decisions.append(outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept)
+            rows.append(validation)
+        return torch.cat(decisions), torch.cat(rows)
+
+    # -- problems -----------------------------------------------------------------------------------------------------
+    def problem(
+        self,
+        composition: Composition,
+        objectives: Objectives,
+        rows: Tensor | None = None,
+        X: Any = None,
+        Y: Any = None,
+    ) -> DeepProblem:
+        """The problem of some of the data, through landmarks if the fit has them."""
+        X, Y = (self.X, self.Y) if X is None else (X, Y)
+        landmarks = self._landmarks(composition, rows) if X is self.X else None
+        return DeepProblem(
+            composition,
+            X,
+            Y,
+            objectives if landmarks is None else on_factor(objectives),
+            rows=rows,
+            max_rank=self.max_rank,
+            landmarks=landmarks,
+            free=self.free,
+        )
+
+    def _landmarks(self, composition: Composition, rows: Tensor | None) -> Tensor | None:
+        """Samples whose images span the outer function, chosen where the search starts."""
+        if self.approximation is None:
+            return None
+        kernel = composition.kernel
+        if self.start is None or not isinstance(kernel, Decomposable) or kernel.operator is not None:
+            raise ValueError(
+                "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
+                "OperatorRidge(approximation=…)."
+            )
+        if not self.loss.squared:
+            raise ValueError(
+                "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None."
+            )
+        rows = torch.arange(len(self.Y)) if rows is None else rows
+        nystroem = Nystroem(min(len(rows), self.approximation.n_components), self.approximation.sampling)
+        return rows[nystroem._choose(kernel.kernel, self.start[rows], self.seed)]
+
+    def _starts(self, problem: DeepProblem) -> Tensor:
+        assert problem.chain is not None
+        principal = flat(principal_start(problem.chain, self.generator))
+        return random_starts(problem.chain, principal, self.n_restarts, self.generator)
+
+    def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
+        return minimise(
+            problem, starts, max_iter=self.max_iter, tol=self.tol, verbose=self.verbose, **options
+        )
+
+    # -- hyperparameters ----------------------------------------------------------------------------------------------
+    def _first_alphas(self, given: Composition) -> dict[str, float]:
+        """Where the search for alphas begins.
+
+        The outer one has nearly the least leave-one-out error of a ridge fit at the start; an inner penalty is as large
+        as the loss is there.
+        """
+        rows = self._some_rows()
+        centred = self.Y[rows] - self.Y[rows].mean(0)
+        size = centred.square().sum(1).mean().item() or 1.0
+        alphas = {
+            f"layers__{i}__alpha": size / layer.size
+            for i, layer in enumerate(given.layers)
+            if isinstance(layer.alpha, str)
+        }
+        if not isinstance(given.alpha, str):
+            return alphas
+        if len(rows) < 2:
+            raise ValueError(
+                "Found 1 sample (n_samples = 1), which is too few to choose alpha; give a number."
+            )
+        X = take(self.X if self.start is None else self.start, rows)
+        pairwise = self.start is None and given.input_kernel.domain == "gram"
+        weights = torch.ones(len(rows), dtype=self.Y.dtype, device=self.Y.device)
+        ridge = RidgeProblem(X[:, rows] if pairwise else X, centred, weights, None, pairwise)
+        grid = alpha_grid(smallest_alpha(self.composition.kernel, ridge.X, centred))
+        errors, _ = criterion_of(ridge, "loo").path(self.composition.kernel, grid)
+        errors = torch.where(torch.isfinite(errors), errors, torch.inf)
+        alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
+        return {"alpha": max(alpha, self._least_alpha(self.loss, len(rows))), **alphas}
+
+    def _least_alpha(self, loss: Loss, n: int) -> float:
+        """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
+        kernel, Z = self.composition.kernel, self.X if self.start is None else self.start
+        size = kernel.diag(Z, self.Y.shape[1]).mean().item()
+        return (LEAST_RIDGE if loss.squared else LEAST_CONVEX) * size / n
+
+    def _some_rows(self) -> Tensor:
+        """All rows, or as many random ones as a search can afford, the classes in proportion."""
+        order = torch.randperm(len(self.Y), generator=torch.Generator().manual_seed(self.seed))
+        if self.labels is not None:
+            place = np.empty(len(order))
+            shuffled = self.labels[order.numpy()]
+            for label in np.unique(shuffled):
+                members = np.flatnonzero(shuffled == label)
+                place[members] = (np.arange(len(members)) + 0.5) / len(members)
+            order = order[torch.from_numpy(np.argsort(place, kind="stable"))]
+        return order[:SEARCH_SAMPLES].sort().values
+
+    def _choose(self) -> tuple[Choice, list[Tensor] | None]:
+        """Hyperparameters of least error, and images from which the last fit may start."""
+        rows = self._some_rows()
+        X, Y = take(self.X, rows), self.Y[rows]
+        X = X[:, rows] if self.composition.input_kernel.domain == "gram" else X
+        labels = None if self.labels is None else self.labels[rows.numpy()]
+        images, interrupted = self._explore(X, Y)
+        if interrupted:
+            return Choice(self.composition, float("nan"), [], False, "interrupted", True), images or None
+        splits = self._splits(Y, labels)
+        proxy = self.loss.proxy()
+        folds = [self._fold(proxy, X, Y, images, *split) for split in splits]
+        search = self._search(proxy, self.free, folds)
+        search.scan()
+        choice = self._run(search)
+        if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
+            # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
+            pairs = zip(folds, splits, strict=True)
+            own = [self._fold(self.loss, X, Y, [], *split, point=fold.point) for fold, split in pairs]
+            choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))
+        return choice, images if images and len(rows) == count(self.X) else None
+
+    def _search(
+        self, loss: Loss, free: list[str], folds: list[Fold], *, frozen: bool = False
+    ) -> HyperparameterSearch:
+        return HyperparameterSearch(
+            self.composition,
+            free,
+            folds,
+            max_iter=min(self.max_iter, FOLD_ITERATIONS),
+            tol=max(self.tol, FOLD_TOL),
+            least_alpha=self._least_alpha(loss, len(folds[0].problem.Y)),
+            frozen=frozen,
+        )
+
+    def _run(self, search: HyperparameterSearch) -> Choice:
+        choice = search.run(
+            max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL, callback=self.callback, verbose=self.verbose
+        )
+        self.composition = choice.composition
+        return choice
+
+    def _explore(self, X: Any, Y: Tensor) -> tuple[list[Tensor], bool]:
+        """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
+        inner = [name for name in self.free if name.startswith("layers__") and name.endswith("__alpha")]
+        current = self.composition.hyperparameter_values()
+        gentle = self.composition.replace({name: GENTLE * current[name] for name in inner}).numbers()
+        problem = DeepProblem(gentle, X, Y, self.loss.proxy().fit())
+        if problem.chain is None:
+            return [], False
+        result = self._minimise(problem, self._starts(problem), description="restarts")
+        return problem.chain.images(problem.chain.split(result.point)), result.interrupted
+
+    def _splits(self, Y: Tensor, labels: np.ndarray | None) -> list[tuple[Tensor | None, Tensor | None]]:
+        """Training and validation rows of each fold; all rows for a criterion in closed form."""
+        return [(None, None)] if self.criterion != "validation" else self.folds(len(Y), labels)
+
+    def folds(self, n: int, labels: np.ndarray | None) -> list[tuple[Tensor, Tensor]]:
+        """Training and validation rows by scikit-learn's conventions, shuffled; every class has a training row."""
+        most = n if labels is None else int(np.bincount(labels).max())  # more folds than that are not to be had
+        cv = max(2, min(self.cv, most)) if is_count(self.cv) else self.cv
+        splitter = check_cv(cv, labels, classifier=labels is not None)
+        if is_count(cv):
+            splitter.shuffle, splitter.random_state = True, self.seed
+        rows = np.zeros((n, 1))
+        folds = []
+        for training, held_out in splitter.split(rows, rows[:, 0] if labels is None else labels):
+            if labels is not None:
+                alone = ~np.isin(labels[held_out], labels[training])
+                training, held_out = np.append(training, held_out[alone]), held_out[~alone]
+            folds.append((torch.from_numpy(training), torch.from_numpy(held_out)))
+        return folds
+
+    def _fold(
+        self,
+        loss: Loss,
+        X: Any,
+        Y: Tensor,
+        images: Sequence[Tensor],
+        training: Tensor | None,
+        validation: Tensor | None,
+        point: Tensor | None = None,
+    ) -> Fold:
+        """A fold that starts at a point, or at given images."""
+        objectives = loss.scored(self.criterion, validation)
+        problem = DeepProblem(self.composition, X, Y, objectives, rows=training, free=self.free)
+        if point is None:
+            point = Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
+        return Fold(problem, point)

@@ -1,0 +1,244 @@
+"""Hyperparameters of a composition: the error on data that a fit has not seen, minimised by implicit gradients.
+
+Θ(h) minimises J(Θ, h); the error is E(h) = C(Θ(h), h). By the implicit function theorem
+dE/dh = ∂C/∂h − (∂²J/∂h∂Θ) u with (∂²J/∂Θ²) u = ∂C/∂Θ: one linear system by conjugate gradients, whose products with
+the Hessian are differences of two gradients, whatever the number of hyperparameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from representer.estimators._composition import Composition, DeepProblem
+from representer.linalg import conjugate_gradient
+from representer.optimize import Callback, HistoryEntry, OptimizeResult, lbfgs
+from representer.parameters import Packing
+
+# A hypergradient only has to point downhill: two digits are enough.
+SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20
+# Solutions of the folds have a tolerance, and may settle in another minimum nearby: so exactly is log E known.
+NOISE = 1e-2
+# Factors by which the penalties of all inner layers are multiplied to find where the search should begin.
+PENALTY_FACTORS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+
+
+def minimise(
+    problem: DeepProblem,
+    starts: Tensor,
+    *,
+    max_iter: int,
+    tol: float,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    description: str = "",
+) -> OptimizeResult:
+    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y."""
+    unit = problem.value(starts[:1]).detach().abs().clamp(min=torch.finfo(starts.dtype).tiny)
+    unit = unit if bool(torch.isfinite(unit).all()) else torch.ones_like(unit)
+
+    def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
+        values, gradients = problem.value_and_gradient(points)
+        return values / unit, gradients / unit
+
+    options = {"callback": callback, "verbose": verbose, "description": description}
+    result = lbfgs(scaled, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    factor = unit.item()
+    history = [
+        e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history
+    ]
+    return OptimizeResult(
+        result.point,
+        result.value * factor,
+        result.values * factor,
+        result.converged,
+        result.message,
+        result.n_iter,
+        result.n_evaluations,
+        result.interrupted,
+        history,
+    )
+
+
+@dataclass
+class Fold:
+    """A problem with a score, and the coordinates from which it is solved anew."""
+
+    problem: DeepProblem
+    point: Tensor
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The hyperparameters chosen, their error, and how they were found."""
+
+    composition: Composition
+    value: float
+    history: list[HistoryEntry]
+    converged: bool
+    message: str
+    interrupted: bool = False
+
+
+class HyperparameterSearch:
+    """The mean error over folds as a function of the free hyperparameters' raw vector h."""
+
+    def __init__(
+        self,
+        composition: Composition,
+        free: Sequence[str],
+        folds: Sequence[Fold],
+        *,
+        max_iter: int,
+        tol: float,
+        least_alpha: float = 0.0,
+        frozen: bool = False,
+    ):
+        self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
+        self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
+        self.max_iter, self.tol = max_iter, tol
+        packing, start = composition.packing(list(free))
+        self.packing: Packing = packing
+        self.start = start.to(folds[0].problem.Y)
+        self.best = math.inf
+
+    def unpack(self, h: Tensor) -> Composition:
+        """The composition of a raw vector, differentiable; the outer alpha stays above its least value."""
+        values = self.packing.unpack(h)
+        if "alpha" in values:
+            values["alpha"] = values["alpha"] + self.least_alpha
+        return self.composition.replace(values)
+
+    def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """log E and its gradient at one h; the folds are solved anew from where the best h left them."""
+        numbers, solved = self._solve_all(h)
+        if solved is None:
+            return h.new_tensor(torch.nan), torch.full_like(h, torch.nan)
+        parts = [
+            hypergradient(
+                fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack
+            )
+            for fold, point in zip(self.folds, solved, strict=True)
+        ]
+        value = torch.stack([value for value, _ in parts]).mean()
+        gradient = torch.stack([gradient for _, gradient in parts]).mean(0)
+        if float(value) < self.best:
+            self.best = float(value)
+            self._keep(solved)
+        floor = value.clamp(min=torch.finfo(value.dtype).tiny)
+        return floor.log(), gradient / floor
+
+    def _solve_all(self, h: Tensor) -> tuple[Composition, list[Tensor] | None]:
+        """The composition at h and the folds' solutions there; None where a fold has none (alpha too small, say)."""
+        with torch.no_grad():
+            numbers = self.unpack(h).numbers()
+        points = []
+        for fold in self.folds:
+            problem, start = fold.problem.at(numbers), fold.point[None]
+            if not bool(torch.isfinite(problem.value(start)).all()):
+                return numbers, None
+            if problem.size == 0 or self.frozen:
+                points.append(fold.point)
+                continue
+            result = minimise(problem, start, max_iter=self.max_iter, tol=self.tol)
+            if result.interrupted:
+                raise KeyboardInterrupt
+            points.append(result.point)
+        return numbers, points
+
+    def _keep(self, points: Sequence[Tensor]) -> None:
+        for fold, point in zip(self.folds, points, strict=True):
+            fold.point = point
+
+    def scan(self) -> None:
+        """Move the start to where the error is least among some multiples of the inner layers' penalties."""
+        inner = {
+            name for name in self.packing.shapes if name.startswith("layers__") and name.endswith("__alpha")
+        }
+        if not inner:
+            return
+        sizes = {name: shape.numel() for name, shape in self.packing.shapes.items()}
+        shift = self.start.new_tensor(
+            [float(name in inner) for name, size in sizes.items() for _ in range(size)]
+        )
+        candidates = []
+        for factor in PENALTY_FACTORS:
+            h = self.start + math.log(factor) * shift
+            numbers, points = self._solve_all(h)
+            if points is None:
+                continue
+            with torch.no_grad():
+                errors = [
+                    fold.problem.score(point[None], numbers)[0]
+                    for fold, point in zip(self.folds, points, strict=True)
+                ]
+            error = torch.stack(errors).mean().item()
+            if math.isfinite(error):
+                candidates.append((error, h, points))
+        if candidates:
+            self.best, self.start, points = min(candidates, key=lambda candidate: candidate[0])
+            self._keep(points)
+
+    def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
+        """Minimise the error; what was found when it is interrupted is kept."""
+
+        def function(points: Tensor) -> tuple[Tensor, Tensor]:
+            values, gradients = zip(*(self(point) for point in points), strict=True)
+            return torch.stack(values), torch.stack(gradients)
+
+        options = {"callback": callback, "verbose": verbose, "description": "log error of held-out data"}
+        result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
+        with torch.no_grad():
+            chosen = self.unpack(result.point).numbers()
+        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
+        return Choice(
+            chosen, math.exp(result.value), history, result.converged, result.message, result.interrupted
+        )
+
+
+def hypergradient(
+    problem: DeepProblem,
+    fixed: DeepProblem | None,
+    point: Tensor,
+    h: Tensor,
+    unpack: Callable[[Tensor], Composition],
+) -> tuple[Tensor, Tensor]:
+    """C(Θ, h) and dE/dh at the minimiser Θ = ``point`` of J(·, h); ``fixed``: the problem at h, None if Θ is given."""
+    theta, raw = point.detach().requires_grad_(), h.detach().requires_grad_()
+    with torch.enable_grad():
+        value = problem.score(theta[None], unpack(raw))[0]
+        in_theta, in_h = torch.autograd.grad(value, [theta, raw], allow_unused=True, materialize_grads=True)
+    if fixed is None or not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
+        return value.detach(), in_h
+
+    def step_along(direction: Tensor) -> float:
+        """Where a central difference of gradients loses as much by rounding as by curvature."""
+        eps = torch.finfo(direction.dtype).eps ** (1.0 / 3.0)
+        return (
+            eps
+            * max(1.0, point.norm().item())
+            / max(direction.norm().item(), torch.finfo(direction.dtype).tiny)
+        )
+
+    def hessian(direction: Tensor) -> Tensor:
+        step = step_along(direction)
+        _, gradients = fixed.value_and_gradient(
+            torch.stack([point + step * direction, point - step * direction])
+        )
+        return (gradients[0] - gradients[1]) / (2.0 * step)
+
+    limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
+    u = conjugate_gradient(hessian, in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False)
+    step = step_along(u)
+    raw = h.detach().requires_grad_()
+    with torch.enable_grad():
+        ends = torch.stack([point + step * u, point - step * u])
+        difference = torch.stack([problem.value(end[None], unpack(raw))[0] for end in ends])
+        (mixed,) = torch.autograd.grad(
+            difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True
+        )
+    return value.detach(), in_h - mixed / (2.0 * step)

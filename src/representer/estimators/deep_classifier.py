@@ -1,0 +1,290 @@
+"""Deep kernel classification."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _num_samples, column_or_1d
+
+from representer.approximation import Nystroem
+from representer.estimators import _losses
+from representer.estimators._calibration import Calibration, calibrate
+from representer.estimators._callbacks import with_callbacks
+from representer.estimators._deep import DeepKernelMachine
+from representer.estimators._deep_fit import DeepFit, Solution
+from representer.estimators._validation import check_inputs, plain
+
+LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
+
+
+class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
+    """Classification of data whose features have to be transformed first, by a transformation that is learned with it.
+
+    f = f_1 ∘ f_2 ∘ … ∘ f_L, each f_l in the RKHS of a kernel of its own, minimises mean loss + Σ_l α_l ‖f_l‖² (Bohn,
+    Griebel and Rieger, 2019): a support vector machine or logistic regression that learns its kernel. Several classes
+    are one problem with a column for each; the probabilities are calibrated on data that the model has not seen.
+    Restarts and hyperparameters of the inner layers are found with squared loss on the class indicators, which is
+    cheap; then the loss itself chooses its alpha and minimises the objective from there.
+
+    Parameters
+    ----------
+    layers : "auto" or list, default="auto"
+        The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
+        ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
+        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
+        at most 10 dimensions; none if ``kernel`` does not take vectors.
+    kernel : Kernel, OperatorKernel or str, default="rbf"
+        The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
+        the search starts), ``"auto"`` and ``"ard"`` by the criterion.
+    loss : {"logistic", "hinge", "squared_hinge", "squared"}, default="logistic"
+        Cross entropy (softmax for several classes), or a margin loss summed over the classes against their rests.
+        ``"squared"`` is the fastest, and the one for ``approximation=``.
+    alpha : float or "auto", default="auto"
+        The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
+        ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
+        that of every layer.
+    calibrated : bool, default=True
+        Calibrate probabilities on the decisions of models refitted without each of the folds. False saves the refits;
+        then only ``loss="logistic"`` has probabilities.
+    fit_intercept : bool, default=True
+        Add a constant that costs nothing. False is the problem of the paper.
+    criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
+        What chooses what is left to be learned: the error on held-out folds, for which the inner layers are fitted
+        anew; or, for squared loss, a closed form for the outer function with the inner layers held fixed, which is
+        cheaper and too optimistic for large inner layers. ``"auto"``: leave-one-out if the inner layers have fewer than
+        one unknown for four samples, otherwise validation. At most 500 random samples are used.
+    cv : int or splitter, default=5
+        The folds of ``criterion="validation"`` and of the calibration, as in scikit-learn; fewer where there are too
+        few samples for so many.
+    approximation : Nystroem, default=None
+        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples.
+    n_restarts : int, default=4
+        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
+        as one.
+    max_iter : int, default=200
+        Most iterations of that search.
+    tol : float, default=1e-6
+        It ends when the objective falls by less than this share, or its gradient is as small.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the restarts, folds and subsets.
+    verbose : int, default=0
+        1: a progress bar for long searches. 2: also why they stopped.
+    device : str, default=None
+        Where to compute, as in ``torch.device``.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the computation.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    calibration_ : Calibration or None
+        The slope of softmax(slope · decisions).
+    kernel_ : Kernel or OperatorKernel
+        The outer kernel with the numbers that were used.
+    layers_ : list of Layer
+        The inner layers with the numbers that were used.
+    alpha_ : float
+        The weight of ‖f_1‖² that was used.
+    deep_kernel_ : Kernel
+        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): for ``SVC(kernel=model.deep_kernel_)``, kernel PCA,
+        Gaussian processes, or another learner of this library.
+    dual_coef_ : ndarray of shape (n_anchors, n_outputs)
+        The coefficients of f_1 on the images of the training samples (or landmarks).
+    intercept_ : ndarray of shape (n_outputs,)
+        The constant b.
+    layer_norms_ : list of float
+        ‖f_l‖ of every function from the input on, the outer one last.
+    objective_value_ : float
+        The objective that the search minimised, at its end.
+    criterion_value_ : float or None
+        The criterion at the chosen hyperparameters, None if nothing was chosen.
+    history_ : list of HistoryEntry
+        The search over the inner layers: iteration, seconds, objective, gradient norm, restarts alive.
+    search_history_ : list of HistoryEntry
+        The search over hyperparameters: the same, with the criterion.
+    n_iter_ : int
+        Iterations of the search over the inner layers; 1 if there are none.
+    n_features_in_ : int
+        Number of features seen during fit (vectors and Gram matrices).
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
+
+    See Also
+    --------
+    DeepKernelRegressor : The same for numbers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_moons
+    >>> from representer import DeepKernelClassifier
+    >>> X, y = make_moons(120, noise=0.15, random_state=0)
+    >>> model = DeepKernelClassifier(random_state=0).fit(X[:80], y[:80])
+    >>> bool(model.score(X[80:], y[80:]) > 0.9), model.predict_proba(X[80:]).shape
+    (True, (40, 2))
+    """
+
+    def __init__(
+        self,
+        layers: Any = "auto",
+        kernel: Any = "rbf",
+        loss: str = "logistic",
+        alpha: Any = "auto",
+        *,
+        calibrated: bool = True,
+        fit_intercept: bool = True,
+        criterion: str = "auto",
+        cv: Any = 5,
+        approximation: Nystroem | None = None,
+        n_restarts: int = 4,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str | None = None,
+        dtype: str = "float64",
+    ):
+        self.layers = layers
+        self.kernel = kernel
+        self.loss = loss
+        self.alpha = alpha
+        self.calibrated = calibrated
+        self.fit_intercept = fit_intercept
+        self.criterion = criterion
+        self.cv = cv
+        self.approximation = approximation
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+        self.dtype = dtype
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Training inputs; with a precomputed kernel, their Gram matrix.
+        y : array-like of shape (n_samples,)
+            Class labels.
+
+        Returns
+        -------
+        self : DeepKernelClassifier
+            The fitted model.
+        """
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self)
+        if callable(self.loss):
+            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}; got {self.loss!r}.")
+        self._check_arguments(LOSSES)
+        if not isinstance(self.calibrated, bool | np.bool_):
+            raise ValueError(f"calibrated must be True or False; got {self.calibrated!r}.")
+        composition = self._composition()
+        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        labels = self._encode(X, y)
+        if self.loss == "squared":
+            loss = _losses.squared(self.fit_intercept)
+        else:
+            loss = _losses.convex(self.loss, self.fit_intercept)
+        self.calibration_: Calibration | None = None
+        fit, solution = self._solve(composition, X, self._codes(labels), loss, labels, context)
+        if self.calibrated:
+            self.calibration_ = self._calibrate(fit, solution, labels)
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _encode(self, X: Any, y: Any) -> np.ndarray:
+        """The positions of the labels among the classes."""
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        y = column_or_1d(plain(y), warn=True)
+        check_classification_targets(y)
+        if len(y) != _num_samples(X):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"Classifier can't train when only one class is present: every label is {self.classes_[0]!r}. At least "
+                "two classes are needed."
+            )
+        return labels
+
+    def _codes(self, labels: np.ndarray) -> np.ndarray:
+        """Targets: a column for each class, or one for two classes; 0 and 1 for cross entropy, −1 and 1 otherwise."""
+        indicators = (labels[:, None] == np.arange(len(self.classes_))).astype(np.float64)
+        codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
+        return codes if self.loss == "logistic" else 2.0 * codes - 1.0
+
+    def _calibrate(self, fit: DeepFit, solution: Solution, labels: np.ndarray) -> Calibration:
+        """From decisions of models that were refitted without the samples they decide on."""
+        decisions, rows = fit.held_out_decisions(solution)
+        return calibrate(decisions.double().cpu(), torch.from_numpy(labels)[rows])
+
+    # -- the fitted function ------------------------------------------------------------------------------------------
+    def _decisions(self, X: Any) -> np.ndarray:
+        return plain(self._decide(self._inputs(X)))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Values of f_1 ∘ … ∘ f_L + b, the larger the surer.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        decisions : ndarray of shape (n_samples,) for two classes, otherwise (n_samples, n_classes)
+            For two classes, positive values speak for the second.
+        """
+        decisions = self._decisions(X)
+        return decisions[:, 0] if decisions.shape[1] == 1 else decisions
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict class labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The class of the largest decision value.
+        """
+        decisions = self._decisions(X)
+        if decisions.shape[1] == 1:
+            return self.classes_[(decisions[:, 0] > 0).astype(int)]
+        return self.classes_[decisions.argmax(1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        decisions = self._decisions(X)
+        if self.calibration_ is not None:
+            return self.calibration_(decisions)
+        if self.loss != "logistic":
+            raise AttributeError(
+                f"loss={self.loss!r} has no probabilities of its own. Fit with calibrated=True, or use loss='logistic'."
+            )
+        return Calibration(1.0)(decisions)

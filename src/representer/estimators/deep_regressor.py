@@ -1,0 +1,316 @@
+"""Deep kernel regression and interpolation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from torch import Tensor
+
+from representer.approximation import Nystroem
+from representer.estimators import _losses
+from representer.estimators._callbacks import with_callbacks
+from representer.estimators._composition import Composition
+from representer.estimators._deep import DeepKernelMachine
+from representer.estimators._losses import Loss
+from representer.estimators._uncertainty import PredictiveSpread
+from representer.estimators._validation import check_inputs, check_targets, plain
+from representer.parameters import is_real
+
+LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
+
+
+class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
+    """Regression on data whose features have to be transformed first, by a transformation that is learned with it.
+
+    A kernel machine is as good as its kernel: a function with a kink along a diagonal, or one that depends on a few
+    combinations of many features, is out of reach of an ordinary one. Here f = f_1 ∘ f_2 ∘ … ∘ f_L, each f_l in the
+    RKHS of a kernel of its own, minimises mean loss + Σ_l α_l ‖f_l‖² (Bohn, Griebel and Rieger, 2019). The outer
+    function is eliminated in closed form or by a convex solver; the inner ones are searched in orthonormal coordinates
+    by L-BFGS with raced restarts. What ``"auto"`` leaves open (the α_l, kernel parameters) is learned by gradients of
+    the error on new data.
+
+    Parameters
+    ----------
+    layers : "auto" or list, default="auto"
+        The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
+        ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
+        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
+        at most 10 dimensions; none if ``kernel`` does not take vectors.
+    kernel : Kernel, OperatorKernel or str, default="rbf"
+        The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
+        the search starts), ``"auto"`` and ``"ard"`` by the criterion.
+    loss : {"squared", "interpolate", "epsilon_insensitive", "huber"} or callable, default="squared"
+        ``"interpolate"`` meets the data exactly and minimises α_1‖f_1‖² + Σ α_l‖f_l‖² (every ``"auto"`` is 1, as in the
+        paper). A callable ``loss(F, Y)`` takes the values and the targets of all samples, tensors (n, p), and returns a
+        differentiable scalar; then all alphas are numbers.
+    alpha : float or "auto", default="auto"
+        The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
+        ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
+        that of every layer.
+    epsilon : float, default=0.1
+        Half-width of the tube of ``loss="epsilon_insensitive"``, in units of y.
+    delta : float, default=1.35
+        Where ``loss="huber"`` turns from squared to absolute errors, in units of y.
+    separation : float, default=0.0
+        For ``loss="interpolate"``: the weight γ of Σ_{i<j} coth(‖z_i − z_j‖²), which keeps the images of samples apart.
+    penalty : callable, default=None
+        For squared loss or one of your own: a strictly increasing Θ that replaces ‖f_1‖² by Θ(‖f_1‖²).
+    fit_intercept : bool, default=True
+        Add a constant that costs nothing. False is the problem of the paper.
+    criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
+        What chooses what is left to be learned: the error on held-out folds, for which the inner layers are fitted
+        anew; or, for squared loss, a closed form for the outer function with the inner layers held fixed, which is
+        cheaper and too optimistic for large inner layers. ``"auto"``: leave-one-out if the inner layers have fewer than
+        one unknown for four samples, otherwise validation. At most 500 random samples are used.
+    cv : int or splitter, default=5
+        The folds of ``criterion="validation"``, as in scikit-learn; fewer where there are too few samples for so many.
+    approximation : Nystroem, default=None
+        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples.
+    n_restarts : int, default=4
+        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
+        as one.
+    max_iter : int, default=200
+        Most iterations of that search.
+    tol : float, default=1e-6
+        It ends when the objective falls by less than this share, or its gradient is as small.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the restarts, folds and subsets.
+    verbose : int, default=0
+        1: a progress bar for long searches. 2: also why they stopped.
+    device : str, default=None
+        Where to compute, as in ``torch.device``.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the computation.
+
+    Attributes
+    ----------
+    kernel_ : Kernel or OperatorKernel
+        The outer kernel with the numbers that were used.
+    layers_ : list of Layer
+        The inner layers with the numbers that were used.
+    alpha_ : float
+        The weight of ‖f_1‖² that was used.
+    deep_kernel_ : Kernel
+        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): for ``SVC(kernel=model.deep_kernel_)``, kernel PCA,
+        Gaussian processes, or another learner of this library.
+    dual_coef_ : ndarray of shape (n_anchors, n_outputs)
+        The coefficients of f_1 on the images of the training samples (or landmarks).
+    intercept_ : ndarray of shape (n_outputs,)
+        The constant b.
+    layer_norms_ : list of float
+        ‖f_l‖ of every function from the input on, the outer one last.
+    objective_value_ : float
+        The objective that the search minimised, at its end.
+    criterion_value_ : float or None
+        The criterion at the chosen hyperparameters, None if nothing was chosen.
+    history_ : list of HistoryEntry
+        The search over the inner layers: iteration, seconds, objective, gradient norm, restarts alive.
+    search_history_ : list of HistoryEntry
+        The search over hyperparameters: the same, with the criterion.
+    n_iter_ : int
+        Iterations of the search over the inner layers; 1 if there are none.
+    X_fit_ : ndarray or list
+        The training inputs.
+    n_features_in_ : int
+        Number of features seen during fit (vectors and Gram matrices).
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
+
+    See Also
+    --------
+    OperatorRidge : One layer, with output operators and missing targets.
+    DeepKernelClassifier : The same for class labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import DeepKernelRegressor
+    >>> from representer.kernels import Polynomial, TensorMatern
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (100, 2))
+    >>> y = 1 / (0.1 + abs(X[:, 0] - X[:, 1]))  # a kink along the diagonal
+    >>> one = DeepKernelRegressor([], TensorMatern(1, 1.0)).fit(X[:80], y[:80])
+    >>> two = DeepKernelRegressor([(Polynomial(1), 2)], TensorMatern(1, 1.0), random_state=0).fit(X[:80], y[:80])
+    >>> bool(two.score(X[80:], y[80:]) > 0.95 > one.score(X[80:], y[80:]))
+    True
+    """
+
+    def __init__(
+        self,
+        layers: Any = "auto",
+        kernel: Any = "rbf",
+        loss: Any = "squared",
+        alpha: Any = "auto",
+        *,
+        epsilon: float = 0.1,
+        delta: float = 1.35,
+        separation: float = 0.0,
+        penalty: Any = None,
+        fit_intercept: bool = True,
+        criterion: str = "auto",
+        cv: Any = 5,
+        approximation: Nystroem | None = None,
+        n_restarts: int = 4,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str | None = None,
+        dtype: str = "float64",
+    ):
+        self.layers = layers
+        self.kernel = kernel
+        self.loss = loss
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.delta = delta
+        self.separation = separation
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.criterion = criterion
+        self.cv = cv
+        self.approximation = approximation
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+        self.dtype = dtype
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Training inputs; with a precomputed kernel, their Gram matrix.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+
+        Returns
+        -------
+        self : DeepKernelRegressor
+            The fitted model.
+        """
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self)
+        self._check_arguments(LOSSES)
+        composition = self._composition()
+        loss = self._loss(composition)
+        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        targets, self._flat = check_targets(y, len(X))
+        if np.isnan(targets).any():
+            raise ValueError(
+                f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
+                "out, or use OperatorRidge, which takes missing targets."
+            )
+        self.__dict__.pop("_cached_spread", None)
+        self.X_fit_, self._targets = X, targets
+        _, solution = self._solve(composition, X, targets, loss, None, context)
+        self._landmarks = solution.problem.landmarks
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _loss(self, composition: Composition) -> Loss:
+        """The loss that the arguments describe; an argument of another loss is refused."""
+        for name, owner, least in (
+            ("epsilon", "epsilon_insensitive", 0.0),
+            ("separation", "interpolate", 0.0),
+            ("delta", "huber", None),
+        ):
+            value = getattr(self, name)
+            if not (
+                is_real(value)
+                and math.isfinite(value)
+                and (value >= least if least is not None else value > 0)
+            ):
+                raise ValueError(
+                    f"{name} (of loss={owner!r}) must be a finite number that is not negative; got {value!r}."
+                )
+        if callable(self.loss) or self.penalty is not None:
+            return self._custom(composition)
+        if self.loss == "squared":
+            return _losses.squared(self.fit_intercept)
+        if self.loss == "interpolate":
+            return _losses.interpolation(self.fit_intercept, self.separation)
+        options = {"epsilon": self.epsilon} if self.loss == "epsilon_insensitive" else {"delta": self.delta}
+        return _losses.convex(self.loss, self.fit_intercept, **options)
+
+    def _custom(self, composition: Composition) -> Loss:
+        function = self.loss if callable(self.loss) else mean_squared_error
+        if not callable(self.loss) and self.loss != "squared":
+            raise ValueError(
+                f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
+            )
+        if self.penalty is None:
+            return _losses.custom(function, self.fit_intercept, None)
+        if not callable(self.penalty):
+            raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
+        alpha, penalty = composition.alpha, self.penalty
+        if isinstance(alpha, str):
+            raise ValueError(
+                "alpha='auto' cannot be learned together with a penalty of your own; give a number."
+            )
+        return _losses.custom(
+            function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm)
+        )
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        return_std : bool, default=False
+            Also return the standard deviation of a new observation, noise included (squared loss only): f_1 is seen as
+            a Gaussian process on the images of the inner layers, which are taken as given.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            Predictions.
+        std : ndarray like y
+            Only with ``return_std``.
+        """
+        inputs = self._inputs(X)
+        *inner, outer = self._placed()
+        for function in inner:
+            inputs = function(inputs)
+        mean = self._shaped(outer(inputs) + self._tensor(self.intercept_))
+        return (mean, self._shaped(self._spread()(inputs))) if return_std else mean
+
+    def _shaped(self, values: Tensor) -> np.ndarray:
+        return plain(values)[:, 0] if self._flat else plain(values)
+
+    def _spread(self) -> PredictiveSpread:
+        """Made at first use and kept."""
+        if self.loss != "squared" or self.penalty is not None:
+            raise ValueError(
+                f"return_std=True needs loss='squared' and no penalty=; got {self.loss!r} and {self.penalty!r}."
+            )
+        if "_cached_spread" not in self.__dict__:
+            *inner, outer = self._placed()
+            if outer.kernel.domain == "gram":
+                raise ValueError(
+                    "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
+                )
+            Z = self._prepared(self._functions[0].kernel, self.X_fit_)
+            for function in inner:
+                Z = function(Z)
+            targets = self._tensor(self._targets - self.intercept_)
+            landmarks = None if self._landmarks is None else outer.anchors
+            self._cached_spread = PredictiveSpread(
+                outer.kernel, Z, targets, self.alpha_, intercept=self.fit_intercept, landmarks=landmarks
+            )
+        return self._cached_spread
+
+
+def mean_squared_error(F: Any, Y: Any) -> Any:
+    """1/n Σ‖y_i − f_i‖²."""
+    return ((F - Y) ** 2).sum() / len(Y)

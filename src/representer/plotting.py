@@ -1,0 +1,219 @@
+"""Figures: errors over a square, and what an inner layer does to it. Needs matplotlib (the extra ``plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def panels(
+    n_rows: int,
+    n_columns: int,
+    *,
+    size: float = 3.2,
+    row_labels: Sequence[str] = (),
+    column_labels: Sequence[str] = (),
+    title: str = "",
+) -> tuple[Figure, np.ndarray]:
+    """A figure of equal square panels, which no window shows: save it with ``figure.savefig``.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        How many panels.
+    size : float, default=3.2
+        The side of a panel in inches.
+    row_labels, column_labels : sequence of str, default=()
+        Written at the left and above.
+    title : str, default=""
+        Above everything.
+
+    Returns
+    -------
+    figure : Figure
+        The figure.
+    axes : ndarray of Axes, shape (n_rows, n_columns)
+        Its panels.
+    """
+    figure_class = _matplotlib("figure").Figure
+    figure = figure_class(figsize=(size * n_columns + 1.0, size * n_rows + 0.6), layout="constrained")
+    axes = figure.subplots(n_rows, n_columns, squeeze=False)
+    for ax, label in zip(axes[0], column_labels, strict=False):
+        ax.set_title(label)
+    for ax, label in zip(axes[:, 0], row_labels, strict=False):
+        ax.annotate(
+            label,
+            (0.0, 0.5),
+            (-60, 0),  # left of ticks and axis label
+            xycoords="axes fraction",
+            textcoords="offset points",
+            rotation=90,
+            ha="center",
+            va="center",
+            fontsize="large",
+        )
+    if title:
+        figure.suptitle(title)
+    return figure, axes
+
+
+def surface_map(
+    values: Any,
+    *,
+    limits: tuple[float, float] | None = None,
+    colors: str = "viridis",
+    points: Any = None,
+    label: str = "",
+    colorbar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """A function on [−1, 1]² as a picture.
+
+    Parameters
+    ----------
+    values : array-like of shape (size²,) or (size, size)
+        The values on the points of ``datasets.square_grid(size)``.
+    limits : pair of float or None, default=None
+        The ends of the colour scale; None is the range of the values.
+    colors : str, default="viridis"
+        A colour map of matplotlib.
+    points : array-like of shape (n, 2) or None, default=None
+        Drawn as dots.
+    label : str, default=""
+        Of the colour scale.
+    colorbar : bool, default=True
+        Draw the colour scale beside the panel.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn.
+    """
+    ax = ax or _matplotlib("pyplot").gca()
+    picture = _square(values)
+    low, high = limits or (float(picture.min()), float(picture.max()))
+    image = ax.imshow(
+        picture,
+        origin="lower",
+        extent=(-1, 1, -1, 1),
+        vmin=low,
+        vmax=high,
+        cmap=colors,
+        interpolation="nearest",
+    )
+    if points is not None:
+        x, y = np.asarray(points).T
+        ax.scatter(x, y, s=5, c="black", linewidths=0)
+    ax.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1), xlabel="x", ylabel="y", xlim=(-1, 1), ylim=(-1, 1))
+    if colorbar:
+        extend = "max" if picture.max() > high else "neither"
+        ax.figure.colorbar(image, ax=ax, label=label, extend=extend)
+    return ax
+
+
+def error_map(
+    error: Any,
+    *,
+    limit: float = 0.1,
+    points: Any = None,
+    colorbar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """Pointwise errors on [−1, 1]², from blue (none) to red (``limit`` and above).
+
+    Parameters
+    ----------
+    error : array-like of shape (size²,) or (size, size)
+        Errors relative to ‖h‖_∞ on the points of ``datasets.square_grid(size)``.
+    limit : float, default=0.1
+        The upper end of the colour scale.
+    points : array-like of shape (n, 2) or None, default=None
+        The training points, drawn as dots.
+    colorbar : bool, default=True
+        Draw the colour scale beside the panel.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn; below it stands the share of the square with an error above ``limit``.
+    """
+    percent = 100.0 * _square(error)
+    ax = surface_map(
+        percent,
+        limits=(0.0, 100.0 * limit),
+        colors="turbo",
+        points=points,
+        label="error in % of the largest value",
+        colorbar=colorbar,
+        ax=ax,
+    )
+    ax.set_xlabel(f"above {limit:.0%}: {np.mean(percent > 100.0 * limit):.1%} of the square")
+    return ax
+
+
+def grid_transformation(
+    images: Any, values: Any, *, label: str = "", colorbar: bool = True, ax: Axes | None = None
+) -> Axes:
+    """The points of a grid where a function into the plane puts them.
+
+    Parameters
+    ----------
+    images : array-like of shape (n, 2)
+        The points g(x_i).
+    values : array-like of shape (n,)
+        The colours: the value of the target function at x_i.
+    label : str, default=""
+        Of the colour scale.
+    colorbar : bool, default=True
+        Draw the colour scale beside the panel.
+    ax : Axes or None, default=None
+        Where to draw; None is the current axes of pyplot.
+
+    Returns
+    -------
+    ax : Axes
+        Where it was drawn.
+    """
+    ax = ax or _matplotlib("pyplot").gca()
+    images = np.asarray(images, dtype=float)
+    if images.ndim != 2 or images.shape[1] != 2:
+        raise ValueError(
+            f"Only points of the plane, an array (n, 2), can be drawn; got shape {images.shape}."
+        )
+    cloud = ax.scatter(images[:, 0], images[:, 1], c=np.asarray(values), s=6, linewidths=0, cmap="turbo")
+    ax.set(xlabel="first coordinate", ylabel="second coordinate")
+    ax.set_box_aspect(1)
+    if colorbar:
+        ax.figure.colorbar(cloud, ax=ax, label=label)
+    return ax
+
+
+def _square(values: Any) -> np.ndarray:
+    """Values on a square grid as a picture."""
+    values = np.asarray(values, dtype=float)
+    size = round(values.size**0.5)
+    if size * size != values.size or values.ndim > 2:
+        raise ValueError(f"Values on a square grid are expected, size² of them; got shape {values.shape}.")
+    return values.reshape(size, size)
+
+
+def _matplotlib(module: str) -> Any:
+    """A module of matplotlib, imported where something is drawn."""
+    try:
+        import matplotlib.figure
+        import matplotlib.pyplot
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Drawing needs matplotlib; install it with: pip install 'representer[plot]'.", name="matplotlib"
+        ) from error
+    return getattr(matplotlib, module)

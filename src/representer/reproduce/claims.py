@@ -1,0 +1,70 @@
+"""Kinds of claims: lower by a factor, and not worse than the best of several rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from representer.reproduce.runner import Claim, Measurements, Verdict
+
+
+def lower(text: str, measure: str, case: str, method: str, than: str, factor: float = 1.0) -> Claim:
+    """The mean of a method is at most ``factor`` times another's; if it is only lower, the ordering is kept.
+
+    Parameters
+    ----------
+    text : str
+        The claim in words.
+    measure, case, method, than : str
+        What is compared where, and which two methods.
+    factor : float, default=1.0
+        At most 1.
+
+    Returns
+    -------
+    claim : Claim
+        To be judged on the measurements.
+    """
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        ours, theirs = (measurements.mean(case, name, measure) for name in (method, than))
+        numbers = f"{ours:.3g} against {theirs:.3g}"
+        if theirs > 0:
+            numbers += f" ({ours / theirs:.2f} ×)"
+        if ours < theirs and ours <= factor * theirs:
+            return "reached", numbers
+        return "ordering kept" if ours < theirs else "not reached", numbers
+
+    return Claim(text, judge)
+
+
+def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[str]) -> Claim:
+    """A method is lower than the best rival, or above it by no more than one standard error of the paired difference.
+
+    Parameters
+    ----------
+    text : str
+        The claim in words.
+    measure, case, method : str
+        What is compared where, and for which method.
+    rivals : sequence of str
+        The other methods, on the same repeats.
+
+    Returns
+    -------
+    claim : Claim
+        To be judged on the measurements.
+    """
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        best = min(rivals, key=lambda rival: measurements.mean(case, rival, measure))
+        ours, theirs = (measurements.values_of(case, name, measure) for name in (method, best))
+        excess, error = (ours - theirs).mean(), (ours - theirs).std(ddof=1) / np.sqrt(len(ours))
+        word = "better" if excess < 0 else "within one standard error" if excess <= error else "worse"
+        numbers = (
+            f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"
+        )
+        return "not reached" if word == "worse" else "reached", numbers
+
+    return Claim(text, judge)
