@@ -516,3 +516,30 @@ def test_a_linear_outer_kernel() -> None:
         N * Ridge(Y, alpha=LAMBDA / N)(Linear()(chain.images(theta)[-1])) + MU * chain.squared_norms(theta)[0]
     )
     np.testing.assert_allclose(ours, nd.reg_objective(dot, AFFINE[1], X, Y, c, LAMBDA, MU), **CLOSE)
+
+
+# -- the learned kernel in scikit-learn -------------------------------------------------------------------------------
+def test_the_deep_kernel_serves_scikit_learn() -> None:
+    from sklearn.base import clone
+    from sklearn.decomposition import KernelPCA
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import ConstantKernel
+    from sklearn.svm import SVC
+
+    from representer import DeepKernelRegressor
+    from representer.estimators import GaussianProcessKernel
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25, 3))
+    y = np.sin(X[:, 0])
+    model = DeepKernelRegressor([Layer(Polynomial(1), 2, 1e-3)], alpha=1e-3, fit_intercept=False).fit(X, y)
+    k = model.deep_kernel_
+    gram = k(X).numpy()
+    pairs, whole = KernelPCA(2, kernel=k).fit(X), KernelPCA(2, kernel="precomputed").fit(gram)
+    np.testing.assert_allclose(np.abs(pairs.transform(X)), np.abs(whole.transform(gram)), atol=1e-10)
+    machine, other = SVC(kernel=k).fit(X, y > 0), SVC(kernel="precomputed").fit(gram, y > 0)
+    np.testing.assert_allclose(machine.decision_function(X), other.decision_function(gram), atol=1e-8)
+    process = GaussianProcessRegressor(GaussianProcessKernel(k), alpha=25 * 1e-3, optimizer=None)
+    np.testing.assert_allclose(clone(process).fit(X, y).predict(X), model.predict(X), atol=1e-8)
+    scaled = GaussianProcessRegressor(ConstantKernel(1.0, (1e-2, 1e2)) * GaussianProcessKernel(k), alpha=1e-3)
+    assert scaled.fit(X, y).score(X, y) > 0.9

@@ -469,3 +469,36 @@ def test_gradients_in_the_hyperparameters_of_a_layer() -> None:
         return (chain.with_layers(layers).images(theta)[-1] ** 2).sum()
 
     check_gradient(last, tensor([0.5, 0.7]), "the lengthscales")
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(1), Polynomial(3, gamma=0.5, coef0=2.0)], ids=repr)
+@pytest.mark.parametrize("max_rank", [None, 11])
+def test_a_later_polynomial_layer_has_as_many_unknowns_as_features(
+    kernel: Kernel, max_rank: int | None
+) -> None:
+    chain = Chain([Layer(Matern(0.5, 1.0), 2), Layer(kernel, 2, operator=Dense(FULL))], X, max_rank=max_rank)
+    rank = {"Linear()": 2, "Polynomial(degree=1)": 3}.get(repr(kernel), 10)
+    assert chain.shapes[1] == (rank, 2)
+    theta = coordinates_of(chain)
+    images = chain.images(theta)
+    Z, A = images[0], Dense(FULL).as_matrix(2, images[0])
+    K = kernel(Z)
+    torch.testing.assert_close(
+        chain._later_factor(chain.outputs[1].parts[0], Z) @ theta[1] @ _root(A), images[1]
+    )
+    F = images[1]
+    norm = torch.trace(torch.linalg.solve(A, F.mT @ torch.linalg.pinv(K, rtol=1e-10) @ F))
+    torch.testing.assert_close(chain.squared_norms(theta)[1], norm, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(chain.expansions(theta)[1].squared_norm(), norm, rtol=1e-5, atol=1e-6)
+    for image, other in zip(chain.evaluate(theta, X), images, strict=True):
+        torch.testing.assert_close(image, other, rtol=1e-5, atol=1e-6)
+    flat = torch.cat([part.reshape(-1) for part in theta])
+    check_gradient(lambda point: (chain.images(chain.split(point))[-1] ** 2).sum(), flat, "the coordinates")
+    batch = chain.split(torch.stack([flat, 2.0 * flat]))
+    torch.testing.assert_close(chain.images(batch)[-1][0], images[-1], **EXACT)
+    torch.testing.assert_close(chain.evaluate(batch, NEW)[-1][0], chain.evaluate(theta, NEW)[-1], **EXACT)
+
+
+def _root(A: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(A)
+    return (vectors * values.sqrt()) @ vectors.mT

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 from scipy.special import kv
-from sklearn.base import clone
 
 from representer import plotting
 from representer.datasets import MissingDataError, Source, jump, kink, make_jump, square_grid
@@ -279,19 +278,18 @@ def test_cross_validation_takes_the_pair_of_least_error(monkeypatch: pytest.Monk
         def predict(self, X: np.ndarray) -> np.ndarray:
             return np.full(len(X), self.offset)
 
-    monkeypatch.setattr(bohn, "best_fit", lambda model, X, y, races: model.fit(X, y))
+    monkeypatch.setattr(bohn, "best_fit", lambda model, X, y, starts: model.fit(X, y))
     method = bohn.cross_validated(Known, [1.0, 0.1, 0.01], 1)  # type: ignore[arg-type]
     assert np.allclose(method(np.zeros((10, 2)), np.zeros(10), np.zeros(0)), 0.0, atol=1e-12)
 
 
-def test_the_best_race_is_kept() -> None:
+def test_more_starts_are_not_worse() -> None:
     X, y = make_jump(30, random_state=0)
     model = bohn.interpolants()[bohn.two_layers(2)].set_params(max_iter=20)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # 20 iterations are few
-        values = [bohn.best_fit(model, X, y, races).objective_value_ for races in (1, 3)]
-        alone = [clone(model).set_params(n_restarts=8, random_state=i).fit(X, y) for i in range(3)]
-    assert values == [alone[0].objective_value_, min(fit.objective_value_ for fit in alone)]
+        one, eight = (bohn.best_fit(model, X, y, starts).objective_value_ for starts in (1, 8))
+    assert eight <= one
     assert not hasattr(model, "objective_value_")
 
 

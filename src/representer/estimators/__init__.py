@@ -2,6 +2,7 @@
 
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
+from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.operator_ridge import OperatorRidge
 
-__all__ = ["DeepKernelClassifier", "DeepKernelRegressor", "OperatorRidge"]
+__all__ = ["DeepKernelClassifier", "DeepKernelRegressor", "GaussianProcessKernel", "OperatorRidge"]

@@ -117,6 +117,11 @@ class DeepProblem:
         if coupled:
             entries = self.Y.reshape(-1, 1)
             fit = self.objectives.fit(entries[_entries(self.rows, p)])
+            if fit.intercept:
+                raise ValueError(
+                    f"The outputs of {kernel!r} are coupled, for which no intercept is fitted. Use fit_intercept=False "
+                    "on centred targets."
+                )
             score = None if self.objectives.score is None else self.objectives.score(entries)
             return None, [Block(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
         Y = self.Y if rotation is None else self.Y @ rotation
@@ -169,6 +174,11 @@ class DeepProblem:
         total = points.new_zeros(len(points))
         for block in self._current(composition):
             gram = self._gram(block, Z, self.rows)
+            if isinstance(Z, Tensor) and Z.requires_grad and not gram.requires_grad:
+                raise ValueError(
+                    f"The outer kernel {composition.kernel!r} is not differentiable in its inputs, so that the layers "
+                    "before it cannot be learned. Build it from torch operations: no .detach(), .item() or numpy."
+                )
             gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
             total = total + block.scale * self._fit_value(block, gram, Z, composition)
         return total + self.penalty(points, composition)

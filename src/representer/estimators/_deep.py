@@ -109,6 +109,10 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             check_options(self, {"loss": losses})
         check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
         check_device(self.device)
+        if isinstance(self.cv, int | np.integer) and self.cv < 2:
+            raise ValueError(f"cv must be at least 2 folds, or a splitter of scikit-learn; got {self.cv!r}.")
+        if self.approximation is not None and self.loss != "squared":
+            raise ValueError(f"approximation= is for loss='squared'; got loss={self.loss!r}.")
         if not (is_real(self.tol) and self.tol > 0):
             raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
         auto = isinstance(self.alpha, str) and self.alpha == "auto"
@@ -120,7 +124,13 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
         if self.approximation is not None and not isinstance(self.approximation, Nystroem):
             raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
-        if not (isinstance(self.layers, list | tuple) or self.layers == "auto"):
+        if self.approximation is not None and not is_count(self.approximation.n_components):
+            raise ValueError(
+                f"n_components of Nystroem must be a positive integer; got {self.approximation.n_components!r}."
+            )
+        if not (
+            isinstance(self.layers, list | tuple) or (isinstance(self.layers, str) and self.layers == "auto")
+        ):
             raise ValueError(
                 f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {self.layers!r}."
             )
@@ -202,7 +212,12 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 
     def _keep(self, solution: Solution) -> None:
         problem, choice, result = solution.problem, solution.choice, solution.result
-        if result is not None and not result.converged:
+        if (choice is not None and choice.interrupted) or (result is not None and result.interrupted):
+            stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
+            warn_unconverged(
+                f"The fit was interrupted during the search over {stage}; the best so far is kept."
+            )
+        elif result is not None and not result.converged:
             warn_unconverged(f"The search over the inner layers: {result.message}. The best restart is kept.")
         outer, intercept, _ = problem.solve(solution.point)
         chain = problem.chain
@@ -217,7 +232,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         self.intercept_ = plain(intercept)
         self.layer_norms_ = [math.sqrt(max(f.squared_norm().item(), 0.0)) for f in self._functions]
         self.objective_value_ = solution.value
-        self.criterion_value_ = None if choice is None else choice.value
+        self.criterion_value_ = None if choice is None or math.isnan(choice.value) else choice.value
         self.search_history_ = [] if choice is None else choice.history
         self.history_ = [] if result is None else result.history
         self.n_iter_ = 1 if result is None else max(1, result.n_iter)

@@ -34,8 +34,11 @@ NEARLY_BEST = 0.05
 # The least n·alpha that is tried, relative to the mean of k(x, x): below it rounding spoils differences of gradients,
 # or the solver of a convex loss takes ages (libsvm's C is 1/(2n·alpha)).
 LEAST_RIDGE, LEAST_CONVEX = 1e-7, 1e-4
-# Inner penalties at which no layer is held at zero, in units of the loss at the start: for finding where to search.
+# Penalties at which no layer is held at zero, for finding where to search: inner ones in units of the loss at the
+# start, the outer alpha in units of k(x, x).
 GENTLE = 0.01
+# Where the search for alpha begins at most, in units of k(x, x).
+LARGEST_FIRST = 0.1
 # Unknowns of the inner layers for each sample up to which leave-one-out is trusted.
 OPTIMISM = 0.25
 
@@ -79,16 +82,29 @@ class DeepFit:
         )
         given = self.composition
         self.composition, self.start, unknowns = resolved(given, self.X, self.max_rank, self.generator)
+        kernel, p = self.composition.kernel, self.Y.shape[1]
+        expected = kernel.n_outputs(self.X if self.start is None else self.start)
+        if expected is not None and expected != p:
+            raise ValueError(
+                f"{kernel!r} has {expected} outputs on these inputs, but the targets have {p}. Make them equal."
+            )
+        # Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left out:
+        # an optimism of about their number of unknowns over the number of samples.
+        self.inner_is_small = unknowns <= OPTIMISM * len(self.Y)
         if self.criterion == "auto":
-            # Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left
-            # out: an optimism of about their number of unknowns over the number of samples.
-            trusted = self.loss.squared and unknowns <= OPTIMISM * len(self.Y)
-            self.criterion = "loo" if trusted else "validation"
+            self.criterion = "loo" if self.loss.squared and self.inner_is_small else "validation"
+        if self.free:
+            self.loss.scored(self.criterion)  # a closed form for another loss is refused before any search
         self.composition = self.composition.replace(self._first_alphas(given)).numbers()
 
     def run(self) -> Solution:
         """Choose what is free, then search the inner layers."""
-        choice, warm = (None, None) if not self.free else self._choose()
+        choice, warm = None, None
+        if self.free:
+            try:
+                choice, warm = self._choose()
+            except KeyboardInterrupt:  # outside of any search that keeps its own best point
+                choice = Choice(self.composition, float("nan"), [], False, "interrupted", True)
         composition = self.composition if choice is None else choice.composition
         problem = self.problem(composition, self.loss.fit())
         if problem.chain is None:
@@ -101,7 +117,10 @@ class DeepFit:
             return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
         if not self.loss.squared and self.loss.learnable and len(starts) > 1:
             proxy = self.problem(composition, self.loss.proxy().fit())
-            starts = self._minimise(proxy, starts, description="restarts").point[None]
+            found = self._minimise(proxy, starts, description="restarts")
+            starts = found.point[None]
+            if found.interrupted:
+                return Solution(problem, found.point, problem.value(starts).item(), found, choice)
         result = self._minimise(problem, starts, callback=self.callback, description="objective")
         return Solution(problem, result.point, result.value, result, choice)
 
@@ -198,19 +217,31 @@ class DeepFit:
             )
         X = take(self.X if self.start is None else self.start, rows)
         pairwise = self.start is None and given.input_kernel.domain == "gram"
-        weights = torch.ones(len(rows), dtype=self.Y.dtype, device=self.Y.device)
-        ridge = RidgeProblem(X[:, rows] if pairwise else X, centred, weights, None, pairwise)
-        grid = alpha_grid(smallest_alpha(self.composition.kernel, ridge.X, centred))
-        errors, _ = criterion_of(ridge, "loo").path(self.composition.kernel, grid)
+        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows]), **alphas}
+
+    def _ridge_alpha(self, X: Any, Y: Tensor) -> float:
+        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one.
+
+        Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
+        that no search leaves.
+        """
+        kernel, centred = self.composition.kernel, Y - Y.mean(0)
+        weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
+        ridge = RidgeProblem(X, centred, weights, None, kernel.domain == "gram")
+        grid = alpha_grid(smallest_alpha(kernel, X, centred))
+        errors, _ = criterion_of(ridge, "loo").path(kernel, grid)
         errors = torch.where(torch.isfinite(errors), errors, torch.inf)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        return {"alpha": max(alpha, self._least_alpha(self.loss, len(rows))), **alphas}
+        return max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
 
     def _least_alpha(self, loss: Loss, n: int) -> float:
         """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
-        kernel, Z = self.composition.kernel, self.X if self.start is None else self.start
-        size = kernel.diag(Z, self.Y.shape[1]).mean().item()
-        return (LEAST_RIDGE if loss.squared else LEAST_CONVEX) * size / n
+        return (LEAST_RIDGE if loss.squared else LEAST_CONVEX) * self._kernel_size() / n
+
+    def _kernel_size(self) -> float:
+        """The mean of k(x, x) of the outer kernel where the search starts."""
+        Z = self.X if self.start is None else self.start
+        return self.composition.kernel.diag(Z, self.Y.shape[1]).mean().item()
 
     def _some_rows(self) -> Tensor:
         """All rows, or as many random ones as a search can afford, the classes in proportion."""
@@ -233,6 +264,16 @@ class DeepFit:
         images, interrupted = self._explore(X, Y)
         if interrupted:
             return Choice(self.composition, float("nan"), [], False, "interrupted", True), images or None
+        if images and "alpha" in self.free:
+            self.composition = self.composition.replace({"alpha": self._ridge_alpha(images[-1], Y)})
+        try:
+            choice = self._descend(X, Y, labels, images)
+        except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
+            choice = Choice(self.composition, float("nan"), [], False, "interrupted", True)
+        return choice, images if images and len(rows) == count(self.X) else None
+
+    def _descend(self, X: Any, Y: Tensor, labels: np.ndarray | None, images: list[Tensor]) -> Choice:
+        """The search itself: by squared loss, then alpha by the loss that is meant."""
         splits = self._splits(Y, labels)
         proxy = self.loss.proxy()
         folds = [self._fold(proxy, X, Y, images, *split) for split in splits]
@@ -241,10 +282,12 @@ class DeepFit:
         choice = self._run(search)
         if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
             # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
-            pairs = zip(folds, splits, strict=True)
-            own = [self._fold(self.loss, X, Y, [], *split, point=fold.point) for fold, split in pairs]
+            own = [
+                self._fold(self.loss, X, Y, [], *split, point=f.point)
+                for f, split in zip(folds, splits, strict=True)
+            ]
             choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))
-        return choice, images if images and len(rows) == count(self.X) else None
+        return choice
 
     def _search(
         self, loss: Loss, free: list[str], folds: list[Fold], *, frozen: bool = False
@@ -268,10 +311,18 @@ class DeepFit:
 
     def _explore(self, X: Any, Y: Tensor) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
-        inner = [name for name in self.free if name.startswith("layers__") and name.endswith("__alpha")]
         current = self.composition.hyperparameter_values()
-        gentle = self.composition.replace({name: GENTLE * current[name] for name in inner}).numbers()
-        problem = DeepProblem(gentle, X, Y, self.loss.proxy().fit())
+        gentle = {
+            name: GENTLE * current[name]
+            for name in self.free
+            if name.startswith("layers__") and name.endswith("__alpha")
+        }
+        if "alpha" in self.free and self.start is not None:
+            # Where the start is blind, as one direction of many may be, its best outer function is a constant.
+            size = self.composition.kernel.diag(self.start, Y.shape[1]).mean().item()
+            gentle["alpha"] = current["alpha"].clamp(max=GENTLE * size)
+        composition = self.composition.replace(gentle).numbers()
+        problem = DeepProblem(composition, X, Y, self.loss.proxy().fit())
         if problem.chain is None:
             return [], False
         result = self._minimise(problem, self._starts(problem), description="restarts")
@@ -281,10 +332,17 @@ class DeepFit:
         """Training and validation rows of each fold; all rows for a criterion in closed form."""
         return [(None, None)] if self.criterion != "validation" else self.folds(len(Y), labels)
 
-    def folds(self, n: int, labels: np.ndarray | None) -> list[tuple[Tensor, Tensor]]:
+    def folds(self, n: int, labels: np.ndarray | None) -> Any:
         """Training and validation rows by scikit-learn's conventions, shuffled; every class has a training row."""
-        most = n if labels is None else int(np.bincount(labels).max())  # more folds than that are not to be had
-        cv = max(2, min(self.cv, most)) if is_count(self.cv) else self.cv
+        most = n if labels is None else int(np.bincount(labels).max())
+        if n < 2:
+            raise ValueError("Found 1 sample (n_samples = 1), of which none can be held out.")
+        if most < 2:
+            raise ValueError(
+                "No class has two samples, so that none can be held out to choose hyperparameters or to calibrate. "
+                "Give numbers for all of them and calibrated=False, or more samples."
+            )
+        cv = min(self.cv, max(2, most)) if is_count(self.cv) else self.cv
         splitter = check_cv(cv, labels, classifier=labels is not None)
         if is_count(cv):
             splitter.shuffle, splitter.random_state = True, self.seed

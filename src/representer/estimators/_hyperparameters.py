@@ -21,7 +21,7 @@ from representer.parameters import Packing
 
 # A hypergradient only has to point downhill: two digits are enough.
 SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20
-# Solutions of the folds have a tolerance, and may settle in another minimum nearby: so exactly is log E known.
+# Solutions of the folds have a tolerance, and may settle in another minimum nearby: so exactly, relatively, is E known.
 NOISE = 1e-2
 # Factors by which the penalties of all inner layers are multiplied to find where the search should begin.
 PENALTY_FACTORS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
@@ -38,8 +38,14 @@ def minimise(
     description: str = "",
 ) -> OptimizeResult:
     """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y."""
-    unit = problem.value(starts[:1]).detach().abs().clamp(min=torch.finfo(starts.dtype).tiny)
-    unit = unit if bool(torch.isfinite(unit).all()) else torch.ones_like(unit)
+    info = torch.finfo(starts.dtype)
+    # Constant targets are met without error at no cost: what is then left of J is their rounding.
+    floor = (info.eps * problem.Y.square().mean().item()) or info.tiny
+    unit = problem.value(starts[:1]).detach().abs().clamp(min=floor)
+    if not bool(torch.isfinite(unit).all()):
+        unit = torch.ones_like(unit)
+        if not bool(torch.isfinite(problem.value(starts)).any()):
+            problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
 
     def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
         values, gradients = problem.value_and_gradient(points)
@@ -48,6 +54,7 @@ def minimise(
     options = {"callback": callback, "verbose": verbose, "description": description}
     result = lbfgs(scaled, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
+    vanished = result.value <= info.eps and not result.interrupted
     history = [
         e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history
     ]
@@ -55,7 +62,7 @@ def minimise(
         result.point,
         result.value * factor,
         result.values * factor,
-        result.converged,
+        result.converged or vanished,
         result.message,
         result.n_iter,
         result.n_evaluations,
@@ -105,6 +112,7 @@ class HyperparameterSearch:
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
         self.best = math.inf
+        self.unit: float | None = None  # the first error, so that tolerances do not depend on the units of y
 
     def unpack(self, h: Tensor) -> Composition:
         """The composition of a raw vector, differentiable; the outer alpha stays above its least value."""
@@ -114,7 +122,8 @@ class HyperparameterSearch:
         return self.composition.replace(values)
 
     def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
-        """log E and its gradient at one h; the folds are solved anew from where the best h left them."""
+        """E and its gradient at one h, in units of the first E; the folds are solved anew from where the best h left
+        them."""
         numbers, solved = self._solve_all(h)
         if solved is None:
             return h.new_tensor(torch.nan), torch.full_like(h, torch.nan)
@@ -129,8 +138,9 @@ class HyperparameterSearch:
         if float(value) < self.best:
             self.best = float(value)
             self._keep(solved)
-        floor = value.clamp(min=torch.finfo(value.dtype).tiny)
-        return floor.log(), gradient / floor
+        if self.unit is None and math.isfinite(value):
+            self.unit = max(float(value), torch.finfo(value.dtype).tiny)
+        return value / (self.unit or 1.0), gradient / (self.unit or 1.0)
 
     def _solve_all(self, h: Tensor) -> tuple[Composition, list[Tensor] | None]:
         """The composition at h and the folds' solutions there; None where a fold has none (alpha too small, say)."""
@@ -190,14 +200,14 @@ class HyperparameterSearch:
             values, gradients = zip(*(self(point) for point in points), strict=True)
             return torch.stack(values), torch.stack(gradients)
 
-        options = {"callback": callback, "verbose": verbose, "description": "log error of held-out data"}
+        options = {"callback": callback, "verbose": verbose, "description": "error of held-out data"}
         result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
         with torch.no_grad():
             chosen = self.unpack(result.point).numbers()
-        history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
-        return Choice(
-            chosen, math.exp(result.value), history, result.converged, result.message, result.interrupted
-        )
+        unit = self.unit or 1.0
+        history = [entry._replace(value=entry.value * unit) for entry in result.history]
+        value = result.value * unit
+        return Choice(chosen, value, history, result.converged, result.message, result.interrupted)
 
 
 def hypergradient(

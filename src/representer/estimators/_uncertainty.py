@@ -32,6 +32,9 @@ class PredictiveSpread:
     alpha : float
     intercept : bool
     landmarks : data, optional
+    residuals : tensor (n, p), optional
+        Of predictions for samples that a fit has not seen, NaN where there are none; by default those of leaving one
+        out, inner layers fixed.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class PredictiveSpread:
         *,
         intercept: bool,
         landmarks: Any = None,
+        residuals: Tensor | None = None,
     ):
         self.noise = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
@@ -56,7 +60,10 @@ class PredictiveSpread:
             problem = replace(problem, X=self.features(Z))
         p = Y.shape[1]
         self.system: System = factor_system(self.inner, problem.X, problem.noise(alpha), p)
-        self.scale = prior_scale(self.system, problem, self.system.solve(Y))
+        if residuals is None:
+            self.scale = prior_scale(self.system, problem, self.system.solve(Y))
+        else:
+            self.scale = (residuals**2 / self.system.loo_variance()).nanmean(0)
         self.p, self.bytes_per_row = p, Y.numel() * Y.element_size()
         self.open = self._intercepts(problem) if intercept else []
 

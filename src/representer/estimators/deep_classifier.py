@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, column_or_1d
 
@@ -91,8 +92,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
     alpha_ : float
         The weight of ‖f_1‖² that was used.
     deep_kernel_ : Kernel
-        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): for ``SVC(kernel=model.deep_kernel_)``, kernel PCA,
-        Gaussian processes, or another learner of this library.
+        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)), for ``SVC(kernel=model.deep_kernel_)``,
+        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library.
     dual_coef_ : ndarray of shape (n_anchors, n_outputs)
         The coefficients of f_1 on the images of the training samples (or landmarks).
     intercept_ : ndarray of shape (n_outputs,)
@@ -207,6 +208,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
         y = column_or_1d(plain(y), warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         if len(y) != _num_samples(X):
             raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")

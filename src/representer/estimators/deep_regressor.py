@@ -16,9 +16,11 @@ from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._losses import Loss
 from representer.estimators._uncertainty import PredictiveSpread
-from representer.estimators._validation import check_inputs, check_targets, plain
+from representer.estimators._validation import check_inputs, check_targets, plain, warn_unconverged
 from representer.parameters import is_real
 
+# An interpolant that misses the data by more than this share of the largest target is reported.
+INTERPOLATED = 1e-6
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
 
 
@@ -94,8 +96,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     alpha_ : float
         The weight of ‖f_1‖² that was used.
     deep_kernel_ : Kernel
-        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): for ``SVC(kernel=model.deep_kernel_)``, kernel PCA,
-        Gaussian processes, or another learner of this library.
+        The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)), for ``SVC(kernel=model.deep_kernel_)``,
+        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library.
     dual_coef_ : ndarray of shape (n_anchors, n_outputs)
         The coefficients of f_1 on the images of the training samples (or landmarks).
     intercept_ : ndarray of shape (n_outputs,)
@@ -211,27 +213,42 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             )
         self.__dict__.pop("_cached_spread", None)
         self.X_fit_, self._targets = X, targets
-        _, solution = self._solve(composition, X, targets, loss, None, context)
+        fit, solution = self._solve(composition, X, targets, loss, None, context)
         self._landmarks = solution.problem.landmarks
+        self._held_out_residuals = None
+        if (
+            loss.squared and not fit.inner_is_small and len(targets) > 1
+        ):  # leave-one-out would not see that inner layers adapt to samples
+            decisions, rows = fit.held_out_decisions(solution)
+            residuals = np.full_like(targets, np.nan)  # a splitter need not hold out all samples
+            residuals[rows.numpy()] = targets[rows.numpy()] - plain(decisions)
+            self._held_out_residuals = residuals
+        if self.loss == "interpolate":
+            self._check_interpolation(X, targets)
         context.call_on_fit_task_end(estimator=self)
         return self
 
+    def _check_interpolation(self, X: Any, targets: np.ndarray) -> None:
+        """Warn if the data are not met, as happens when inner layers map samples too close together."""
+        reached = plain(self._decide(self._prepared(self._functions[0].kernel, X)))
+        gap, size = np.abs(reached - targets).max(), np.abs(targets).max()
+        if not gap <= INTERPOLATED * size:
+            warn_unconverged(
+                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): the inner layers map "
+                "samples too close together. Lower their alpha, rescale y, or use separation=."
+            )
+
     def _loss(self, composition: Composition) -> Loss:
-        """The loss that the arguments describe; an argument of another loss is refused."""
-        for name, owner, least in (
-            ("epsilon", "epsilon_insensitive", 0.0),
-            ("separation", "interpolate", 0.0),
-            ("delta", "huber", None),
-        ):
+        """The loss that the arguments describe."""
+        for name in ("epsilon", "separation", "delta"):
             value = getattr(self, name)
-            if not (
-                is_real(value)
-                and math.isfinite(value)
-                and (value >= least if least is not None else value > 0)
-            ):
-                raise ValueError(
-                    f"{name} (of loss={owner!r}) must be a finite number that is not negative; got {value!r}."
-                )
+            if not (is_real(value) and 0 <= value < math.inf) or (name == "delta" and value == 0):
+                least = "positive" if name == "delta" else "not negative"
+                raise ValueError(f"{name} must be a finite number that is {least}; got {value!r}.")
+        if self.separation > 0 and self.loss != "interpolate":
+            raise ValueError(
+                f"separation={self.separation!r} is for loss='interpolate'; got loss={self.loss!r}. Leave it at 0."
+            )
         if callable(self.loss) or self.penalty is not None:
             return self._custom(composition)
         if self.loss == "squared":
@@ -269,7 +286,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             Inputs; with a precomputed kernel, k(X, X_train).
         return_std : bool, default=False
             Also return the standard deviation of a new observation, noise included (squared loss only): f_1 is seen as
-            a Gaussian process on the images of the inner layers, which are taken as given.
+            a Gaussian process on the images of the inner layers. Its scale comes from leave-one-out residuals, or, if
+            the inner layers are large enough to adapt to single samples, from those of refits without each fold.
 
         Returns
         -------
@@ -306,7 +324,15 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             targets = self._tensor(self._targets - self.intercept_)
             landmarks = None if self._landmarks is None else outer.anchors
             self._cached_spread = PredictiveSpread(
-                outer.kernel, Z, targets, self.alpha_, intercept=self.fit_intercept, landmarks=landmarks
+                outer.kernel,
+                Z,
+                targets,
+                self.alpha_,
+                intercept=self.fit_intercept,
+                landmarks=landmarks,
+                residuals=None
+                if self._held_out_residuals is None
+                else self._tensor(self._held_out_residuals),
             )
         return self._cached_spread
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from representer.data import count, take
 from representer.expansions.expansion import Expansion
 from representer.expansions.layers import Layer, Outputs, Part
+from representer.expansions.polynomials import feature_count, features
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.parameters import is_count
 
@@ -161,13 +162,37 @@ class Chain:
         name = "The Gram matrix of a layer's anchors"
         return factorize(part.gram(anchors, None), name=name, strict=anchors.ndim < 3)
 
+    def _is_explicit(self, part: Part, dimension: int) -> bool:
+        """Does a later layer's kernel have fewer features than there are anchors?"""
+        return feature_count(part.kernel, dimension) < len(self.later_rows)
+
     def _later_factor(self, part: Part, Z: Tensor) -> Tensor:
-        """B with K ≈ B Bᵀ at the images Z, exactly so if all of them are anchors."""
+        """B with K ≈ B Bᵀ at the images Z, exactly so if all of them are anchors, or if features are explicit."""
+        if self._is_explicit(part, Z.shape[-1]):
+            return features(part.kernel, Z)
         anchors = Z[..., self.later_rows, :]
         cholesky = self._anchor_cholesky(part, anchors)
-        if len(self.later_rows) == Z.shape[-2]:
-            return cholesky.factor
+        if Z.requires_grad and not cholesky.factor.requires_grad:
+            raise ValueError(
+                "The kernel of a layer after the first is not differentiable in its inputs, so that the layers before "
+                "it cannot be learned. Build it from torch operations: no .detach(), .item() or numpy."
+            )
+        if len(self.later_rows) == Z.shape[-2] and not bool(cholesky.jitter.any()):
+            return cholesky.factor  # with jitter it is not the factor that functions evaluated elsewhere have
         return cholesky.half_solve(part.gram(Z, anchors).mT).mT
+
+    def _later_rank(self, part: Part, before: int) -> int:
+        dimension = self.layers[before].size
+        if self._is_explicit(part, dimension):
+            return int(feature_count(part.kernel, dimension))
+        return len(part.entries(self.later_rows))
+
+    def _later_dual(self, part: Part, anchors: Tensor, theta: Tensor) -> Tensor:
+        """Coefficients on the anchors: L⁻ᵀΘ, or Φ(ΦᵀΦ)⁻¹Θ of explicit features."""
+        if self._is_explicit(part, anchors.shape[-1]):
+            phi = features(part.kernel, anchors)
+            return phi @ _normal_solve(phi, theta)
+        return _back_solve(self._anchor_cholesky(part, anchors), theta)
 
     # -- coordinates --------------------------------------------------------------------------------------------------
     @property
@@ -176,7 +201,7 @@ class Chain:
         first = self.outputs[0].shape([factor.shape[-1] for factor in self.factors])
         return [
             first,
-            *(o.shape([len(p.entries(self.later_rows)) for p in o.parts]) for o in self.outputs[1:]),
+            *(o.shape([self._later_rank(p, i) for p in o.parts]) for i, o in enumerate(self.outputs[1:])),
         ]
 
     @property
@@ -235,11 +260,14 @@ class Chain:
         """The layers as functions that can be evaluated anywhere: f_l = Σ_j K_l(·, z_j) c_j."""
         functions = [self._first_expansion(coordinates[0])]
         Z = functions[0](self.X)
-        for layer, outputs, theta in zip(self.layers[1:], self.outputs[1:], coordinates[1:], strict=True):
+        later = zip(self.layers[1:], self.outputs[1:], coordinates[1:], strict=True)
+        for l, (layer, outputs, theta) in enumerate(later):
             anchors = Z[..., self.later_rows, :]
-            choleskys = [self._anchor_cholesky(part, anchors) for part in outputs.parts]
-            pieces = outputs.split(theta, [c.factor.shape[-1] for c in choleskys])
-            dual = [_back_solve(c, piece) for c, piece in zip(choleskys, pieces, strict=True)]
+            pieces = outputs.split(theta, [self._later_rank(part, l) for part in outputs.parts])
+            dual = [
+                self._later_dual(part, anchors, piece)
+                for part, piece in zip(outputs.parts, pieces, strict=True)
+            ]
             functions.append(Expansion(layer.operator_kernel, anchors, outputs.coefficients(dual)))
             Z = functions[-1](Z)
         return functions
@@ -277,6 +305,13 @@ def _back_solve(cholesky: Cholesky, theta: Tensor) -> Tensor:
 
 
 def _least_squares(factor: Tensor, target: Tensor) -> Tensor:
+    return _normal_solve(factor, factor.mT @ target)
+
+
+def _normal_solve(factor: Tensor, right: Tensor) -> Tensor:
+    """(BᵀB)⁻¹R with a ridge at the rounding of BᵀB."""
     inner = factor.mT @ factor
-    ridge = torch.finfo(factor.dtype).eps * inner.diagonal().mean() * len(inner)
-    return factorize(shifted(inner, ridge), name="A projection").solve(factor.mT @ target)
+    ridge = torch.finfo(factor.dtype).eps * inner.diagonal(dim1=-2, dim2=-1).mean(-1) * inner.shape[-1]
+    return factorize(shifted(inner, ridge[..., None]), name="A projection", strict=factor.ndim < 3).solve(
+        right
+    )

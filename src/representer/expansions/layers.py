@@ -96,9 +96,28 @@ class Layer(Value):
             raise ValueError(
                 f"The penalty of a layer must be None or a function of the squared norm; got {self.penalty!r}."
             )
+        if self.penalty is not None:
+            self._check_penalty()
         self.check_hyperparameters()
         if isinstance(self.operator_kernel, Decomposable):
             self.operator_kernel._operator.as_matrix(self.size, torch.zeros(1, dtype=torch.float64))
+
+    def _check_penalty(self) -> None:
+        assert self.penalty is not None
+        with torch.enable_grad():
+            norms = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64, requires_grad=True)
+            values = self.penalty(norms)
+            if not (isinstance(values, Tensor) and values.shape == norms.shape and values.requires_grad):
+                raise ValueError(
+                    "The penalty of a layer must take a tensor of squared norms to one of the same shape, entry by "
+                    f"entry and by torch operations; got {values!r}."
+                )
+            (slopes,) = torch.autograd.grad(values.sum(), norms)
+        if not bool((slopes > 0).all()):
+            raise ValueError(
+                f"The penalty of a layer must increase strictly with ‖f‖²; its derivatives at {norms.tolist()} are "
+                f"{slopes.tolist()}. Without that, no representer theorem holds."
+            )
 
     def check_size(self, X: Any) -> None:
         """Raise if the kernel implies another number of outputs on these inputs."""
@@ -130,6 +149,7 @@ class Part:
     diag: Callable[[Any], Tensor]
     outputs: Tensor
     coupled: bool = False
+    kernel: Kernel | None = None  # where it is one, and not a combination
 
     @property
     def width(self) -> int:
@@ -172,7 +192,7 @@ class Outputs:
         self.rotation: Tensor | None = None
         form = kernel.diagonal_form(size, like)
         if isinstance(kernel, Decomposable):
-            self.parts = [Part(kernel.kernel._gram, kernel.kernel._diag, every)]
+            self.parts = [Part(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
             if not isinstance(kernel._operator, Identity):
                 self.root, self.inverse_root = (_power(kernel._operator, size, like, s) for s in (0.5, -0.5))
         elif form is not None:

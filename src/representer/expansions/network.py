@@ -51,3 +51,7 @@ class Network(torch.nn.Module):
             anchors = self.objects[i] if i in self.objects else getattr(self, f"anchors_{i}")
             X = Expansion(kernel, anchors, getattr(self, f"coefficients_{i}"))(X)
         return X if self.intercept is None else X + self.intercept
+
+    def extra_repr(self) -> str:
+        """The kernels, which no weight or buffer shows."""
+        return ", ".join(map(repr, self.kernels))

@@ -62,6 +62,8 @@ class Kernel(Value, ABC):
         A word such as ``lengthscale="median"`` is given its number by X here only if Y is None.
         """
         self.check_hyperparameters()
+        if self.domain == "vectors" and all(isinstance(x, np.ndarray) and x.ndim == 1 for x in (X, Y)):
+            return self([X], [Y])[0, 0]  # two points: scikit-learn's way with functions
         X = self.prepare(X)
         if Y is None:
             require_gram(count(X), count(X))

@@ -220,6 +220,7 @@ def _refuse_contradictions(gram: Tensor, factor: Tensor) -> None:
     for i, j in close[apart > 8 * math.sqrt(eps) * torch.linalg.vector_norm(factor, dim=-1).max()].tolist():
         if bool(((gram[i] - gram[j]).abs() <= 64 * eps * scale).all()):
             raise ValueError(
-                f"No function interpolates these targets: rows {j} and {i} of the Gram matrix are equal (the "
-                "same point) but their targets differ. Remove one, average the two, or use Ridge."
+                f"No function interpolates these targets: rows {j} and {i} of the Gram matrix are equal (the same "
+                "point, or points that inner layers map to one) but their targets differ. Remove one, average the two, "
+                "use squared loss, or lower the penalties of the inner layers."
             )

@@ -31,8 +31,7 @@ from representer.datasets import (
     load_yacht,
 )
 from representer.estimators import DeepKernelClassifier, DeepKernelRegressor
-from representer.expansions import Layer
-from representer.kernels import Gaussian, Polynomial, Tanimoto
+from representer.kernels import Tanimoto
 from representer.reproduce.claims import not_worse
 from representer.reproduce.runner import Experiment, Result, Run
 
@@ -74,9 +73,9 @@ def standardised_target(model: Any) -> TransformedTargetRegressor:
 def svr(width: float, quick: bool) -> Any:
     """SVR with a Gaussian kernel; gamma in multiples of 1 / width."""
     candidates = {
-        "C": grid(0.1, 10000.0, quick, 6),
+        "C": grid(1.0, 1000.0, quick, 4),
         "gamma": grid(0.03, 10.0, quick, 6) / width,
-        "epsilon": [0.01, 0.1] if quick else [0.001, 0.01, 0.1],
+        "epsilon": [0.01, 0.1],
     }
     return standardised_target(make_pipeline(StandardScaler(), tuned(SVR(), candidates)))
 
@@ -109,9 +108,9 @@ def yacht(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def yacht_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
-    """A linear inner layer: the metric is learned."""
+    """The defaults: an affine inner layer, the metric is learned."""
     d = X.shape[1]
-    deep = DeepKernelRegressor([Layer(Polynomial(1), d)], kernel=Gaussian(1.0), random_state=0)
+    deep = DeepKernelRegressor(random_state=0)
     return {
         DEEP: standardised_target(make_pipeline(StandardScaler(), deep)),
         "SVR": svr(d, quick),
@@ -169,13 +168,12 @@ def tanimoto(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
 
 def esol_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
     """A layer on the Tanimoto kernel; fingerprints are not standardised for it, nor for the SVR that shares it."""
-    deep = DeepKernelRegressor([Layer(Tanimoto(), 10)], kernel=Gaussian(1.0), random_state=0)
-    candidates = {"C": grid(0.1, 10000.0, quick, 6), "epsilon": [0.01, 0.1] if quick else [0.001, 0.01, 0.1]}
+    deep = DeepKernelRegressor([(Tanimoto(), 10)], random_state=0)
+    candidates = {"C": grid(1.0, 1000.0, quick, 4), "epsilon": [0.01, 0.1]}
     d = X.shape[1]
     return {
         DEEP: standardised_target(deep),
         SVR_TANIMOTO: standardised_target(tuned(SVR(kernel=tanimoto), candidates)),
-        "SVR": svr(d, quick),
         "kernel ridge": kernel_ridge(d, quick),
         GP: gaussian_process(float(d) ** 0.5, quick),
     }
@@ -188,9 +186,9 @@ def segment(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segment_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
-    """A linear inner layer: the metric is learned."""
+    """The defaults but for the loss, squared, which is the fastest; probabilities are not asked for."""
     d = X.shape[1]
-    deep = DeepKernelClassifier([Layer(Polynomial(1), d)], kernel=Gaussian(1.0), random_state=0)
+    deep = DeepKernelClassifier(loss="squared", calibrated=False, random_state=0)
     candidates = {"C": grid(1.0, 10000.0, quick), "gamma": grid(0.03, 10.0, quick, 6) / d}
     return {
         DEEP: make_pipeline(StandardScaler(), deep),
@@ -209,14 +207,14 @@ def usps(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def usps_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
     """Grey values have one unit and are not standardised."""
     width = X.shape[1] * float(X.var())
-    deep = DeepKernelClassifier([Layer(Gaussian("median"), 20)], kernel=Gaussian(1.0), random_state=0)
+    deep = DeepKernelClassifier(loss="squared", calibrated=False, random_state=0)
     candidates = {"C": grid(1.0, 1000.0, quick), "gamma": grid(0.03, 3.0, quick) / width}
     return {DEEP: deep, "SVC": tuned(SVC(), candidates, classify=True)}
 
 
 TASKS = {
     "yacht": Task(YACHT, yacht, yacht_models, ("SVR", "kernel ridge", GP, GP_ARD)),
-    "esol": Task(ESOL, esol, esol_models, (SVR_TANIMOTO, "SVR", "kernel ridge", GP)),
+    "esol": Task(ESOL, esol, esol_models, (SVR_TANIMOTO, "kernel ridge", GP)),
     "segment": Task(SEGMENT, segment, segment_models, ("SVC",), classify=True),
     "usps": Task(USPS, usps, usps_models, ("SVC",), classify=True),
 }
