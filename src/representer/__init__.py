@@ -3,8 +3,19 @@
 from importlib.metadata import version
 
 from representer import approximation, kernels, operators
-from representer.estimators import OperatorRidge
+from representer.estimators import MACCS, AtomPairs, Morgan, OperatorRidge, Paths, Torsions
 
 __version__ = version("representer")
 
-__all__ = ["OperatorRidge", "__version__", "approximation", "kernels", "operators"]
+__all__ = [
+    "MACCS",
+    "AtomPairs",
+    "Morgan",
+    "OperatorRidge",
+    "Paths",
+    "Torsions",
+    "__version__",
+    "approximation",
+    "kernels",
+    "operators",
+]
