@@ -69,8 +69,18 @@ def run_page(page: str, name: str) -> int:
                 doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
             )
         else:
-            exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
+            try:
+                exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
+            except ImportError as error:
+                skip_without_an_extra(str(error))
+                raise
     return len(found)
+
+
+def skip_without_an_extra(message: str) -> None:
+    """Skip a test where the library has said which of its extras is missing."""
+    if missing := re.search(r'pip install "representer\[(\w+)\]"', message):
+        pytest.skip(f"the extra {missing[1]!r} is not installed")
 
 
 def run_examples(test: doctest.DocTest) -> int:
@@ -81,6 +91,7 @@ def run_examples(test: doctest.DocTest) -> int:
     runner.run(test, out=report.append, clear_globs=False)
     namespace.update(test.globs)
     if runner.failures:
+        skip_without_an_extra("".join(report))
         pytest.fail("".join(report), pytrace=False)
     return runner.tries
 
@@ -211,7 +222,14 @@ def documented(section: str) -> dict[str, str]:
 def learner_problems(learner: type) -> list[str]:
     """What the docstring of a learner leaves out, or says about parameters and defaults that is not so."""
     sections = numpydoc_sections(inspect.cleandoc(learner.__doc__ or ""))
-    problems = [f"no section {title!r}" for title in SECTIONS if title not in sections]
+    learns = not hasattr(
+        learner, "__sklearn_is_fitted__"
+    )  # a transformer that is always fitted has no attributes
+    problems = [
+        f"no section {title!r}"
+        for title in SECTIONS
+        if title not in sections and (learns or title != "Attributes")
+    ]
     if not re.search(r"^>>> ", sections.get("Examples", ""), flags=re.MULTILINE):
         problems.append("no example that runs")
     described = documented(sections.get("Parameters", ""))
@@ -276,6 +294,16 @@ def test_wrong_code_on_a_page_is_found() -> None:
     assert (place.filename, place.lineno) == ("page.md", 6)
     with pytest.raises(pytest.fail.Exception, match=r"Expected:\s+3\s+Got:\s+2"):
         run_page(PAGE.format(value=1, sum=3), "page.md")
+
+
+def test_only_a_missing_extra_excuses_an_example() -> None:
+    for message, excuse in (('Needs it: pip install "representer[graphs]".', True), ("No module 'x'", False)):
+        page = f"```python\nraise ImportError({message!r})\n```\n"
+        with pytest.raises(pytest.skip.Exception if excuse else ImportError):
+            run_page(page, "page.md")
+        examples = f"```pycon\n>>> raise ImportError({message!r})\n```\n"
+        with pytest.raises(pytest.skip.Exception if excuse else pytest.fail.Exception):
+            run_page(examples, "page.md")
 
 
 def test_wrong_docstring_examples_are_found() -> None:

@@ -178,6 +178,8 @@ def test_count() -> None:
     ],
 )
 def test_data_of_the_wrong_kind(kernel: Kernel, data: Any, message: str) -> None:
+    if kernel.takes_sparse and scipy.sparse.issparse(data):
+        pytest.skip("it takes sparse matrices")
     with pytest.raises(ValueError, match=message):
         kernel(data)
     with pytest.raises(ValueError, match=message):

@@ -272,6 +272,18 @@ def test_an_indefinite_gram_matrix_is_projected() -> None:
         assert torch.linalg.norm(A - repaired) <= torch.linalg.norm(A - other)
 
 
+@pytest.mark.parametrize("values", [[-0.2, -0.1, 0.3, 1.0, 2.0], [-0.2, -0.2, 0.5, 2.0, 2.0]])
+def test_gradients_pass_through_a_repair(values: list[float]) -> None:
+    vectors = torch.linalg.qr(matrix(5, 5)).Q
+    A = (vectors * torch.tensor(values, dtype=torch.float64)) @ vectors.mT
+
+    def repaired(point: torch.Tensor) -> torch.Tensor:
+        return (matrix(5, 5, seed=7) * repair_gram(A + point + point.mT, tolerance=0.5)).sum()
+
+    with pytest.warns(IndefiniteGramWarning):
+        check_gradient(repaired, torch.zeros(5, 5, dtype=torch.float64), "the matrix")
+
+
 def test_a_gram_matrix_that_is_too_indefinite_is_refused() -> None:
     A = torch.diag(torch.tensor([3.0, 1.0, -1.0], dtype=torch.float64))
     with pytest.raises(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from representer.parameters import (
+    Below,
     Constraint,
     Hyperparameter,
     NonNegative,
@@ -22,6 +23,7 @@ from representer.parameters import (
     is_real,
     packing,
 )
+from representer.testing import check_gradient
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
@@ -161,6 +163,20 @@ def test_hyperparameter(value: object, message: str | None) -> None:
     assert (problem is None) if message is None else (problem is not None and message in problem)
     assert Hyperparameter(Positive()).problem([1.0, 2.0]) is None
     assert Hyperparameter(Positive()).problem("auto") == "must be a number"
+
+
+@pytest.mark.parametrize("limit", [1.0, 0.3])
+def test_below(limit: float) -> None:
+    below = Below(limit=limit)
+    values = limit * torch.tensor([1e-9, 0.3, 0.999], dtype=torch.float64)
+    torch.testing.assert_close(below.value(below.raw(values)), values)
+    ends = below.value(torch.tensor([-1e9, 1e9], dtype=torch.float64))
+    assert 0 < ends[0] < ends[1] < limit
+    assert below.raw(torch.tensor([0.0, limit])).isfinite().all()
+    assert below.problem(torch.tensor([limit / 2, limit], dtype=torch.float64)) is None
+    for wrong in (0.0, 1.01 * limit, float("nan")):
+        assert "above 0 and at most" in str(below.problem(torch.tensor(wrong)))
+    check_gradient(lambda raw: below.value(raw).sum(), torch.tensor([0.5, -2.0]).double(), "raw")
 
 
 def test_what_counts_as_a_number() -> None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 
 from representer.parameters import Hyperparameter, Positive, Real, Word
@@ -106,6 +107,14 @@ def test_equality() -> None:
 def test_same(a: Any, b: Any, equal: bool) -> None:
     assert same(a, b) is equal
     assert same(b, a) is equal
+
+
+def test_sparse_matrices_are_equal_by_their_entries() -> None:
+    A = sparse.csr_array([[0.0, 1.0], [2.0, 0.0]])
+    assert same(A, A.copy()) and same(A, A.tocoo())
+    for other in (2 * A, A[:1], A.toarray(), None, "A"):
+        assert not same(A, other)
+        assert not same(other, A)
 
 
 def test_frames_are_compared_by_their_entries() -> None:

@@ -3,16 +3,30 @@
 from importlib.metadata import version
 
 from representer import approximation, datasets, kernels, operators, plotting
-from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, OperatorRidge
+from representer.estimators import (
+    MACCS,
+    AtomPairs,
+    DeepKernelClassifier,
+    DeepKernelRegressor,
+    Morgan,
+    OperatorRidge,
+    Paths,
+    Torsions,
+)
 from representer.expansions import Layer
 
 __version__ = version("representer")
 
 __all__ = [
+    "MACCS",
+    "AtomPairs",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
     "Layer",
+    "Morgan",
     "OperatorRidge",
+    "Paths",
+    "Torsions",
     "__version__",
     "approximation",
     "datasets",

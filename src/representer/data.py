@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite
@@ -76,6 +77,13 @@ def same_features(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
     return X.to(dtype), Y.to(dtype=dtype, device=X.device)
 
 
+class SparseRows(sparse.csr_array):
+    """A sparse matrix that is as long as it has rows, like any other collection of samples."""
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+
 def count(X: Any) -> int:
     """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
@@ -86,4 +94,4 @@ def take(X: Any, rows: Tensor) -> Any:
     if isinstance(X, Tensor):
         return X[rows]
     # NumPy would read a tensor of one row number as that number.
-    return X[rows.cpu().numpy()] if isinstance(X, np.ndarray) else [X[int(i)] for i in rows]
+    return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]

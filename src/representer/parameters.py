@@ -73,6 +73,26 @@ class NonNegative(Positive):
 
 
 @dataclass(frozen=True)
+class Below(Positive):
+    """A number above 0 and at most ``limit``, by the logarithm of its odds; what is learned stays below the limit."""
+
+    limit: float = 1.0
+
+    def value(self, raw: Tensor) -> Tensor:
+        """limit / (1 + exp(−raw)), never 0, and a ten-thousandth or more below the limit."""
+        return self.limit * raw.clamp(-30.0, 9.0).sigmoid()
+
+    def raw(self, value: Tensor) -> Tensor:
+        """log(value / (limit − value)); at both ends so far inside that a search can move."""
+        return (value / self.limit).logit().clamp(-29.0, 8.0)
+
+    def problem(self, value: Tensor) -> str | None:
+        """What is wrong with a value, or None."""
+        inside = bool(((value > 0) & (value <= self.limit)).all())
+        return None if inside else f"must be above 0 and at most {self.limit:.6g}"
+
+
+@dataclass(frozen=True)
 class SemiDefinite:
     """A symmetric positive semi-definite p × p matrix F Fᵀ, by the factor F (p × p, raw)."""
 

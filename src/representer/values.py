@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from representer.parameters import Constraint, Hyperparameter, Packing, as_tensor, packing
@@ -254,6 +255,8 @@ def same(a: Any, b: Any) -> bool:
         return True
     if isinstance(a, torch.nn.Module):
         return type(a) is type(b) and repr(a) == repr(b) and same(a.state_dict(), b.state_dict())
+    if sparse.issparse(a) or sparse.issparse(b):
+        return sparse.issparse(a) and sparse.issparse(b) and a.shape == b.shape and not (a != b).nnz
     if hasattr(a, "__array__") or hasattr(b, "__array__"):
         return not (isinstance(a, str | type) or isinstance(b, str | type)) and _same_entries(a, b)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):

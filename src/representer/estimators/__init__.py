@@ -2,7 +2,18 @@
 
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
+from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.operator_ridge import OperatorRidge
 
-__all__ = ["DeepKernelClassifier", "DeepKernelRegressor", "GaussianProcessKernel", "OperatorRidge"]
+__all__ = [
+    "MACCS",
+    "AtomPairs",
+    "DeepKernelClassifier",
+    "DeepKernelRegressor",
+    "GaussianProcessKernel",
+    "Morgan",
+    "OperatorRidge",
+    "Paths",
+    "Torsions",
+]

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.data import take
-from representer.estimators._validation import warn_unconverged
+from representer.estimators._adapted import Projected, repaired_gram, searched
+from representer.estimators._validation import (
+    DTYPES,
+    check_alpha,
+    check_counts,
+    check_device,
+    check_options,
+    warn_unconverged,
+)
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
 from representer.memory import require
@@ -25,7 +33,7 @@ from representer.objectives.operator_valued import (
     log_spaced,
     smallest_alpha,
 )
-from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System
+from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System, factor_system
 from representer.operators.base import DiagonalForm
 from representer.operators.outputs import DataDriven
 from representer.operators.systems import (
@@ -35,6 +43,7 @@ from representer.operators.systems import (
     observation_patterns,
 )
 from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
+from representer.parameters import is_real
 from representer.values import Value
 
 OPERATOR = "operator__matrix"
@@ -50,6 +59,7 @@ class RidgeProblem:
     observed: Tensor | None
     pairwise: bool = False  # are the inputs a Gram matrix?
     gram: Tensor | None = None  # of the scalar kernel, where it is computed once and for all
+    kept: Tensor | None = None  # if that was repaired, the eigenvectors that have stayed
 
     def noise(self, alpha: float) -> Tensor:
         """What alpha adds to the diagonal for each sample: n·alpha over its weight."""
@@ -70,11 +80,15 @@ class RidgeProblem:
         return replace(self, X=repair_gram(self.X)) if self.pairwise else self
 
     def with_fixed_gram(self, kernel: Kernel) -> RidgeProblem:
-        """With the Gram matrix of a kernel that is costly, or that only the user can vouch for: repaired if need be."""
-        if kernel.domain == "vectors":
+        """With the Gram matrix of a kernel that is costly, or that may need a repair: computed once."""
+        if self.gram is not None or (kernel.domain == "vectors" and isinstance(self.X, Tensor)):
             return self
-        gram = kernel._gram(self.X, None)
-        return replace(self, gram=gram if self.pairwise else repair_gram(gram))
+        gram, kept = repaired_gram(kernel, self.X)
+        return replace(self, gram=gram, kept=kept)
+
+    def known(self, coefficients: Tensor) -> Tensor:
+        """The coefficients of a function of the training points that means the same at new ones."""
+        return coefficients if self.kept is None else self.kept @ (self.kept.mT @ coefficients)
 
     def subset(self, kernel: OperatorKernel, limit: int, seed: int) -> RidgeProblem:
         """As many random samples as a criterion can afford; all of them where the outputs come apart."""
@@ -96,6 +110,18 @@ class RidgeProblem:
         return self.rows(
             torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
         )
+
+
+def check_arguments(learner: Any) -> None:
+    """The arguments that say how to compute; the kernel and the operator are checked with the data."""
+    check_options(learner, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
+    check_counts(learner, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+    check_alpha(learner.alpha)
+    check_device(learner.device)
+    if not (is_real(learner.tol) and learner.tol > 0):
+        raise ValueError(f"tol must be a positive number; got {learner.tol!r}.")
+    if learner.approximation is not None and not isinstance(learner.approximation, Nystroem):
+        raise ValueError(f"approximation must be None or Nystroem(...); got {learner.approximation!r}.")
 
 
 @dataclass(frozen=True)
@@ -156,6 +182,8 @@ def learn(
     ``search(function, start)`` is the optimiser; its function takes a batch of points.
     """
     fixed = isinstance(alpha, float)
+    if isinstance(kernel, Decomposable):
+        kernel = Decomposable(searched(kernel.kernel, problem.X), kernel.operator)
     start_alpha = alpha if fixed else choose_alpha(kernel, problem, alpha, criterion).alpha
     packing, raw = kernel.packing(free)
     raw = raw.to(problem.Y)
@@ -303,6 +331,18 @@ def _factors(form: DiagonalForm, problem: RidgeProblem) -> int:
         return 1
     n = len(problem.Y)
     return sum(len(list(observation_patterns(problem.observed, members, n))) for _, members in form.groups())
+
+
+def ridge_system(
+    kernel: OperatorKernel, problem: RidgeProblem, alpha: float, spectrum: Spectrum | None = None
+) -> System:
+    """The system K + n·alpha, factored; where k(X) was repaired, with what that means for new points."""
+    if problem.kept is not None and isinstance(kernel, Decomposable):
+        kernel = Decomposable(Projected(kernel.kernel, problem.kept), kernel.operator)
+    p, noise = problem.Y.shape[1], problem.noise(alpha)
+    return factor_system(
+        kernel, problem.X, noise, p, observed=problem.observed, spectrum=spectrum, gram=problem.gram
+    )
 
 
 def prior_scale(system: System, problem: RidgeProblem, coefficients: Tensor) -> Tensor:

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 from torch import Tensor
 
+from representer.data import SparseRows
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
+from representer.kernels.columns import as_records
 from representer.kernels.names import NAMES
 from representer.operators import Decomposable, Operator, OperatorKernel
 
@@ -84,19 +87,28 @@ def plain(X: Any) -> Any:
     return X.detach().cpu().numpy() if isinstance(X, Tensor) else X
 
 
-def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool) -> Any:
-    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
+def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
+
+    With ``sparse``, vectors may be a sparse matrix.
+    """
     X = plain(X)
     if domain in ("vectors", "gram"):
         refuse_non_numbers(X, "X")
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64, ensure_min_samples=1)
+        accepted = "csr" if sparse and domain == "vectors" else False
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted)
         if domain == "gram" and reset:
             check_gram(X)
-        return X
+        return SparseRows(X) if issparse(X) else X
     if domain == "labels":
         labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
         return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    if domain == "records":
+        return as_records(X)  # names are kept; the kernel knows which it needs
+    if hasattr(
+        X, "shape"
+    ):  # of a list it would take the length of the first object for the number of features
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
     rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
     objects = rows if isinstance(rows, np.ndarray) else list(rows)
     if len(objects) == 0:

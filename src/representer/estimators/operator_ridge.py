@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -13,40 +12,39 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
-from representer.data import count, take
+from representer.data import SparseRows, count, take
+from representer.estimators._adapted import Representation, original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
     RidgeProblem,
+    check_arguments,
     choose_alpha,
     guard_memory,
     lbfgs_search,
     learn,
     prior_scale,
     resolve_operator,
+    ridge_system,
 )
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
     as_operator_kernel,
     check_alpha,
-    check_counts,
-    check_device,
     check_inputs,
-    check_options,
     check_targets,
     check_weights,
     plain,
     seed_of,
 )
 from representer.expansions import Expansion
-from representer.kernels import Kernel, Linear
-from representer.linalg import IndefiniteGramWarning, Spectrum
+from representer.kernels import Linear
+from representer.linalg import Spectrum
 from representer.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
-from representer.operators import Decomposable, Operator, OperatorKernel, System, factor_system
-from representer.parameters import is_real
+from representer.operators import Decomposable, Operator, OperatorKernel, System
 
 
 class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, KernelEstimator):
@@ -102,7 +100,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         The weight of ‖f‖² that was used.
     dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
         The coefficients c_i.
-    X_fit_ : ndarray or list
+    X_fit_ : ndarray, csr_array or list
         The training inputs.
     landmarks_ : ndarray, list or None
         The anchors of an approximate fit; None if the training inputs are the anchors.
@@ -169,7 +167,12 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
 
     kernel_: Any
 
-    # -- fitting ------------------------------------------------------------------------------------------------------
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernel)
+        return tags
+
+    # -- fitting ----------------------------------------------------------------------------------------------------
     @with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -177,7 +180,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets. Among several outputs, NaN marks a missing entry.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -190,19 +193,21 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
-        self._check_arguments()
+        check_arguments(self)
         learn_operator = isinstance(self.operator, str)
         given = as_operator_kernel(self.kernel, self.operator)
         if self.approximation is not None and not isinstance(given, Decomposable):
             raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
         problem = self._validate(given, X, y, sample_weight)
+        given = self._adapted(given)
         free = given.free() + ([OPERATOR] if learn_operator else [])
         guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
         self.__dict__.pop("_cached_system", None)
-        problem = problem.repaired()
+        if not isinstance(given, Decomposable):
+            problem = problem.repaired()
         kernel = given.resolve(problem.X)
-        if isinstance(kernel, Decomposable) and not given.free():
-            problem = problem.with_fixed_gram(kernel.kernel)
+        if not given.free():
+            problem = self._with_gram(kernel, problem)
         kernel = resolve_operator(kernel, problem, learn=learn_operator)
         seed = seed_of(self.random_state)
         choice = self._choose(kernel, free, problem, seed, iteration_callback(self, context))
@@ -210,18 +215,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         context.call_on_fit_task_end(estimator=self)
         return self
 
-    def _check_arguments(self) -> None:
-        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-        check_alpha(self.alpha)
-        check_device(self.device)
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Nystroem):
-            raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
-
     def _validate(self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> RidgeProblem:
-        X = check_inputs(self, X, kernel.domain, reset=True)
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         targets, flat = check_targets(y, len(X))
         weights = check_weights(sample_weight, X)
         self.X_fit_, self._flat, self._targets, self._weights = X, flat, targets, weights
@@ -234,24 +229,29 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             )
         return problem
 
-    def _tensor(self, array: np.ndarray) -> Tensor:
-        writeable = np.require(array, requirements=["C", "W"])
-        return torch.as_tensor(writeable, dtype=DTYPES[self.dtype], device=self.device)
+    @property
+    def _represented(self) -> Representation:
+        return Representation(DTYPES[self.dtype], self.device, isinstance(self.X_fit_, SparseRows))
 
-    def _inputs(self, kernel: Kernel | OperatorKernel, X: Any) -> Any:
-        return kernel.prepare(self._tensor(X) if kernel.domain in ("vectors", "gram") else X)
+    def _adapted(self, kernel: OperatorKernel) -> OperatorKernel:
+        return self._represented.adapted(kernel, repair=self.approximation is None)
+
+    def _with_gram(self, kernel: OperatorKernel, problem: RidgeProblem) -> RidgeProblem:
+        if isinstance(kernel, Decomposable) and self.approximation is None:
+            return problem.with_fixed_gram(kernel.kernel)
+        return problem
 
     def _problem(self, kernel: OperatorKernel) -> RidgeProblem:
         """The training data as tensors, without the samples of weight zero."""
         missing = np.isnan(self._targets)
-        Y = self._tensor(np.where(missing, 0.0, self._targets))
+        tensor = self._represented.tensor
+        Y = tensor(np.where(missing, 0.0, self._targets))
         observed = torch.from_numpy(~missing).to(Y.device) if missing.any() else None
         weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
         if self._weights is not None:
-            weights = self._tensor(self._weights)
-        problem = RidgeProblem(
-            self._inputs(kernel, self.X_fit_), Y, weights, observed, kernel.domain == "gram"
-        )
+            weights = tensor(self._weights)
+        X = self._represented.inputs(kernel, self.X_fit_)
+        problem = RidgeProblem(X, Y, weights, observed, kernel.domain == "gram")
         return problem if self._weights is None else problem.rows(self._kept())
 
     def _kept(self) -> Tensor:
@@ -272,7 +272,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         choice = Choice(kernel, 0.0)
         if free:
             search = lbfgs_search(self, seed, callback)
-            choice = learn(kernel, free, subset, alpha, self.criterion, search)
+            with silent_repairs():  # fit speaks of the last Gram matrix
+                choice = learn(kernel, free, subset, alpha, self.criterion, search)
             if not isinstance(alpha, np.ndarray):
                 return choice
         best = choose_alpha(choice.kernel, subset, alpha, self.criterion)
@@ -282,17 +283,18 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
     def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
         kernel: Any = choice.kernel
         scalar, history = isinstance(kernel, Decomposable), choice.history
-        self.kernel_ = kernel.kernel if scalar else kernel
+        self.kernel_ = original(kernel.kernel if scalar else kernel)
         self.operator_ = kernel._operator if scalar else None
         self.landmarks_: Any = None
         if self.approximation is not None:
-            features = self.approximation.features(self.kernel_, problem.X, seed=seed)
+            features = self.approximation.features(kernel.kernel, problem.X, seed=seed)
             self.landmarks_ = plain(features.landmarks)
             problem = replace(problem, X=features(problem.X), gram=None)
             if not isinstance(alpha := check_alpha(self.alpha), float):
                 subset = problem.subset(self._system_kernel(), len(problem.Y), seed)
                 best = choose_alpha(self._system_kernel(), subset, alpha, self.criterion)
                 choice = best if subset is problem else replace(best, spectrum=None)
+        problem = self._with_gram(self._operator_kernel(), problem)
         self.alpha_ = choice.alpha
         self.criterion_value_ = choice.value
         self.history_ = history
@@ -302,29 +304,23 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             dual = features.coefficients(problem.X.mT @ coefficients)
         else:
             dual = problem.Y.new_zeros(len(self._targets), problem.Y.shape[1])
-            dual[self._kept()] = coefficients
+            dual[self._kept()] = problem.known(coefficients)
         self.dual_coef_ = self._shaped(dual)
 
     def _landmark_features(self) -> LandmarkFeatures:
-        return landmark_features(self.kernel_, self._inputs(self.kernel_, self.landmarks_))
+        kernel: Any = self._operator_kernel()
+        return landmark_features(kernel.kernel, self._represented.inputs(kernel, self.landmarks_))
 
     def _operator_kernel(self) -> OperatorKernel:
-        return self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
+        kernel = self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
+        return self._adapted(kernel)
 
     def _system_kernel(self) -> OperatorKernel:
         """The kernel of the ridge system: linear in the features under an approximation."""
         return self._operator_kernel() if self.landmarks_ is None else Decomposable(Linear(), self.operator_)
 
     def _factor(self, problem: RidgeProblem, spectrum: Spectrum | None = None) -> System:
-        return factor_system(
-            self._system_kernel(),
-            problem.X,
-            problem.noise(self.alpha_),
-            problem.Y.shape[1],
-            observed=problem.observed,
-            spectrum=spectrum,
-            gram=problem.gram,
-        )
+        return ridge_system(self._system_kernel(), problem, self.alpha_, spectrum)
 
     def _system(self) -> tuple[System, RidgeProblem, Tensor]:
         """The factored system of the fitted model with its data and coefficients, made at first use and kept."""
@@ -332,11 +328,10 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             problem = self._problem(self._operator_kernel())
             if self.landmarks_ is not None:
                 problem = replace(problem, X=self._landmark_features()(problem.X))
-            elif self.operator_ is not None:
-                with warnings.catch_warnings():  # fit has said it
-                    warnings.simplefilter("ignore", IndefiniteGramWarning)
-                    problem = problem.repaired().with_fixed_gram(self.kernel_)
-            system = self._factor(problem)
+            with silent_repairs():  # fit has said it
+                problem = problem if self.operator_ is not None else problem.repaired()
+                problem = self._with_gram(self._operator_kernel(), problem)
+                system = self._factor(problem)
             self._cached_system = (system, problem, system.solve(problem.Y))
         return self._cached_system
 
@@ -375,10 +370,12 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         """
         check_is_fitted(self)
         kernel = self._operator_kernel()
-        inputs = self._inputs(kernel, check_inputs(self, X, kernel.domain, reset=False))
-        coefficients = self._tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
-        anchors = self._inputs(kernel, self.X_fit_ if self.landmarks_ is None else self.landmarks_)
-        mean = self._shaped(Expansion(kernel, anchors, coefficients)(inputs))
+        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
+        inputs = self._represented.inputs(kernel, X)
+        coefficients = self._represented.tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
+        anchors = self.X_fit_ if self.landmarks_ is None else self.landmarks_
+        expansion = Expansion(kernel, self._represented.inputs(kernel, anchors), coefficients)
+        mean = self._shaped(expansion(inputs))
         return (mean, self._shaped(self._std(inputs))) if return_std else mean
 
     def _shaped(self, values: Tensor) -> np.ndarray:
@@ -395,6 +392,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         if self.landmarks_ is None:
             return system.variance(inputs)
         features = self._landmark_features()(inputs)
-        missed = (self.kernel_._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)  # what no landmark sees
+        kernel: Any = self._operator_kernel()
+        missed = (kernel.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)  # what no landmark sees
         assert self.operator_ is not None  # an approximate fit has a scalar kernel
         return system.variance(features) + missed[:, None] * self.operator_.as_matrix(p, features).diagonal()

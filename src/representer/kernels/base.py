@@ -17,7 +17,7 @@ from representer.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_real
 from representer.values import Value, argument_repr, map_children, number
 
-Domain = Literal["vectors", "labels", "gram", "objects"]
+Domain = Literal["vectors", "labels", "gram", "objects", "records"]
 
 ONE = Word(lambda X: torch.ones((), dtype=torch.float64), learned=True)
 FACTOR = Hyperparameter(NonNegative(), {"auto": ONE}, scalar=True)
@@ -27,9 +27,9 @@ class Kernel(Value, ABC):
     """A positive semi-definite function k(x, y), called with data: ``k(X)``, ``k(X, Y)``, ``k.diag(X)``.
 
     A new kernel stores its hyperparameters in the constructor, declares them in ``hyperparameters`` and its data in
-    ``domain``, and implements ``_gram`` and ``_diag`` on data that ``prepare`` has already checked. Leading batch
-    dimensions of X give a batch of Gram matrices. What ``_gram`` returns is fresh memory that the caller may overwrite.
-    ``representer.testing.check_kernel`` tests a new one.
+    ``domain`` (and ``takes_sparse``), and implements ``_gram`` and ``_diag`` on data that ``prepare`` has checked.
+    Leading batch dimensions of X give a batch of Gram matrices. What ``_gram`` returns is fresh memory that the caller
+    may overwrite. ``representer.testing.check_kernel`` tests a new one.
 
     Examples
     --------
@@ -42,6 +42,7 @@ class Kernel(Value, ABC):
     """
 
     domain: Domain = "vectors"
+    takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
     @abstractmethod
@@ -170,6 +171,7 @@ class Constant(Kernel):
     True
     """
 
+    takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
 
     def __init__(self, value: Any = 1.0):

@@ -6,9 +6,10 @@ from collections.abc import Callable as Function
 from typing import Any
 
 from representer.kernels.base import Kernel
+from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.given import Callable, Precomputed
 from representer.kernels.labels import Delta
-from representer.kernels.products import Linear, Polynomial, Tanimoto
+from representer.kernels.products import Linear, Polynomial
 from representer.kernels.stationary import Gaussian, Laplacian, Matern
 
 NAMES: dict[str, Function[[], Kernel]] = {
@@ -19,6 +20,7 @@ NAMES: dict[str, Function[[], Kernel]] = {
     "laplacian": Laplacian,
     "matern": Matern,
     "tanimoto": Tanimoto,
+    "minmax": MinMax,
     "delta": Delta,
     "precomputed": Precomputed,
 }

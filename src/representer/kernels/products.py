@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from representer.kernels.base import FACTOR, Kernel, combine, per_row
@@ -87,30 +86,3 @@ class Polynomial(Kernel):
     def _diag(self, X: Tensor) -> Tensor:
         gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))
         return self._of((X**2).sum(-1), gamma, coef0)
-
-
-class Tanimoto(Kernel):
-    """k(x, y) = xᵀy / (‖x‖² + ‖y‖² − xᵀy), for fingerprints; two vectors of zeros are equal (1).
-
-    On binary vectors it is the Jaccard similarity. It is positive semi-definite on all real vectors: the series
-    Σ_r (xᵀy)^r / (‖x‖² + ‖y‖²)^r is a sum of products of positive semi-definite functions.
-
-    Examples
-    --------
-    >>> from representer.kernels import Tanimoto
-    >>> Tanimoto()([[1, 1, 0, 0], [1, 0, 1, 1]]).tolist()
-    [[1.0, 0.25], [0.25, 1.0]]
-    """
-
-    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        other = X if Y is None else Y
-        product = X @ other.mT
-        union = (X**2).sum(-1)[..., :, None] + (other**2).sum(-1)[..., None, :]
-        union = combine("sub", union, product)
-        empty = union <= 0
-        if product.requires_grad:
-            return (product / union.masked_fill(empty, 1.0)).masked_fill(empty, 1.0)
-        return product.div_(union.masked_fill_(empty, 1.0)).masked_fill_(empty, 1.0)
-
-    def _diag(self, X: Tensor) -> Tensor:
-        return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import scipy.linalg
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite
 
@@ -102,17 +104,19 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
 
     Costs one Cholesky factorisation when nothing is wrong. Otherwise the negative eigenvalues are set to zero with
     an ``IndefiniteGramWarning`` that gives their share of the absolute spectrum, or, above ``tolerance``, refused.
+    Gradients pass through.
     """
-    scale = gram.abs().max()
-    if (gram - gram.mT).abs_().max() > torch.finfo(gram.dtype).eps ** 0.5 * scale:
+    matrix = gram.detach()
+    scale = matrix.abs().max()
+    if (matrix - matrix.mT).abs_().max() > torch.finfo(gram.dtype).eps ** 0.5 * scale:
         raise ValueError(f"{name} is not symmetric. If that is rounding, pass (gram + gram.T) / 2.")
     rounding = len(gram) * torch.finfo(gram.dtype).eps * JITTER_GROWTH
-    lifted = gram.clone()
-    lifted.diagonal().add_(rounding * gram.diagonal().abs().mean())
+    lifted = matrix.clone()
+    lifted.diagonal().add_(rounding * matrix.diagonal().abs().mean())
     if not torch.linalg.cholesky_ex(lifted)[1].item():
         return gram
     del lifted
-    vectors, values = _eigh(gram, name=name)
+    vectors, values = _eigh(matrix, name=name)
     if values[0] >= -rounding * values.abs().max():
         return gram
     share = (-values.clamp(max=0.0).sum() / values.abs().sum()).item()
@@ -122,7 +126,7 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
             f"{values[0].item():.3g}, largest {values[-1].item():.3g}), more than the {tolerance:.0%} that may be "
             "clipped. Use a positive semi-definite kernel, or repair the matrix yourself (for example gram @ gram.T)."
         )
-    repaired = (vectors * values.clamp(min=0.0)) @ vectors.mT
+    repaired = _Clipped.apply(gram, vectors, values)
     if share < NEGLIGIBLE_SHARE:
         return repaired
     warnings.warn(
@@ -132,3 +136,27 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
         stacklevel=2,
     )
     return repaired
+
+
+class _Clipped(torch.autograd.Function):
+    """U diag(e₊) Uᵀ of a matrix U diag(e) Uᵀ, with the derivative of Daleckii and Krein.
+
+    (e_i₊ − e_j₊) / (e_i − e_j), and its limit where e_i = e_j, is between 0 and 1: equal eigenvalues do no harm.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
+        ctx.save_for_backward(vectors, values)
+        return (vectors * values.clamp(min=0.0)) @ vectors.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        vectors, values = ctx.saved_tensors
+        kept = values.clamp(min=0.0)
+        difference = values[:, None] - values
+        equal = difference == 0.0
+        ratios = torch.where(
+            equal, (values > 0).to(kept), (kept[:, None] - kept) / difference.masked_fill(equal, 1.0)
+        )
+        return vectors @ (ratios * (vectors.mT @ gradient @ vectors)) @ vectors.mT, None, None

@@ -1,0 +1,118 @@
+"""Graph kernels against GraKeL and against the sparse product they cannot avoid.
+
+On MUTAG and NCI1 if the environment variable REPRESENTER_DATA names a folder that has them, otherwise on random graphs
+of the same sizes. ``python -m benchmarks.any_data`` has the accuracies.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._timing import Row, compare
+from representer.kernels import GraKeL, Graph, Kernel, RandomWalk, ShortestPath, WeisfeilerLehman
+from representer.kernels.grakel import _translated
+
+
+def load(name: str) -> tuple[list[Graph], np.ndarray]:
+    """The graphs of a set, without edge labels, which GraKeL's kernels do not know, and their classes."""
+    data = np.load(Path(os.environ["REPRESENTER_DATA"]) / f"{name}.npz", allow_pickle=False)
+    owner, edges = data["graph_of_node"], data["edges"]
+    edges = edges[np.argsort(owner[edges[:, 0]], kind="stable")]
+    nodes = np.searchsorted(owner, np.arange(owner.max() + 2))
+    arcs = np.searchsorted(owner[edges[:, 0]], np.arange(owner.max() + 2))
+    graphs = [
+        Graph(edges[a:b] - first, data["node_label"][first:last])
+        for (first, last), (a, b) in zip(pairwise(nodes), pairwise(arcs), strict=True)
+    ]
+    return graphs, data["graph_label"]
+
+
+def molecules(rng: np.random.Generator, n_graphs: int, size: int) -> list[Graph]:
+    """Random trees with a few rings, mostly of one label."""
+    found = []
+    for n in rng.integers(size // 2, 3 * size // 2, size=n_graphs).tolist():
+        tree = [(v, int(rng.integers(max(0, v - 4), v))) for v in range(1, n)]
+        rings = rng.integers(n, size=(n // 8, 2))
+        labels = rng.choice(7, size=n, p=[0.7, 0.1, 0.1, 0.04, 0.03, 0.02, 0.01])
+        found.append(Graph([*tree, *map(tuple, rings.tolist())], labels))
+    return found
+
+
+def rows() -> list[Row]:
+    """Against GraKeL on the smaller set, against the sparse product on the larger one."""
+    rng = np.random.default_rng(0)
+    real = "REPRESENTER_DATA" in os.environ
+    small = load("mutag")[0] if real else molecules(rng, 188, 18)
+    large = load("nci1")[0] if real else molecules(rng, 4110, 30)
+    names = ("MUTAG", "NCI1") if real else ("random", "random")
+    size = f"{names[0]}, {len(small)} graphs"
+    products = [
+        _against_product(what, f"{names[1]}, {len(large)} graphs", kernel, large)
+        for what, kernel in (
+            ("subtrees (5) / sparse product", WeisfeilerLehman(5)),
+            ("assignment (5) / sparse product", WeisfeilerLehman(5, "assignment")),
+            ("shortest paths / sparse product", ShortestPath()),
+        )
+    ]
+    if importlib.util.find_spec("grakel") is None:
+        return products
+    return [
+        _against("subtrees (5) / GraKeL", size, WeisfeilerLehman(5), "weisfeiler_lehman", small, n_iter=5),
+        _against(
+            "assignment (5) / GraKeL",
+            size,
+            WeisfeilerLehman(5, "assignment"),
+            "weisfeiler_lehman_optimal_assignment",
+            small,
+            n_iter=5,
+        ),
+        _against("shortest paths / GraKeL", size, ShortestPath(), "shortest_path", small),
+        _random_walks(f"{names[0]}, 60 graphs", [Graph(g.edges) for g in small[:60]]),
+        *products,
+    ]
+
+
+def _against(what: str, size: str, kernel: Kernel, name: str, graphs: list[Graph], **options: object) -> Row:
+    theirs = GraKeL(name, options)
+    np.testing.assert_array_equal(kernel(graphs), theirs(graphs))
+    given = _translated(graphs)
+    return compare(
+        what,
+        size,
+        ours=lambda: kernel(graphs),
+        reference=lambda: theirs._kernel().fit_transform(given),
+        goal=1.0,
+    )
+
+
+def _random_walks(size: str, graphs: list[Graph]) -> Row:
+    """Unlabelled: what GraKeL sums over labelled walks is something else."""
+    theirs = GraKeL("random_walk", {"lamda": 0.05})
+    np.testing.assert_allclose(RandomWalk(0.05)(graphs), theirs(graphs), rtol=1e-4)
+    given = _translated(graphs)
+    return compare(
+        "random walks / GraKeL",
+        size,
+        ours=lambda: RandomWalk(0.05)(graphs),
+        reference=lambda: theirs._kernel().fit_transform(given),
+        goal=1.0,
+    )
+
+
+def _against_product(what: str, size: str, kernel: Kernel, graphs: list[Graph]) -> Row:
+    """The whole Gram matrix, against the product of features that are there already."""
+    matrix = kernel.explicit_features(graphs).matrix
+    np.testing.assert_array_equal(kernel(graphs), (matrix @ matrix.T).toarray())
+    return compare(
+        what,
+        size,
+        ours=lambda: kernel(graphs),
+        reference=lambda: (matrix @ matrix.T).toarray(),
+        goal=2.0,
+        repeats=3,
+    )

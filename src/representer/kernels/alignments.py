@@ -1,0 +1,337 @@
+"""Kernels on strings by dynamic programming over pairs: subsequences with gaps, and the edit distance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.kernels.base import combine, per_row
+from representer.kernels.sequences import Coded, StringKernel, coded
+from representer.parameters import Below, Hyperparameter, Positive, Word, is_count
+from representer.values import number
+
+# Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
+# strings, a call costs more than its numbers, and a block may be larger.
+BLOCK_NUMBERS, LARGE_BLOCK_NUMBERS, FEW_STRINGS = 2**20, 2**23, 32
+# Vectors shorter than this are not worth a call each.
+SHORT_VECTOR = 200
+# Enough strings for a stable median distance.
+MEDIAN_STRINGS = 200
+WORD_BITS = 64
+
+
+# -- pairs of strings, block by block ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Padded:
+    """Strings by increasing length, side by side: codes (longest, n), −1 after the end of a string."""
+
+    samples: np.ndarray
+    lengths: np.ndarray
+    codes: np.ndarray
+
+
+def _blocks(strings: Coded, samples: np.ndarray, numbers: Callable[[int, int], int]) -> Iterator[Padded]:
+    """Strings of similar length in blocks; n of them, of length at most l, take numbers(n, l)."""
+    ends = np.cumsum(strings.lengths)
+    order = samples[np.argsort(strings.lengths[samples], kind="stable")]
+    while len(order):
+        n = 1
+        while n < len(order) and numbers(n + 1, int(strings.lengths[order[n]])) <= (
+            LARGE_BLOCK_NUMBERS if n < FEW_STRINGS else BLOCK_NUMBERS
+        ):
+            n += 1
+        block, order = order[:n], order[n:]
+        lengths = strings.lengths[block]
+        codes = np.full((int(lengths[-1]), n), -1, dtype=np.int64)
+        for column, (end, length) in enumerate(zip(ends[block], lengths, strict=True)):
+            codes[:length, column] = strings.symbols[end - length : end]
+        yield Padded(block, lengths, codes)
+
+
+def _of_pairs(
+    function: Callable[[Padded, Padded], np.ndarray],
+    X: Sequence[Any],
+    Y: Sequence[Any] | None,
+    numbers: Callable[[int, int], int],
+) -> np.ndarray:
+    """A symmetric function of all pairs of strings; of X with itself, half of it is computed.
+
+    The function gets the block of shorter strings first.
+    """
+    strings = coded(X if Y is None else [*X, *Y])
+    left = list(_blocks(strings, np.arange(len(X)), numbers))
+    right = left if Y is None else list(_blocks(strings, np.arange(len(X), len(strings.lengths)), numbers))
+    shift = 0 if Y is None else len(X)
+    result: np.ndarray | None = None
+    for i, rows in enumerate(left):
+        for columns in right[i:] if Y is None else right:
+            swap = len(rows.codes) > len(columns.codes)
+            values = function(columns, rows).T if swap else function(rows, columns)
+            if result is None:
+                result = np.empty((len(X), len(strings.lengths) - shift), dtype=values.dtype)
+            result[np.ix_(rows.samples, columns.samples - shift)] = values
+            if Y is None:
+                result[np.ix_(columns.samples, rows.samples)] = values.T
+    assert result is not None  # prepared data are not empty
+    return result
+
+
+# -- subsequences -----------------------------------------------------------------------------------------------------
+class Subsequence(StringKernel):
+    """k(x, y) = Σ_{|s|=n} Σ_{i: x[i]=s} Σ_{j: y[j]=s} λ^(span(i) + span(j)), over subsequences with gaps.
+
+    The gap-weighted kernel of Lodhi et al. (2002): i runs over all increasing positions i₁ < … < i_n at which s is a
+    subsequence of x, with span i_n − i₁ + 1, so that gaps cost. Strings shorter than ``length`` have the feature
+    vector 0. Its values vary over orders of magnitude with the lengths of the strings: consider ``.normalized()``.
+
+    A pair costs O(n |x| |y|), by dynamic programming over many pairs at a time.
+
+    Parameters
+    ----------
+    length : int
+        n, the length of the subsequences.
+    decay : float or "auto"
+        λ, above 0 and at most 1: small, only subsequences without gaps count; 1, gaps are free. ``"auto"``: learned,
+        starting from 1/2.
+
+    Examples
+    --------
+    >>> from representer.kernels import Subsequence
+    >>> Subsequence(length=2, decay=0.5)(["cat", "car"]).tolist()  # λ⁴(2 + λ²), and λ⁴ for the common "ca"
+    [[0.140625, 0.0625], [0.0625, 0.140625]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "decay": Hyperparameter(
+            Below(),
+            {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)},
+            scalar=True,
+        )
+    }
+
+    def __init__(self, length: int = 3, decay: Any = 0.5):
+        self.length = length
+        self.decay = decay
+
+    def check_hyperparameters(self) -> None:
+        """Also the length: a positive integer."""
+        if not is_count(self.length):
+            raise ValueError(f"length of Subsequence must be a positive integer; got {self.length!r}.")
+        super().check_hyperparameters()
+
+    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+        n = int(self.length)
+
+        def of(decay: complex) -> np.ndarray:
+            def block(x: Padded, y: Padded) -> np.ndarray:
+                return _gap_weighted(y.codes[:, None, :], x.codes[:, :, None], n, decay)
+
+            return _of_pairs(block, X, Y, lambda strings, longest: 2 * n * longest * strings**2)
+
+        return _differentiable(of, number(self, "decay", torch.zeros((), dtype=torch.float64)))
+
+    def _diag(self, X: Sequence[Any]) -> Tensor:
+        n, strings = int(self.length), coded(X)
+        blocks = list(_blocks(strings, np.arange(len(X)), lambda m, longest: 2 * n * longest * m))
+
+        def of(decay: complex) -> np.ndarray:
+            values = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
+            return np.concatenate(values)[np.argsort(np.concatenate([block.samples for block in blocks]))]
+
+        return _differentiable(of, per_row(number(self, "decay", torch.zeros((), dtype=torch.float64))))
+
+
+def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.ndarray:
+    """The kernel of pairs of strings, positions first and then pairs, which broadcast against each other.
+
+    Lodhi et al.'s recursion without its factor λ^(2n): ``ending[l]`` has, for a position of x (the loop) and each one
+    of y, the common subsequences of length l + 1 that end there, and ``earlier[l]`` the decayed sum of them over all
+    positions up to there.
+    """
+    symbols, others = torch.from_numpy(x), torch.from_numpy(np.where(y < 0, -2, y))  # padding equals nothing
+    shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+    rate = decay if decay.imag else decay.real
+    dtype = torch.complex128 if decay.imag else torch.float64
+    total = torch.zeros(shape, dtype=dtype)
+    ending = torch.zeros(n, len(y), *shape, dtype=dtype)
+    earlier = torch.zeros(n - 1, len(y), *shape, dtype=dtype)
+    at = ending[:-1].unbind(1)
+    few = ending[:-1, :1].numel() < SHORT_VECTOR
+    for symbol in symbols:
+        ending[0] = others == symbol
+        torch.mul(earlier[:, :-1], ending[0, 1:], out=ending[1:, 1:])
+        total += ending[-1].sum(0)
+        if few:
+            _decay(ending[:-1], rate)
+        else:
+            for before, here in pairwise(at):
+                here.add_(before, alpha=rate)
+        torch.add(ending[:-1], earlier, alpha=rate, out=earlier)
+    return total.mul_(rate ** (2 * n)).numpy()
+
+
+def _decay(values: Tensor, rate: complex) -> None:
+    """Replace v_j by Σ_{i≤j} rate^(j−i) v_i along dimension 1, with few calls: sums of 2, 4, 8, … neighbours."""
+    step = 1
+    while step < values.shape[1]:
+        values[:, step:] += rate**step * values[:, :-step]
+        step *= 2
+
+
+def _differentiable(function: Callable[[complex], np.ndarray], argument: Tensor) -> Tensor:
+    """A real analytic function of one number, or of a batch of them, with its derivative where that is asked for.
+
+    The derivative is the imaginary part at argument + i·step over the step, which is exact to rounding for a step so
+    small that its square is nothing beside any number.
+    """
+    step = 1e-100 if argument.requires_grad and torch.is_grad_enabled() else 0.0
+    each = [function(complex(value, step)) for value in argument.detach().reshape(-1).tolist()]
+    values = torch.from_numpy(np.stack(each) if argument.ndim else each[0])
+    values = values.reshape(*argument.shape[: argument.ndim - each[0].ndim], *each[0].shape)
+    if not step:
+        return values
+    return values.real + values.imag / step * (argument - argument.detach())
+
+
+# -- edit distance ----------------------------------------------------------------------------------------------------
+def edit_distances(X: Sequence[Any], Y: Sequence[Any] | None = None) -> Tensor:
+    """Levenshtein distances: the least number of insertions, deletions and replacements of single symbols.
+
+    Examples
+    --------
+    >>> from representer.kernels.alignments import edit_distances
+    >>> edit_distances(["kitten", ""], ["sitting", "mitten"]).tolist()
+    [[3.0, 1.0], [7.0, 6.0]]
+    """
+
+    def numbers(strings: int, longest: int) -> int:
+        return strings**2 * 10 * math.ceil(longest / WORD_BITS)
+
+    return torch.from_numpy(_of_pairs(_levenshtein, X, Y, numbers).astype(np.float64))
+
+
+def _levenshtein(x: Padded, y: Padded) -> np.ndarray:
+    """The distances of all pairs of two blocks, by the bit-parallel algorithm of Myers (1999) in Hyyrö's form (2003).
+
+    A column of the table of distances is kept as its differences from row to row, one bit each for +1 and −1, and 64
+    rows are updated at once.
+    """
+    n_words, shape = math.ceil(len(x.codes) / WORD_BITS), (len(x.lengths), len(y.lengths))
+    matches, symbols = _match_words(x.codes, y.codes, n_words)
+    ups = np.full((n_words, *shape), ~np.uint64(0))
+    downs = np.zeros((n_words, *shape), dtype=np.uint64)
+    one, last = np.uint64(1), np.uint64(WORD_BITS - 1)
+    for position, first in enumerate(np.searchsorted(y.lengths, np.arange(len(y.codes)), side="right")):
+        carry_up, carry_down = one, np.uint64(0)  # the first row of the table grows by one a column
+        for word in range(n_words):
+            up, down = ups[word, :, first:], downs[word, :, first:]  # the shorter strings have ended
+            equal = matches[word][:, symbols[position, first:]]
+            vertical = equal | down
+            equal |= carry_down
+            horizontal = (((equal & up) + up) ^ up) | equal
+            plus = down | ~(horizontal | up)
+            minus = up & horizontal
+            next_up, next_down = plus >> last, minus >> last
+            plus = (plus << one) | carry_up
+            minus = (minus << one) | carry_down
+            carry_up, carry_down = next_up, next_down
+            up[...] = minus | ~(vertical | plus)
+            down[...] = plus & vertical
+    # The last row is the first one, |y|, plus all differences down to it.
+    bits = np.clip(x.lengths - WORD_BITS * np.arange(n_words)[:, None], 0, WORD_BITS).astype(np.uint64)
+    inside = np.where(bits < WORD_BITS, (one << (bits % WORD_BITS)) - one, ~np.uint64(0))[:, :, None]
+    return y.lengths + (_count_bits(ups & inside) - _count_bits(downs & inside)).sum(0)
+
+
+def _match_words(x: np.ndarray, y: np.ndarray, n_words: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """For 64 positions at a time a table (strings of x, symbols) of bits: where is the symbol? And y in its symbols."""
+    distinct, inverse = np.unique(x, return_inverse=True)
+    inverse = inverse.reshape(x.shape)
+    tables = np.zeros((n_words, x.shape[1], len(distinct) + 1), dtype=np.uint64)  # the last symbol is nowhere
+    for position, codes in enumerate(inverse):
+        word, bit = divmod(position, WORD_BITS)
+        tables[word, np.arange(x.shape[1]), codes] |= np.uint64(1) << np.uint64(bit)
+    places = np.minimum(np.searchsorted(distinct, y), max(len(distinct) - 1, 0))
+    found = distinct[places] == y if len(distinct) else np.zeros(y.shape, dtype=bool)
+    return list(tables), np.where(found, places, len(distinct))
+
+
+def _count_bits(words: np.ndarray) -> np.ndarray:
+    """How many bits of each 64-bit number are 1 (``numpy.bitwise_count`` is newer than NumPy 1.26)."""
+    octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)
+    return np.unpackbits(octets, axis=-1).sum(-1, dtype=np.int64)
+
+
+def _median_edit_distance(X: Any) -> Tensor:
+    """The median heuristic; of the non-zero distances if at least half of the pairs coincide, 1 if all do."""
+    rows = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_STRINGS)).round().astype(int)
+    table = edit_distances([X[i] for i in rows])
+    distances = table[table.new_ones(table.shape).triu(1) > 0]
+    if not bool((distances > 0).any()):
+        return torch.ones((), dtype=torch.float64)
+    median = distances.median()
+    return median if median > 0 else distances[distances > 0].median()
+
+
+def _definite_lengthscale(X: Any) -> Tensor:
+    """The median distance, halved until the Gram matrix is positive semi-definite: at last it is nearly diagonal."""
+    lengthscale, distances = _median_edit_distance(X), edit_distances(X)
+    while True:
+        values = torch.linalg.eigvalsh(torch.exp(-distances / lengthscale))
+        if values[0] >= -len(X) * torch.finfo(values.dtype).eps * values[-1]:
+            return lengthscale
+        lengthscale = lengthscale / 2.0
+
+
+class Edit(StringKernel):
+    """k(x, y) = exp(−d(x, y) / ℓ), d the edit distance: how many insertions, deletions and replacements lead to y.
+
+    Other than the kernels that count, it is not positive semi-definite on every sample. Learners check the Gram matrix,
+    set small negative eigenvalues to zero with an ``IndefiniteGramWarning`` and refuse a matrix with large ones
+    (``representer.linalg.repair_gram``); a smaller lengthscale makes them smaller. The empty string is as far from
+    another one as that is long, and symbols that the training strings do not have equal none of theirs.
+
+    A pair costs O(|x| |y| / 64), by an algorithm that compares 64 symbols at once.
+
+    Parameters
+    ----------
+    lengthscale : float, "median" or "auto"
+        ℓ. ``"median"``: the median distance between samples (200 of them, evenly spaced). ``"auto"``: learned, starting
+        from there or, if the Gram matrix is indefinite, from the half, the quarter … at which it is not; the search
+        stays where it is not.
+
+    Examples
+    --------
+    >>> from representer.kernels import Edit
+    >>> Edit(lengthscale=2.0)(["kitten", "mitten", "sitting"]).round(decimals=4).tolist()
+    [[1.0, 0.6065, 0.2231], [0.6065, 1.0, 0.2231], [0.2231, 0.2231, 1.0]]
+    >>> Edit().resolve(["kitten", "mitten", "sitting"])
+    Edit(lengthscale=3.0)
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "lengthscale": Hyperparameter(
+            Positive(),
+            {"median": Word(_median_edit_distance), "auto": Word(_definite_lengthscale, learned=True)},
+            scalar=True,
+        )
+    }
+
+    def __init__(self, lengthscale: Any = "median"):
+        self.lengthscale = lengthscale
+
+    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+        distances = edit_distances(X, Y)
+        exponents = combine("mul", distances, -1.0 / number(self, "lengthscale", distances))
+        return exponents.exp() if exponents.requires_grad else exponents.exp_()
+
+    def _diag(self, X: Sequence[Any]) -> Tensor:
+        batch = per_row(number(self, "lengthscale", torch.zeros((), dtype=torch.float64))).shape[:-1]
+        return torch.ones(*batch, len(X), dtype=torch.float64)

@@ -1,0 +1,229 @@
+"""Kernels of records: each field of a data frame has a kernel of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import same_features
+from representer.kernels.base import Domain, Kernel, combine, per_row
+from representer.parameters import Hyperparameter, NonNegative, Word
+from representer.values import Value, number
+
+Field = str | tuple[str, ...]
+Record = Mapping[Any, Any]
+
+
+class Columns(Kernel):
+    """Σ_c w_c k_c(x_c, y_c) over the fields c of two records, or Π_c w_c k_c(x_c, y_c).
+
+    The data are a data frame, a dictionary of columns, a structured array, or a list of dictionaries; in learners (and
+    in cross-validation) a frame or a list of dictionaries. Other columns are ignored. Each kernel gets its column as it
+    would get data by itself: numbers as an (n, 1) matrix, strings or other objects as a list.
+
+    Parameters
+    ----------
+    kernels : dict
+        The kernel of each field. A field is the name of a column, or a tuple of names: their numbers make one matrix
+        (other kinds of data, tuples).
+    combine : {"sum", "product"}
+        In a sum two records are alike if some fields are, in a product if all are.
+    weights : float, array (n_fields,) or "auto"
+        One number for all, or one a field; ``"auto"``: learned, from 1 on. Of a product only their product counts.
+
+    Examples
+    --------
+    >>> from representer.kernels import Columns, Delta, Gaussian
+    >>> k = Columns({"colour": Delta(), ("width", "height"): Gaussian(1.0)})
+    >>> k({"colour": ["red", "blue", "red"], "width": [1, 1, 2], "height": [0, 0, 0]}).round(decimals=2).tolist()
+    [[2.0, 1.0, 1.61], [1.0, 2.0, 0.61], [1.61, 0.61, 2.0]]
+    >>> k.free(), Columns({"size": Gaussian("auto")}, weights="auto").free()
+    ([], ['weights', 'kernels__size__lengthscale'])
+    """
+
+    domain: Domain = "records"
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"weights": Hyperparameter(NonNegative())}
+
+    def __init__(
+        self,
+        kernels: Mapping[Field, Kernel],
+        combine: Literal["sum", "product"] = "sum",
+        *,
+        weights: Any = 1.0,
+    ):
+        self.kernels = kernels
+        self.combine = combine
+        self.weights = weights
+
+    # -- a value with a dictionary of values --------------------------------------------------------------------------
+    def _children(self) -> Iterator[tuple[str, Value]]:
+        for i, (field, kernel) in enumerate(self.kernels.items()):
+            label = "+".join(map(str, _names(field)))
+            yield f"kernels__{i if '__' in label else label}", kernel
+
+    def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
+        new = super()._rebuild(
+            lambda name, argument: argument if name == "kernels" else change(name, argument)
+        )
+        new.kernels = {
+            field: change(name, child)
+            for field, (name, child) in zip(self.kernels, self._children(), strict=True)
+        }
+        return new
+
+    def _own_specification(self, name: str) -> Hyperparameter:
+        shape = (len(self.kernels),) if self.combine == "sum" else ()
+        start = Word(lambda X: torch.ones(shape, dtype=torch.float64), learned=True)
+        return replace(super()._own_specification(name), words={"auto": start})
+
+    def check_hyperparameters(self) -> None:
+        """Also the kernels, their number, and how they are combined."""
+        if not isinstance(self.kernels, Mapping) or not self.kernels:
+            raise ValueError(
+                f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
+            )
+        for field, kernel in self.kernels.items():
+            if not isinstance(kernel, Kernel) or kernel.domain in ("gram", "records"):
+                raise ValueError(
+                    f"The kernel of field {field!r} of Columns must take vectors, labels or objects; got {kernel!r}."
+                )
+        if self.combine not in ("sum", "product"):
+            raise ValueError(f"combine of Columns must be 'sum' or 'product'; got {self.combine!r}.")
+        super().check_hyperparameters()
+        if not isinstance(self.weights, str):
+            self._weights(torch.zeros((), dtype=torch.float64))
+
+    # -- data ---------------------------------------------------------------------------------------------------------
+    def prepare(self, X: Any) -> list[Record]:
+        """One dictionary a record, with all columns, after each kernel has checked its own."""
+        records = as_records(X)
+        for field, kernel in self.kernels.items():
+            field_data(records, field, kernel)
+        return records
+
+    def _resolve(self, X: Any) -> Self:
+        new = self._rebuild(lambda _, argument: argument)
+        new.kernels = {f: kernel._resolve(field_data(X, f, kernel)) for f, kernel in self.kernels.items()}
+        if isinstance(self.weights, str):
+            new.weights = self._own_specification("weights").words[self.weights].value(X).numpy()
+        return new
+
+    # -- Gram matrices ------------------------------------------------------------------------------------------------
+    def _weights(self, like: Tensor) -> list[Tensor]:
+        """For each field a number, or a batch of them (..., 1, 1)."""
+        weights, q = number(self, "weights", like), len(self.kernels)
+        if weights.ndim == 0 or weights.shape[-1] == 1:
+            return [weights if weights.ndim > 1 else weights.reshape(())] * q
+        if weights.shape[-1] != q:
+            raise ValueError(
+                f"Columns has {q} fields, but weights of shape {tuple(weights.shape)}: give one a field."
+            )
+        return [weights[..., i : i + 1] if weights.ndim > 1 else weights[i] for i in range(q)]
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        def grams() -> Iterator[Tensor]:
+            for field, kernel in self.kernels.items():
+                left = field_data(X, field, kernel)
+                right = None if Y is None else field_data(Y, field, kernel)
+                if isinstance(left, Tensor) and isinstance(right, Tensor):
+                    left, right = same_features(left, right)
+                yield kernel._gram(left, right)
+
+        return self._combined(grams(), lambda weight: weight)
+
+    def _diag(self, X: Any) -> Tensor:
+        diagonals = (kernel._diag(field_data(X, field, kernel)) for field, kernel in self.kernels.items())
+        return self._combined(diagonals, per_row)
+
+    def _combined(self, parts: Iterator[Tensor], shaped: Callable[[Tensor], Tensor]) -> Tensor:
+        operation = "add" if self.combine == "sum" else "mul"
+        total: Tensor | None = None
+        for part, weight in zip(parts, self._weights(torch.zeros((), dtype=torch.float64)), strict=True):
+            weighted = combine("mul", part, shaped(weight).to(part))
+            total = weighted if total is None else _combine(operation, total, weighted)
+        assert total is not None  # there is at least one field
+        return total
+
+
+def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
+    """In the memory of the larger: one of them may have a batch of hyperparameters, and the other none."""
+    return combine(operation, a, b) if a.ndim >= b.ndim else combine(operation, b, a)
+
+
+# -- records --------------------------------------------------------------------------------------------------------
+def as_records(X: Any) -> list[Record]:
+    """A frame, a dictionary of columns, a structured array or a list of dictionaries as the latter.
+
+    Examples
+    --------
+    >>> from representer.kernels.columns import as_records
+    >>> as_records({"name": ["a", "b"], "size": [1, 2]})
+    [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
+    """
+    columns = None
+    if isinstance(X, Mapping):
+        columns = dict(X)
+    elif hasattr(X, "columns"):
+        names = list(X.columns)
+        if len(set(names)) < len(names):
+            raise ValueError(f"The columns of the frame must have different names; got {names}.")
+        columns = {name: X[name] for name in names}
+    elif isinstance(X, np.ndarray) and X.dtype.names is not None:
+        columns = {name: X[name] for name in X.dtype.names}
+    if columns is not None:
+        lengths = {name: len(column) for name, column in columns.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"The columns must have the same length; got {lengths}.")
+        X = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    records = X if isinstance(X, list) else list(X) if isinstance(X, Sequence | np.ndarray) else []
+    strangers = [i for i, record in enumerate(records) if not isinstance(record, Mapping)]
+    if strangers or isinstance(X, str) or not hasattr(X, "__len__"):
+        at = f" with a {type(records[strangers[0]]).__name__} at position {strangers[0]}" if strangers else ""
+        raise ValueError(
+            "Columns takes a data frame, a dictionary of columns, a structured array or a list of dictionaries; got "
+            f"{type(X).__name__}{at}. An array has no names: pandas.DataFrame(X, columns=[…]) gives it some."
+        )
+    if not records:
+        raise ValueError("Found 0 records: a kernel needs at least one.")
+    return records
+
+
+def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Any:
+    """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
+    columns = [_column(records, name) for name in _names(field)]
+    try:
+        if kernel.domain == "vectors":
+            return kernel.prepare(np.column_stack([np.asarray(c).reshape(len(c), -1) for c in columns]))
+        return kernel.prepare(list(zip(*columns, strict=True)) if isinstance(field, tuple) else columns[0])
+    except ValueError as error:
+        raise ValueError(f"Column {field!r}: {error}") from error
+
+
+def _names(field: Field) -> tuple[Any, ...]:
+    return field if isinstance(field, tuple) else (field,)
+
+
+def _column(records: Sequence[Record], name: Any) -> list[Any]:
+    absent = [i for i, record in enumerate(records) if name not in record]
+    if absent:
+        which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
+        known = ", ".join(map(repr, records[absent[0]]))
+        raise ValueError(f"{which} no column {name!r}; there are: {known}.")
+    column = [record[name] for record in records]
+    gaps = [i for i, value in enumerate(column) if _is_missing(value)]
+    if gaps:
+        raise ValueError(
+            f"Column {name!r} has no value in row(s) {', '.join(map(str, gaps[:5]))}{' …' if len(gaps) > 5 else ''} "
+            "(None or NaN). Impute these values, or leave the rows out."
+        )
+    return column
+
+
+def _is_missing(value: Any) -> bool:
+    missing = value is None or (isinstance(value, float) and value != value)
+    return missing or type(value).__name__ in ("NAType", "NaTType")

@@ -1,0 +1,309 @@
+"""Kernels of curves: functions of one variable, known at some times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.kernels.base import Domain, Kernel
+from representer.kernels.learned import Mapped
+from representer.memory import require
+from representer.parameters import is_count, is_real
+
+Pair = tuple[np.ndarray, np.ndarray]
+
+
+class Functional(Mapped):
+    """A vector kernel of curves, with ⟨x, y⟩ = ∫ x(t) y(t) dt in the place of the inner product of vectors.
+
+    ``Functional(Linear())`` is that integral, ``Functional(Gaussian(ℓ))`` is exp(−∫ (x − y)² dt / (2ℓ²)): curves are
+    embedded isometrically as vectors √w·x of values and weights, so any kernel of inner products or Euclidean distances
+    applies, with its hyperparameters. Two forms of data:
+
+    - ``domain="vectors"``: rows of a matrix, values at the times of a common ``grid``; integrals by the trapezoid rule.
+    - ``domain="objects"``: a list of pairs (times, values), each curve with times of its own. With ``grid`` the curves
+      are interpolated there, linearly, and treated as before. Without, integrals are those of the piecewise linear
+      interpolants, exactly, on the union of all times: no refinement of a curve by points on it changes them. The
+      vectors then have two entries for each interval between distinct times in the data; with many curves whose times
+      are all different, a ``grid`` costs far less.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        A kernel on vectors.
+    grid : array (n_times,), optional
+        Increasing times. None: equidistant ones from 0 to 1, or over the ``interval`` (vectors); the union (objects).
+    derivative : int or tuple of int
+        The order of the derivative that is compared; (0, 1) is the Sobolev inner product ∫ xy + ∫ x′y′. Derivatives are
+        difference quotients, constant from time to time.
+    interval : (float, float) or "hull", optional
+        Where to integrate. Pairs without a grid: None is where all curves are known, ``"hull"`` where any is, both
+        decided by the data the kernel is fitted to; beyond its own times a curve keeps its first and last value.
+    domain : {"vectors", "objects"}
+        Rows on a common grid, or pairs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import Functional, Linear
+    >>> t = np.linspace(0, 1, 201)
+    >>> curves = np.stack([np.ones_like(t), t])
+    >>> Functional(Linear())(curves).round(decimals=4).tolist()
+    [[1.0, 0.5], [0.5, 0.3333]]
+    >>> Functional(Linear(), derivative=1)(curves).round(decimals=4).tolist()
+    [[0.0, 0.0], [0.0, 1.0]]
+    >>> pairs = [([0.0, 1.0], [1.0, 1.0]), ([0.0, 0.3, 1.0], [0.0, 0.3, 1.0])]
+    >>> Functional(Linear(), domain="objects")(pairs).round(decimals=4).tolist()
+    [[1.0, 0.5], [0.5, 0.3333]]
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: Any = None,
+        *,
+        derivative: int | tuple[int, ...] = 0,
+        interval: Any = None,
+        domain: Domain = "vectors",
+    ):
+        self.kernel = kernel
+        self.grid = grid
+        self.derivative = derivative
+        self.interval = interval
+        self.domain = domain
+
+    # -- arguments and data -----------------------------------------------------------------------------------------
+    @property
+    def _orders(self) -> tuple[int, ...]:
+        return tuple(self.derivative) if isinstance(self.derivative, tuple | list) else (self.derivative,)
+
+    def check_hyperparameters(self) -> None:
+        """Also the grid, the interval and the orders of derivatives."""
+        super().check_hyperparameters()
+        if self.domain not in ("vectors", "objects") or self.kernel.domain != "vectors":
+            raise ValueError(
+                "Functional takes a kernel on vectors, and domain='vectors' (rows on a common grid) or 'objects' "
+                f"(pairs of times and values); got kernel={self.kernel!r} and domain={self.domain!r}."
+            )
+        orders = self._orders
+        if not orders or not all(order == 0 or is_count(order) for order in orders):
+            raise ValueError(
+                f"derivative of Functional must be 0, 1, 2 … or a tuple of these; got {self.derivative!r}."
+            )
+        if self.grid is not None:
+            _check_times(np.asarray(self.grid), "The grid of Functional", max(orders))
+        self._check_interval()
+
+    def _check_interval(self) -> None:
+        if self.interval is None:
+            return
+        if self.grid is not None:
+            raise ValueError("Functional integrates over its grid: give a grid or an interval, not both.")
+        if self.domain == "objects" and isinstance(self.interval, str) and self.interval == "hull":
+            return
+        ends = self.interval if isinstance(self.interval, tuple | list | np.ndarray) else ()
+        if not (len(ends) == 2 and all(map(is_real, ends)) and -math.inf < ends[0] < ends[1] < math.inf):
+            word = " or 'hull'" if self.domain == "objects" else ""
+            raise ValueError(
+                f"interval of Functional must be a pair of finite numbers (start, end){word}; got {self.interval!r}."
+            )
+
+    def prepare(self, X: Any) -> Any:
+        """A tensor (..., n, n_times), or a list of pairs, checked."""
+        if self.domain == "objects":
+            return check_curves(X, max(self._orders))
+        try:
+            return super().prepare(X)
+        except ValueError as error:
+            raise ValueError(
+                f"{error} For pairs (times, values), say Functional(…, domain='objects')."
+            ) from error
+
+    def _resolve(self, X: Any) -> Self:
+        new = self
+        if self.domain == "objects" and self.grid is None:
+            interval = self.interval
+            if interval is None or isinstance(interval, str):
+                interval = _shared_interval([_pair(item) for item in X], hull=interval is not None)
+            new = self._rebuild(lambda name, argument: interval if name == "interval" else argument)
+        kernel = self.kernel._resolve(new._images(X, None)[0])
+        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+
+    # -- vectors ----------------------------------------------------------------------------------------------------
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        left, right = self._images(X, Y)
+        return self.kernel._gram(left, right)
+
+    def _image(self, X: Any) -> Tensor:
+        return self._images(X, None)[0]
+
+    def _images(self, X: Any, Y: Any | None) -> tuple[Tensor, Tensor | None]:
+        """The vectors of the curves; those of X and Y have the same coordinates."""
+        if self.domain == "objects" and self.grid is None:
+            ends = self.interval
+            if ends is None or isinstance(ends, str):
+                raise ValueError(
+                    "This Functional has no interval yet: the data decide it. Call kernel.resolve(X) with the training "
+                    f"data first, or give interval=(start, end) (got {ends!r})."
+                )
+            curves = [[_pair(item) for item in part] for part in (X, Y or [])]
+            both = embed_pairs([*curves[0], *curves[1]], self._orders, (float(ends[0]), float(ends[1])))
+            return both[: len(X)], None if Y is None else both[len(X) :]
+        left = self._on_grid(X)
+        return left, None if Y is None else self._on_grid(Y)
+
+    def _on_grid(self, X: Any) -> Tensor:
+        if self.domain == "objects":
+            grid = np.asarray(self.grid, dtype=np.float64)
+            X = torch.from_numpy(np.stack([np.interp(grid, *_pair(item)) for item in X]))
+        return embed_rows(X, self._times(X), self._orders)
+
+    def _times(self, X: Tensor) -> Tensor:
+        m = X.shape[-1]
+        if m <= max(self._orders) or m < 2:
+            raise ValueError(
+                f"Curves of {m} time(s) have no integral or no derivative of order {max(self._orders)}: more times are "
+                "needed."
+            )
+        if self.grid is None:
+            start, end = (0.0, 1.0) if self.interval is None else map(float, self.interval)
+            return torch.linspace(start, end, m, dtype=torch.float64, device=X.device)
+        grid = torch.tensor(np.asarray(self.grid, dtype=np.float64), device=X.device)
+        if len(grid) != m:
+            raise ValueError(f"The curves have {m} values, but the grid of Functional has {len(grid)} times.")
+        return grid
+
+
+# -- data -----------------------------------------------------------------------------------------------------------
+def check_curves(X: Any, order: int = 0) -> list[Any]:
+    """Pairs (times, values) as a list, each checked; enough times for derivatives of an order."""
+    if isinstance(X, str | Mapping) or not hasattr(X, "__len__"):
+        raise ValueError(f"Expected a sequence of pairs (times, values); got {type(X).__name__}.")
+    curves = X if isinstance(X, list) else list(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    if not curves:
+        raise ValueError("Found 0 curves: a kernel needs at least one.")
+    for i, item in enumerate(curves):
+        try:
+            times, values = _pair(item)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Curve {i} is not a pair (times, values) of real numbers ({error}). Rows of a matrix on a common grid "
+                "are for Functional(…, domain='vectors')."
+            ) from error
+        _check_times(times, f"The times of curve {i}", order)
+        if values.shape != times.shape:
+            raise ValueError(f"Curve {i} has {times.shape} times, but {values.shape} values.")
+        if not np.isfinite(values).all():
+            when = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(
+                f"Curve {i} contains NaN or infinity, first at position {when}. Leave these times out: a curve may "
+                "have times of its own."
+            )
+    return curves
+
+
+def _pair(item: Any) -> Pair:
+    times, values = item
+    return np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
+
+
+def _check_times(times: np.ndarray, what: str, order: int) -> None:
+    least = max(2, order + 1)
+    if times.ndim != 1 or len(times) < least or times.dtype.kind not in "iuf":
+        raise ValueError(
+            f"{what} must be at least {least} numbers, one-dimensional; got shape {times.shape}."
+        )
+    if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+        raise ValueError(
+            f"{what} must be finite and increase strictly. Sort them; of equal times keep one (or the mean of values)."
+        )
+
+
+def _shared_interval(curves: Sequence[Pair], *, hull: bool) -> tuple[float, float]:
+    starts, ends = [float(t[0]) for t, _ in curves], [float(t[-1]) for t, _ in curves]
+    if hull:
+        return min(starts), max(ends)
+    start, end = max(starts), min(ends)
+    if start >= end:
+        raise ValueError(
+            f"There is no interval where all curves are known: curve {starts.index(start)} starts at {start:g}, and "
+            f"curve {ends.index(end)} ends at {end:g}. Give interval=(start, end) or 'hull'."
+        )
+    return start, end
+
+
+# -- isometric embeddings -------------------------------------------------------------------------------------------
+def embed_rows(X: Tensor, times: Tensor, orders: Sequence[int]) -> Tensor:
+    """√w·x for curves on common times: trapezoid weights for the curves, lengths of steps for their derivatives."""
+    parts = []
+    for order in orders:
+        edges, values = _derivative(times.to(X), X, order)
+        steps = edges.diff()
+        if order == 0:
+            steps = 0.5 * (torch.nn.functional.pad(steps, (0, 1)) + torch.nn.functional.pad(steps, (1, 0)))
+        parts.append(values * steps.sqrt())
+    return torch.cat(parts, -1)
+
+
+def _derivative(times: Tensor, X: Tensor, order: int) -> tuple[Tensor, Tensor]:
+    """Difference quotients of an order, and the edges of the steps on which they stand; of order 0 times and curves.
+
+    The quotient of two neighbours belongs to the piece between them, and to its middle for the next order; the outer
+    pieces reach to the ends.
+    """
+    edges = nodes = times
+    for _ in range(order):
+        X = X.diff(dim=-1) / nodes.diff()
+        edges, nodes = nodes, 0.5 * (nodes[1:] + nodes[:-1])
+    if order > 1:
+        edges = torch.cat([times[:1], edges[1:-1], times[-1:]])
+    return edges, X
+
+
+def embed_pairs(curves: Sequence[Pair], orders: Sequence[int], interval: tuple[float, float]) -> Tensor:
+    """√w·x such that inner products are the exact integrals of the interpolants, or of the steps, over an interval.
+
+    Between two neighbours among all times the product of two interpolants is a quadratic: Gauss's rule with two points
+    is exact; of two step functions one point is enough.
+    """
+    start, end = interval
+    outside = [i for i, (t, _) in enumerate(curves) if t[-1] <= start or t[0] >= end]
+    if outside:
+        raise ValueError(f"Curves {outside[:5]} have no times within the interval ({start:g}, {end:g}).")
+    parts = []
+    for order in orders:
+        steps = [_derivative(torch.from_numpy(t), torch.from_numpy(x), order) for t, x in curves]
+        pieces = [(edges.numpy(), values.numpy()) for edges, values in steps]
+        inner = np.unique(np.concatenate([edges for edges, _ in pieces]))
+        cuts = np.concatenate([[start], inner[(inner > start) & (inner < end)], [end]])
+        nodes, weights = _nodes(cuts, gauss=order == 0)
+        require(
+            8 * len(curves) * len(nodes),
+            what=f"The union of the times of {len(curves)} curves ({len(nodes)} entries each)",
+            advice="Give Functional a grid, on which curves are interpolated.",
+        )
+        rows = np.empty((len(curves), len(nodes)))
+        for row, (edges, values) in zip(rows, pieces, strict=True):
+            row[:] = np.interp(nodes, edges, values) if order == 0 else _step(nodes, edges, values)
+        parts.append(np.multiply(rows, np.sqrt(weights), out=rows))
+    return torch.from_numpy(np.concatenate(parts, 1) if len(parts) > 1 else parts[0])
+
+
+def _nodes(cuts: np.ndarray, *, gauss: bool) -> Pair:
+    middle, half = 0.5 * (cuts[1:] + cuts[:-1]), 0.5 * np.diff(cuts)
+    if not gauss:
+        return middle, 2.0 * half
+    offset = half / math.sqrt(3.0)
+    return np.stack([middle - offset, middle + offset], 1).ravel(), np.repeat(half, 2)
+
+
+def _step(nodes: np.ndarray, edges: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A step function; 0, the derivative of a constant, beyond its edges."""
+    place = np.searchsorted(edges, nodes) - 1
+    inside = (place >= 0) & (place < len(values))
+    return np.where(inside, values[np.clip(place, 0, len(values) - 1)], 0.0)

@@ -1,0 +1,155 @@
+"""Kernels of objects through sparse explicit features: k(x, y) = ⟨φ(x), φ(y)⟩ with few non-zero entries in φ."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from representer.kernels.base import Domain, Kernel
+from representer.memory import row_blocks
+
+# A dense product does this many multiplications in the time of one in a sparse product.
+DENSE_ADVANTAGE = 100
+
+
+@dataclass(frozen=True)
+class ExplicitFeatures:
+    """φ(X) as a sparse matrix (n, q), and what its columns mean.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csr_array
+        One row a sample.
+    columns : dict
+        The column of each feature, in the order of first appearance.
+    """
+
+    matrix: sparse.csr_array
+    columns: Mapping[Hashable, int]
+
+
+class ExplicitKernel(Kernel):
+    """A kernel of objects with sparse explicit features; a subclass gives ``_features``.
+
+    The Gram matrix is one sparse product. Features of new objects that no training object has are in no product with
+    them and drop out by themselves.
+    """
+
+    domain: Domain = "objects"
+
+    @abstractmethod
+    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        """φ of prepared objects, in given columns or in new ones."""
+
+    def explicit_features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        """φ(X), for linear models; with the ``columns`` of earlier features, in the same columns.
+
+        Features that ``columns`` does not have are left out. What the data decide is decided by X here only if
+        ``columns`` is None.
+        """
+        self.check_hyperparameters()
+        X = self.prepare(X)
+        features = (self._resolve(X) if columns is None else self)._features(X, columns)
+        return ExplicitFeatures(_short(features.matrix), features.columns)
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        if Y is None:
+            return inner_products(self._features(X).matrix, None)
+        right = self._features(Y)
+        return inner_products(self._features(X, right.columns).matrix, right.matrix)
+
+    def _diag(self, X: Any) -> Tensor:
+        return squared_norms(self._features(X).matrix)
+
+
+class CountingKernel(ExplicitKernel):
+    """A kernel that counts what an object contains; a subclass gives ``_counts``."""
+
+    @abstractmethod
+    def _counts(self, X: Sequence[Any]) -> Iterable[Mapping[Hashable, float]]:
+        """For each object the non-zero entries of φ."""
+
+    def _features(self, X: Sequence[Any], columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        known: dict[Hashable, int] = {} if columns is None else dict(columns)
+        indices: list[int] = []
+        values: list[float] = []
+        ends = [0]
+        for counts in self._counts(X):
+            for feature, value in counts.items():
+                column = known.get(feature) if columns is not None else known.setdefault(feature, len(known))
+                if column is not None:
+                    indices.append(column)
+                    values.append(value)
+            ends.append(len(indices))
+        matrix = sparse.csr_array(
+            (values, indices, ends), shape=(len(ends) - 1, len(known)), dtype=np.float64
+        )
+        return ExplicitFeatures(matrix, known)
+
+
+def _short(matrix: sparse.csr_array) -> sparse.csr_array:
+    """With short indices where they suffice: some of scikit-learn's linear models take no others."""
+    if max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
+        return matrix
+    parts = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return sparse.csr_array(parts, shape=matrix.shape)
+
+
+def inner_products(
+    left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None = None
+) -> Tensor:
+    """The dense matrix left @ diag(weights) @ right.T of sparse features; ``right`` None means left, at half the work.
+
+    Features that many objects have are multiplied as dense columns, the others as sparse ones: each in the way that is
+    faster for it.
+    """
+    other = left if right is None else right
+    common = _occupancy(left) * (DENSE_ADVANTAGE * _occupancy(other)) > left.shape[0] * other.shape[0]
+    gram = torch.zeros(left.shape[0], other.shape[0], dtype=torch.float64)
+    for chosen, add in ((~common, _add_sparse), (common, _add_dense)):
+        if chosen.any():
+            columns = slice(None) if chosen.all() else chosen
+            part = None if right is None else right[:, columns]
+            add(gram, left[:, columns], part, None if weights is None else weights[columns])
+    return gram
+
+
+def _occupancy(matrix: sparse.csr_array) -> np.ndarray:
+    """How many rows have each feature."""
+    return np.bincount(matrix.indices, minlength=matrix.shape[1])
+
+
+def _add_dense(
+    gram: Tensor, left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None
+) -> None:
+    rows = torch.from_numpy(left.toarray())
+    columns = rows if right is None else torch.from_numpy(right.toarray())
+    gram.addmm_(rows if weights is None else rows * torch.from_numpy(weights), columns.mT)
+
+
+def _add_sparse(
+    gram: Tensor, left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None
+) -> None:
+    """Block by block, because a sparse product holds an index with each entry; of a symmetric one, half is computed."""
+    transposed = (left if right is None else right).T.tocsr()
+    if weights is not None:
+        transposed.data *= np.repeat(weights, np.diff(transposed.indptr))
+    for rows in row_blocks(len(gram), 3 * gram.shape[1] * gram.element_size()):
+        if right is not None:
+            gram[rows] += torch.from_numpy((left[rows] @ transposed).toarray())
+            continue
+        block = torch.from_numpy((left[rows] @ transposed[:, : rows.stop]).toarray())
+        gram[rows, : rows.stop] += block
+        gram[: rows.start, rows] += block[:, : rows.start].mT
+
+
+def squared_norms(matrix: sparse.csr_array) -> Tensor:
+    """‖φ‖² of each row."""
+    return torch.from_numpy(np.asarray((matrix * matrix).sum(axis=1)).reshape(-1))

@@ -1,0 +1,195 @@
+"""Kernels of molecules: SMILES or RDKit molecules, compared by the substructures that they share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import SparseRows
+from representer.kernels.base import Domain, Kernel
+from representer.kernels.fingerprints import MinMax
+from representer.parameters import is_count
+
+# An error names this many faulty molecules, and counts the others.
+SHOWN = 5
+# SMILES whose fingerprints are remembered (about 1 kB each): reading one costs more than comparing it with thousands.
+REMEMBERED = 2**16
+
+
+class Molecule(Kernel):
+    """The share of substructures that two molecules have in common: Σ_j min(c_j, c'_j) / Σ_j max(c_j, c'_j).
+
+    c_j counts the atoms whose surroundings up to ``radius`` bonds fall into bin j (Morgan fingerprints), or says
+    whether there are any; then it is ``Tanimoto`` on bits. The data are a sequence of SMILES strings or RDKit
+    molecules. Needs RDKit (``pip install "representer[molecules]"``). For other fingerprints, put a transformer of
+    ``representer.estimators.fingerprints`` before ``Tanimoto`` or ``MinMax``.
+
+    Parameters
+    ----------
+    radius : int
+        The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
+    n_bits : int
+        The number of bins that substructures are hashed into.
+    counts : bool
+        Count how often a substructure occurs?
+    chirality : bool
+        Tell mirror images of a substructure apart?
+
+    Examples
+    --------
+    >>> from representer.kernels import Molecule
+    >>> Molecule()(["CCO", "CCN", "OCC"]).round(decimals=4).tolist()
+    [[1.0, 0.3333, 1.0], [0.3333, 1.0, 0.3333], [1.0, 0.3333, 1.0]]
+    """
+
+    domain: Domain = "objects"
+
+    def __init__(self, radius: int = 2, n_bits: int = 2048, counts: bool = False, chirality: bool = False):
+        self.radius = radius
+        self.n_bits = n_bits
+        self.counts = counts
+        self.chirality = chirality
+
+    def check_hyperparameters(self) -> None:
+        """The radius (an integer, 0 or more) and the number of bins."""
+        self._fingerprint()
+        super().check_hyperparameters()
+
+    def _fingerprint(self) -> Fingerprint:
+        return morgan(self.radius, self.n_bits, self.counts, self.chirality)
+
+    def prepare(self, X: Any) -> list[Any]:
+        """The molecules as a list; each can be read."""
+        molecules = as_molecules(X)
+        self._fingerprint()(molecules)
+        return molecules
+
+    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+        fingerprint = self._fingerprint()
+        return MinMax()._gram(fingerprint(X), None if Y is None else fingerprint(Y))
+
+    def _diag(self, X: Sequence[Any]) -> Tensor:
+        return torch.ones(len(X), dtype=torch.float64)
+
+
+# -- fingerprints -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Fingerprint:
+    """A fingerprint of RDKit: the function that makes its generator (or "MACCS"), its options, its length.
+
+    Examples
+    --------
+    >>> from representer.kernels.molecules import Fingerprint
+    >>> Fingerprint("AtomPair", n_bits=1024)(["CCO"]).shape
+    (1, 1024)
+    """
+
+    name: str
+    n_bits: int
+    counts: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __call__(self, molecules: Sequence[Any]) -> SparseRows:
+        """The fingerprints, one row a molecule; a ValueError names the molecules that cannot be read."""
+        with _rdkit().rdBase.BlockLogs():  # the error says it
+            entries = [
+                _remembered(self, molecule) if isinstance(molecule, str) else self.entries(molecule)
+                for molecule in molecules
+            ]
+        _refuse([(i, molecules[i]) for i, entry in enumerate(entries) if entry is None], len(molecules))
+        read = [entry for entry in entries if entry is not None]
+        ends = np.cumsum([0, *(len(columns) for columns, _ in read)], dtype=np.int32)
+        columns, values = (np.concatenate(parts) for parts in zip(*read, strict=True))
+        return SparseRows((values, columns, ends), shape=(len(read), self.n_bits))
+
+    def entries(self, molecule: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The non-zero entries of an RDKit molecule's fingerprint, as columns and values; None if it has no atoms."""
+        if not molecule.GetNumAtoms():
+            return None
+        if self.counts:
+            found = _generator(self).GetCountFingerprint(molecule).GetNonzeroElements()
+            return _integers(found.keys()), _integers(found.values())
+        if self.name == "MACCS":
+            bits = _rdkit().Chem.rdMolDescriptors.GetMACCSKeysFingerprint(molecule)
+        else:
+            bits = _generator(self).GetFingerprint(molecule)
+        columns = _integers(bits.GetOnBits())
+        return columns, np.ones_like(columns)
+
+
+def _integers(numbers: Collection[int]) -> np.ndarray:
+    return np.fromiter(numbers, np.int32, len(numbers))
+
+
+def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerprint:
+    """Morgan fingerprints, with checked arguments."""
+    if not is_count(n_bits):
+        raise ValueError(f"n_bits must be a positive integer; got {n_bits!r}.")
+    if not (is_count(radius) or (radius == 0 and not isinstance(radius, bool))):
+        raise ValueError(f"radius must be an integer, 0 or more; got {radius!r}.")
+    options = (("radius", int(radius)), ("includeChirality", bool(chirality)))
+    return Fingerprint("Morgan", int(n_bits), bool(counts), options)
+
+
+@functools.lru_cache(maxsize=REMEMBERED)
+def _remembered(fingerprint: Fingerprint, smiles: str) -> tuple[np.ndarray, np.ndarray] | None:
+    molecule = _rdkit().Chem.MolFromSmiles(smiles)
+    return None if molecule is None else fingerprint.entries(molecule)
+
+
+@functools.lru_cache(maxsize=16)
+def _generator(fingerprint: Fingerprint) -> Any:
+    make = getattr(_rdkit().Chem.rdFingerprintGenerator, f"Get{fingerprint.name}Generator")
+    return make(fpSize=fingerprint.n_bits, **dict(fingerprint.options))
+
+
+# -- molecules --------------------------------------------------------------------------------------------------------
+def as_molecules(X: Any) -> list[Any]:
+    """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame."""
+    if isinstance(X, str):
+        raise ValueError(f"Expected a sequence of molecules, got one string. Pass [{X!r}].")
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1:
+        X = X[:, 0]
+    molecules = [str(item) if isinstance(item, np.str_) else item for item in X]
+    if not molecules:
+        raise ValueError("Found 0 molecules: at least one is needed.")
+    kind = _rdkit().Chem.Mol
+    strangers = [i for i, item in enumerate(molecules) if not isinstance(item, str | kind)]
+    if strangers:
+        shown = ", ".join(f"{i} ({type(molecules[i]).__name__})" for i in strangers[:SHOWN])
+        raise ValueError(
+            f"Molecules are SMILES strings or RDKit molecules; {len(strangers)} of {len(molecules)} are something "
+            f"else, at position {shown}{', …' if len(strangers) > SHOWN else ''}."
+        )
+    return molecules
+
+
+def _refuse(faulty: list[tuple[int, Any]], total: int) -> None:
+    if not faulty:
+        return
+    shown = ", ".join(
+        f"{i} ({item if isinstance(item, str) else 'no atoms'!r})" for i, item in faulty[:SHOWN]
+    )
+    raise ValueError(
+        f"{len(faulty)} of {total} molecules cannot be read (invalid SMILES, or no atoms), at position "
+        f"{shown}{', …' if len(faulty) > SHOWN else ''}. Correct or remove them."
+    )
+
+
+def _rdkit() -> ModuleType:
+    try:
+        import rdkit.Chem.rdFingerprintGenerator
+        import rdkit.Chem.rdMolDescriptors
+        import rdkit.rdBase
+    except ImportError as error:
+        raise ImportError('Molecules need RDKit: pip install "representer[molecules]".') from error
+    return rdkit

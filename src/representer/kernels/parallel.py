@@ -1,0 +1,158 @@
+"""Gram matrices block by block, in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import joblib
+import torch
+from torch import Tensor
+
+from representer.data import count
+from representer.kernels.base import Kernel, Wrapped
+from representer.parameters import is_count
+
+BLOCK_SIZE = 256
+
+
+class Parallel(Wrapped):
+    """k(x, y), with Gram matrices computed block by block, several blocks at a time.
+
+    For kernels that go through all pairs (``Edit``, ``Subsequence``, ``RandomWalk``, ``GlobalAlignment``, ``Match``,
+    functions of Python); a matrix product uses all processors anyway. The blocks are those of the same matrix, so the
+    result is the same. (``GraKeL`` has kernels that depend on the other graphs; those have no blocks.)
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Any kernel but a precomputed one.
+    n_jobs : int, optional
+        As for joblib: None is 1 unless a ``joblib.parallel_config`` says otherwise, -1 all processors.
+    block_size : int
+        Samples in a block.
+    processes : bool
+        Threads serve kernels that spend their time in torch, NumPy or SciPy; one of pure Python, such as ``Callable``,
+        needs processes, to which it and the data are sent. Processes give no gradients: what learns uses threads.
+
+    Examples
+    --------
+    >>> from representer.kernels import Edit, Parallel
+    >>> k = Parallel(Edit(lengthscale=2.0), n_jobs=2)
+    >>> k(["kitten", "mitten", "sitting"]).round(decimals=4).tolist()
+    [[1.0, 0.6065, 0.2231], [0.6065, 1.0, 0.2231], [0.2231, 0.2231, 1.0]]
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        n_jobs: int | None = None,
+        *,
+        block_size: int = BLOCK_SIZE,
+        processes: bool = False,
+    ):
+        self.kernel = kernel
+        self.n_jobs = n_jobs
+        self.block_size = block_size
+        self.processes = processes
+
+    def check_hyperparameters(self) -> None:
+        """Also the kernel and the size of a block."""
+        if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
+            raise ValueError(
+                f"kernel of Parallel must be a kernel that can be evaluated; got {self.kernel!r}."
+            )
+        if not is_count(self.block_size):
+            raise ValueError(f"block_size of Parallel must be a positive integer; got {self.block_size!r}.")
+        super().check_hyperparameters()
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        searched = torch.is_grad_enabled() and any(
+            value.requires_grad for value in self.kernel.hyperparameter_values().values()
+        )
+        return pairwise_blocks(
+            self.kernel._gram,
+            X,
+            Y,
+            block_size=int(self.block_size),
+            n_jobs=self.n_jobs,
+            processes=self.processes and not searched,
+        )
+
+    def _diag(self, X: Any) -> Tensor:
+        return self.kernel._diag(X)
+
+
+def pairwise_blocks(
+    function: Callable[[Any, Any | None], Tensor],
+    X: Any,
+    Y: Any | None = None,
+    *,
+    block_size: int = BLOCK_SIZE,
+    n_jobs: int | None = None,
+    processes: bool = False,
+) -> Tensor:
+    """The matrix of all pairs from ``function(rows, columns)``, a block of samples at a time.
+
+    Of a symmetric matrix (Y None) the lower blocks are computed and mirrored; those on the diagonal are
+    ``function(rows, None)``. A resolved kernel is such a function, so any Gram matrix can be computed this way.
+
+    Parameters
+    ----------
+    function : callable
+        Gives the tensor (..., rows, columns) of two slices of the data.
+    X, Y : list, array or tensor
+        What can be sliced by samples.
+    block_size, n_jobs, processes
+        As for ``Parallel``.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, pairwise_blocks
+    >>> X = [[0.0], [1.0], [3.0]]
+    >>> bool(pairwise_blocks(Gaussian(1.0), X, block_size=2, n_jobs=2).allclose(Gaussian(1.0)(X)))
+    True
+    """
+    other = X if Y is None else Y
+    rows, columns = (_slices(count(data), block_size) for data in (X, other))
+    places = [(r, c) for r in rows for c in columns if Y is not None or c.start <= r.start]
+    gradient = torch.is_grad_enabled()  # each thread has a switch of its own
+    run = joblib.Parallel(n_jobs, prefer="processes" if processes else "threads", return_as="generator")
+    blocks = run(
+        joblib.delayed(_block)(
+            function, _part(X, r), None if Y is None and r == c else _part(other, c), gradient
+        )
+        for r, c in places
+    )
+    return _assembled(zip(places, blocks, strict=True), count(X), count(other), symmetric=Y is None)
+
+
+def _slices(n: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _part(X: Any, samples: slice) -> Any:
+    """Some samples; of a tensor they are the rows after its batch dimensions."""
+    return X[..., samples, :] if isinstance(X, Tensor) and X.ndim > 1 else X[samples]
+
+
+def _block(
+    function: Callable[[Any, Any | None], Tensor], rows: Any, columns: Any | None, gradient: bool
+) -> Tensor:
+    with torch.set_grad_enabled(gradient):
+        return function(rows, columns)
+
+
+def _assembled(
+    blocks: Iterator[tuple[tuple[slice, slice], Tensor]], n: int, m: int, *, symmetric: bool
+) -> Tensor:
+    """One matrix from its blocks; writing into fresh memory is followed by autograd too."""
+    gram: Tensor | None = None
+    for (r, c), block in blocks:
+        if gram is None:
+            gram = block.new_empty((*block.shape[:-2], n, m))
+        gram[..., r, c] = block
+        if symmetric and r != c:
+            gram[..., c, r] = block.mT
+    assert gram is not None  # data have at least one sample
+    return gram

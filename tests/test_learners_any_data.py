@@ -1,0 +1,396 @@
+"""Learners on data that are not dense vectors: precision, indefinite kernels, sparse fingerprints, linear models."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import Ridge, SGDClassifier
+from sklearn.model_selection import KFold, cross_val_predict, cross_val_score
+from sklearn.svm import SVC
+from sklearn.utils import get_tags
+
+from representer import OperatorRidge
+from representer.approximation import Nystroem
+from representer.estimators._adapted import Adapted, takes_sparse
+from representer.kernels import (
+    Callable,
+    Columns,
+    Constant,
+    Delta,
+    Edit,
+    Functional,
+    Gaussian,
+    GlobalAlignment,
+    Graph,
+    Kernel,
+    Linear,
+    Match,
+    MeanMap,
+    MinMax,
+    Mismatch,
+    Neural,
+    Pullback,
+    RandomWalk,
+    ShortestPath,
+    Signature,
+    Spectrum,
+    Subsequence,
+    Tanimoto,
+    VertexHistogram,
+    WeisfeilerLehman,
+)
+from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
+from representer.operators import Covariance, Decomposable, Dense, Identity, Separate
+
+RNG = np.random.default_rng(0)
+WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 60)})
+N_OF_A = np.array([word.count("a") + 0.1 * len(word) for word in WORDS])
+LABELS = [word[0] for word in WORDS]
+GRAPHS = [Graph([(i, i + 1) for i in range(n)], ["C", *RNG.choice(["C", "O"], n)]) for n in range(1, 13)]
+BAGS = [RNG.normal(RNG.uniform(-1, 1), 1.0, (n, 2)) for n in RNG.integers(2, 9, 25)]
+RECORDS = [{"word": word, "size": len(word)} for word in WORDS]
+
+
+# -- precision --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kernel", "X"),
+    [
+        (Delta(), LABELS),
+        (Spectrum(2).normalized(), WORDS),
+        (Edit("auto"), WORDS),
+        (Callable(lambda x, y: float(x == y)), LABELS),
+        (RandomWalk("auto"), GRAPHS),
+        (MeanMap(Gaussian("auto"), Gaussian("median")), BAGS),
+        (Columns({"word": Spectrum(1), "size": Gaussian(2.0)}, weights="auto"), RECORDS),
+        ("auto" * Spectrum(1).centered() + 1.0, WORDS),
+        (Separate([Spectrum(1), Spectrum((1, 2))]), WORDS),
+        (Decomposable(Spectrum(1), Dense([[2.0, 1.0], [1.0, 2.0]])) + Decomposable(Spectrum(2)), WORDS),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_single_precision(kernel: Any, X: Any) -> None:
+    y = np.sin(np.arange(len(X)))
+    Y = np.column_stack([y, np.cos(np.arange(len(X)))])
+    targets = y if isinstance(kernel, Kernel) else Y
+    double = OperatorRidge(kernel, alpha=0.1, max_iter=20).fit(X, targets)
+    single = OperatorRidge(double.kernel_, alpha=0.1, dtype="float32").fit(X, targets)
+    assert single.predict(X).dtype == np.float32 == single.dual_coef_.dtype
+    assert repr(single.kernel_) == repr(double.kernel_)
+    (mean, std), (expected, spread) = (model.predict(X[:5], return_std=True) for model in (single, double))
+    np.testing.assert_allclose(mean, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(std, spread, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(single.loo_predict_, double.loo_predict_, rtol=1e-2, atol=1e-2)
+    OperatorRidge(kernel, dtype="float32", max_iter=3, tol=0.1).fit(X, targets).predict(X[:2])
+
+
+def test_single_precision_with_landmarks_and_operators() -> None:
+    Y = np.column_stack([N_OF_A, -N_OF_A])
+    for operator in (Covariance(), Identity(), "learn"):
+        model = OperatorRidge(Spectrum(1) + 1.0, operator, dtype="float32", max_iter=5, tol=0.1)
+        assert model.fit(WORDS, Y).score(WORDS, Y) > 0.9
+    model = OperatorRidge(
+        Spectrum((1, 2)), approximation=Nystroem(20), dtype="float32", random_state=0, alpha=1e-3
+    )
+    mean, std = model.fit(WORDS, N_OF_A).predict(WORDS, return_std=True)
+    assert mean.dtype == std.dtype == np.float32
+    assert model.score(WORDS, N_OF_A) > 0.9
+
+
+def test_landmarks_need_no_whole_gram_matrix() -> None:
+    seen = []
+
+    def matrix(X: Any, Y: Any) -> np.ndarray:
+        seen.append((len(X), len(Y)))
+        return Spectrum(1)(X, Y).numpy()
+
+    many = WORDS * 5
+    OperatorRidge(Callable(matrix, batched=True), approximation=Nystroem(10), random_state=0).fit(
+        many, np.tile(N_OF_A, 5)
+    )
+    assert min(min(shape) for shape in seen) <= max(min(shape) for shape in seen) <= 10
+
+
+# -- kernels that are not positive semi-definite ----------------------------------------------------------------------
+def indefinite_bags() -> tuple[list[np.ndarray], np.ndarray]:
+    rng = np.random.default_rng(5)
+    bags = [rng.normal(size=(rng.integers(1, 6), 1)) for _ in range(40)]
+    return bags, np.array([bag.max() for bag in bags])
+
+
+def test_a_learned_match_kernel_is_repaired_in_the_end() -> None:
+    bags, y = indefinite_bags()
+    start = Match(Gaussian("auto")).resolve(bags)
+    assert torch.linalg.eigvalsh(start(bags))[0] < -1e-3  # the search starts from an indefinite matrix
+    with pytest.warns(IndefiniteGramWarning, match="were set to zero") as caught:
+        model = OperatorRidge(Match(Gaussian("auto")), alpha=1e-2, max_iter=30).fit(bags, y)
+    assert sum(issubclass(w.category, IndefiniteGramWarning) for w in caught) == 1
+    assert len(model.history_) > 1 and model.history_[-1].value < model.history_[0].value
+    clipped = OperatorRidge("precomputed", alpha=1e-2).fit(_clipped(model.kernel_(bags)), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
+        np.testing.assert_allclose(model.loo_predict_, clipped.loo_predict_, rtol=1e-6)
+        mean, std = model.predict(bags, return_std=True)
+    expected, spread = clipped.predict(_clipped(model.kernel_(bags))), _spread(clipped, model, bags)
+    np.testing.assert_allclose(mean, expected, rtol=1e-6)
+    np.testing.assert_allclose(std, spread, rtol=1e-6)
+    assert model.kernel_ != start
+
+
+def _spread(clipped: OperatorRidge, model: OperatorRidge, bags: Any) -> np.ndarray:
+    """The standard deviations at the training points, from k(x, x), and from K₊ in the place of k(x, X)."""
+    K = _clipped(model.kernel_(bags))
+    noise = len(K) * model.alpha_
+    variance = model.kernel_.diag(bags).numpy() - np.sum(
+        K * np.linalg.solve(K + noise * np.eye(len(K)), K), 0
+    )
+    inverse = np.linalg.inv(K + noise * np.eye(len(K)))
+    residuals = inverse @ clipped._targets[:, 0] / np.diag(inverse)
+    scale = np.mean(residuals**2 * np.diag(inverse))
+    return np.sqrt((variance.clip(min=0.0) + noise) * scale)
+
+
+@pytest.mark.parametrize("kernel", [Match(Gaussian(2.0)), 0.5 * Match(Gaussian(2.0)) + 1.0])
+def test_a_repair_means_the_same_for_new_points(kernel: Kernel) -> None:
+    """f at the training points is that of the repaired matrix, however small the ridge, and tame beside them."""
+    bags, y = indefinite_bags()
+    gram = kernel(bags)
+    precomputed, objects = OperatorRidge("precomputed", alpha=1e-9), OperatorRidge(kernel, alpha=1e-9)
+    with pytest.warns(IndefiniteGramWarning):
+        objects.fit(bags, y)
+    with pytest.warns(IndefiniteGramWarning):
+        precomputed.fit(gram, y)
+    K = _clipped(gram)
+    fitted = K @ np.linalg.solve(K + len(K) * 1e-9 * np.eye(len(K)), y)
+    np.testing.assert_allclose(objects.predict(bags), fitted, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(precomputed.predict(gram), fitted, rtol=1e-3, atol=1e-3)
+    moved = [bag + 1e-3 for bag in bags]
+    assert np.abs(objects.predict(moved) - fitted).max() < 1.0
+    both = objects.predict(moved, return_std=True), precomputed.predict(kernel(moved, bags))
+    np.testing.assert_allclose(both[0][0], both[1], rtol=1e-4, atol=1e-4)
+    assert np.isfinite(both[0][1]).all()
+
+
+def _clipped(gram: torch.Tensor) -> np.ndarray:
+    values, vectors = np.linalg.eigh(gram.numpy())
+    return (vectors * values.clip(min=0.0)) @ vectors.T
+
+
+@pytest.mark.parametrize("alpha", ["auto", [1e-3, 1e-1], 1e-2])
+def test_the_criterion_is_that_of_the_repaired_matrix(alpha: Any) -> None:
+    bags, y = indefinite_bags()
+    with pytest.warns(IndefiniteGramWarning):
+        model = OperatorRidge(Match(Gaussian("auto")), alpha=alpha, tol=1e-2).fit(bags, y)
+    gram = _clipped(model.kernel_(bags))
+    refitted = OperatorRidge("precomputed", alpha=[model.alpha_]).fit(gram, y)
+    assert model.criterion_value_ == pytest.approx(refitted.criterion_value_, rel=1e-5)
+
+
+def test_an_edit_kernel_is_learned_through_indefinite_matrices() -> None:
+    strings = [word * k for word in WORDS[:20] for k in (1, 2)]
+    y = np.array([float(len(s)) for s in strings])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IndefiniteGramWarning)
+        model = OperatorRidge(Edit("auto") + 1.0, n_restarts=3, random_state=0).fit(strings, y)
+        folds = KFold(4, shuffle=True, random_state=0)
+        assert cross_val_score(OperatorRidge(Edit("auto") + 1.0), strings, y, cv=folds).mean() > 0.5
+    assert model.score(strings, y) > 0.9
+
+
+def test_a_kernel_that_is_far_from_definite_is_refused() -> None:
+    kernel = "auto" * Callable(lambda x, y: -float(abs(len(x) - len(y))))
+    with pytest.raises(NotPositiveDefiniteError, match="more than the 10% that may be clipped"):
+        OperatorRidge(kernel).fit(WORDS, N_OF_A)
+
+
+def test_adapted_is_the_kernel() -> None:
+    kernel = Adapted(Spectrum(2), torch.float32)
+    assert repr(kernel) == "Spectrum(length=2)"
+    torch.testing.assert_close(kernel(WORDS, WORDS[:3]), Spectrum(2)(WORDS, WORDS[:3]).float())
+    torch.testing.assert_close(kernel.diag(WORDS), Spectrum(2).diag(WORDS).float())
+
+
+# -- sparse fingerprints ----------------------------------------------------------------------------------------------
+BITS = (RNG.random((50, 64)) < 0.2).astype(float)
+COUNTS = BITS * RNG.integers(1, 4, BITS.shape)
+SHARED = BITS[:, :5].sum(1) + 0.1 * BITS.sum(1)
+FORMS = [sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_array]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    ("kernel", "data"),
+    [
+        (Tanimoto(), BITS),
+        ("tanimoto", BITS),
+        (MinMax(), COUNTS),
+        ("auto" * Tanimoto() + 0.5, BITS),
+        (Tanimoto().centered() * Tanimoto(), BITS),
+        (Separate([Tanimoto(), 2.0 * MinMax()]), COUNTS),
+    ],
+    ids=lambda value: "" if isinstance(value, np.ndarray) else repr(value),
+)
+def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any, data: np.ndarray, form: Any) -> None:
+    y = np.column_stack([SHARED, -SHARED]) if isinstance(kernel, Separate) else SHARED
+    weights = np.r_[0.0, np.ones(len(y) - 1)]
+    X = form(data)
+    for model in (OperatorRidge(kernel), OperatorRidge(kernel, alpha=0.1, dtype="float32")):
+        assert get_tags(model).input_tags.sparse
+        tolerance = 1e-8 if model.dtype == "float64" else 1e-3
+        thin = clone(model).fit(X, y, sample_weight=weights)
+        dense = clone(model).fit(data, y, sample_weight=weights)
+        assert thin.n_features_in_ == 64
+        for new in (form(data[:7]), data[:7]):  # the form may change
+            np.testing.assert_allclose(thin.predict(new), dense.predict(data[:7]), atol=tolerance)
+            np.testing.assert_allclose(dense.predict(new), dense.predict(data[:7]), atol=tolerance)
+        spread = [one.predict(new, return_std=True)[1] for one, new in ((thin, X), (dense, data))]
+        np.testing.assert_allclose(*spread, atol=tolerance)
+        np.testing.assert_allclose(thin.loo_predict_, dense.loo_predict_, atol=tolerance)
+
+
+def test_sparse_fingerprints_in_folds_and_with_landmarks() -> None:
+    X = sparse.csr_array(BITS)
+    dense = cross_val_predict(OperatorRidge("tanimoto"), BITS, SHARED, cv=4)
+    np.testing.assert_allclose(cross_val_predict(OperatorRidge("tanimoto"), X, SHARED, cv=4), dense)
+    for sampling in ("uniform", "pivots"):
+        model = OperatorRidge("tanimoto", approximation=Nystroem(40, sampling), random_state=0)
+        assert model.fit(X, SHARED).score(X, SHARED) > 0.7
+
+
+def test_other_kernels_refuse_sparse_vectors() -> None:
+    for kernel in (
+        Gaussian(1.0),
+        Tanimoto() * Gaussian(1.0),
+        Pullback(Tanimoto(), torch.abs),
+        Neural(torch.nn.Tanh(), Tanimoto()),
+        "rbf",
+        "precomputed",
+    ):
+        assert not takes_sparse(kernel)
+        assert not get_tags(OperatorRidge(kernel)).input_tags.sparse
+        with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
+            OperatorRidge(kernel).fit(sparse.csr_array(BITS @ BITS.T), SHARED)
+    assert takes_sparse(Constant() + Tanimoto())
+
+
+# -- explicit features in linear models -------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kernel", "X"),
+    [
+        (Spectrum((1, 3), weights=[1.0, 0.5, 0.25]), WORDS),
+        (Mismatch(2, 1), WORDS),
+        (WeisfeilerLehman(2), GRAPHS),
+        (WeisfeilerLehman(2, "assignment"), GRAPHS),
+        (ShortestPath(), GRAPHS),
+        (Signature(3, scale=0.5), [RNG.normal(size=int(n)) for n in RNG.integers(2, 9, 30)]),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_ridge_on_explicit_features_is_the_kernel_machine(kernel: Any, X: Any) -> None:
+    y = np.cos(np.arange(len(X)))
+    train, test = X[::2], X[1::2]
+    kernel = kernel.resolve(train)
+    if isinstance(kernel, Signature):
+        known, new = kernel.explicit_features(train), kernel.explicit_features(test)
+    else:
+        features = kernel.explicit_features(train)
+        known, new = features.matrix, kernel.explicit_features(test, features.columns).matrix
+    alpha = 0.1
+    linear = Ridge(alpha=alpha, fit_intercept=False, tol=1e-12, solver="sparse_cg", max_iter=10_000)
+    dual = OperatorRidge(kernel, alpha=alpha / len(train)).fit(train, y[::2])
+    expected = linear.fit(known, y[::2]).predict(new)
+    np.testing.assert_allclose(dual.predict(test), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_stochastic_gradients_on_explicit_features() -> None:
+    rng = np.random.default_rng(1)
+    strings = ["".join(rng.choice(list("acgt"), 40)) for _ in range(300)]
+    classes = np.array(["gatt" in s or "cata" in s for s in strings])
+    features = Spectrum(4).explicit_features(strings[:200])
+    model = SGDClassifier(loss="log_loss", random_state=0).fit(features.matrix, classes[:200])
+    new = Spectrum(4).explicit_features(strings[200:], features.columns)
+    assert model.score(new.matrix, classes[200:]) > 0.85
+
+
+def test_support_vector_machines_take_gram_matrices() -> None:
+    classes = np.array(["b" in word for word in WORDS])
+    k = Spectrum((1, 2)).normalized()
+    model = SVC(kernel="precomputed", C=10.0).fit(k(WORDS[::2]), classes[::2])
+    assert model.score(k(WORDS[1::2], WORDS[::2]), classes[1::2]) > 0.85
+
+
+def test_linear_is_its_own_feature() -> None:
+    assert not hasattr(Linear(), "explicit_features")
+    assert not hasattr(Edit(), "explicit_features")
+
+
+# -- bad input, through learners --------------------------------------------------------------------------------------
+CURVES = [(np.linspace(0, 1, n), RNG.normal(size=n)) for n in range(4, 12)]
+SERIES = [values for _, values in CURVES]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X", "strange"),
+    [
+        (Spectrum(2), WORDS, ["", "a", "xyz"]),
+        (Mismatch(2, 1), WORDS, ["", "a", "xyz"]),
+        (Subsequence(2), WORDS, ["", "a", "xyz"]),
+        (Edit(0.1), WORDS, ["xyz" * 90]),
+        (Delta(), LABELS, ["z"]),
+        (WeisfeilerLehman(2), GRAPHS, [Graph(), Graph([(0, 1)]), Graph(node_labels=["Xe"])]),
+        (ShortestPath(), GRAPHS, [Graph(), Graph([(0, 1)]), Graph(node_labels=["Xe"])]),
+        (RandomWalk(0.05), GRAPHS, [Graph(), Graph([(0, 1)]), Graph(node_labels=["Xe"])]),
+        (VertexHistogram(), GRAPHS, [Graph(), Graph([(0, 1)]), Graph(node_labels=["Xe"])]),
+        (Columns({"word": Spectrum(1)}), RECORDS, [{"word": ""}, {"word": "xyz"}]),
+        (MeanMap(Spectrum(1)), [[word] for word in WORDS], [["", "xyz"]]),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_what_shares_nothing_with_the_training_data_is_predicted_as_zero(
+    kernel: Kernel, X: Any, strange: Any
+) -> None:
+    model = OperatorRidge(kernel, alpha=0.1).fit(X, 1.0 + np.arange(len(X)))
+    np.testing.assert_allclose(model.predict(strange), 0.0, atol=1e-12)
+    assert np.abs(model.predict(X)).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X", "bad", "message"),
+    [
+        (Spectrum(2), WORDS, ["ab", 3, None], "positions 1, 2"),
+        (Edit(1.0), WORDS, ["ab", ("a", "b")], "different kinds"),
+        (Subsequence(2), WORDS, [["a", np.nan]], "not equal to itself"),
+        (WeisfeilerLehman(2), GRAPHS, [GRAPHS[0], "CCO"], "got str at position 1"),
+        (RandomWalk(0.05), GRAPHS, [None, GRAPHS[0]], "NoneType at position 0"),
+        (MeanMap(Gaussian(1.0)), BAGS, [BAGS[0], np.empty((0, 2))], "Bag 1 is empty"),
+        (Match(Linear()), BAGS[:2], [BAGS[0], "a string"], "Bag 1 must be an array"),
+        (MeanMap(Gaussian(1.0)), BAGS, [[[np.nan, 1.0]]], "NaN"),
+        (
+            Functional(Gaussian(1.0), domain="objects"),
+            CURVES,
+            [([0, 1], [0, np.nan])],
+            "Curve 0 contains NaN",
+        ),
+        (Functional(Gaussian(1.0), domain="objects"), CURVES, [CURVES[0], 3.0], "Curve 1 is not a pair"),
+        (GlobalAlignment(1.0), SERIES, [[0.0, np.nan]], "Series 0 contains NaN"),
+        (Signature(2, scale=1.0), SERIES, [[0.0, 1.0], "up and down"], "Series 1 is not an array"),
+        (Columns({"word": Spectrum(1)}), RECORDS, [{"word": None}], "no value in row"),
+        (Columns({"word": Spectrum(1)}), RECORDS, [{"size": 1}], "no column 'word'"),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_what_cannot_be_compared_is_named(kernel: Kernel, X: Any, bad: Any, message: str) -> None:
+    model = OperatorRidge(kernel, alpha=0.1).fit(X, np.arange(len(X)))
+    for call in (lambda: model.predict(bad), lambda: clone(model).fit(bad, np.zeros(len(bad)))):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_nan_in_rows_of_curves_is_named() -> None:
+    with pytest.raises(ValueError, match="contains NaN"):
+        OperatorRidge(Functional(Gaussian(1.0))).fit([[0.0, np.nan], [0.0, 1.0]], [0.0, 1.0])
