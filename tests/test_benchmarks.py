@@ -93,7 +93,9 @@ def test_the_sets_that_are_made_can_be_learned() -> None:
     strings, classes = any_data.make_strings(40, 30, rng)
     assert {len(s) for s in strings} == {30} and set("".join(strings)) == set("ACGT")
     curves, sides = any_data.make_curves(40, rng)
-    assert all(t[0] == 0.0 and t[-1] == 1.0 and (np.diff(t) > 0).all() and len(t) == len(x) for t, x in curves)
+    assert all(
+        t[0] == 0.0 and t[-1] == 1.0 and (np.diff(t) > 0).all() and len(t) == len(x) for t, x in curves
+    )
     kernel = Functional(Gaussian(0.2), interval=(0.0, 1.0), domain="objects")
     (row,) = any_data.classified("curves", {"functional": [kernel]}, curves, sides)
     assert row[:2] == ("curves", "functional") and row[2].startswith(("8", "9", "10"))
