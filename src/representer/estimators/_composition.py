@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 from representer.data import take
 from representer.estimators._losses import Objectives
 from representer.expansions import Chain, Expansion, Layer
-from representer.expansions.layers import ALPHA
+from representer.expansions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
 from representer.memory import row_blocks
 from representer.objectives import Interpolation
@@ -266,18 +267,12 @@ def outer_grams(
         return [(kernel.kernel._gram, torch.arange(p))], None, False
     form = kernel.diagonal_form(p, like)
     if form is None:
-        return [(lambda X, Y: _dense(kernel, p, X, Y), torch.arange(p))], None, True
+        return [(partial(block_matrix, kernel, p), torch.arange(p))], None, True
 
     def gram_of(weights: Tensor) -> Callable[[Any, Any], Tensor]:
         return lambda X, Y: form.gram(weights, X, Y)
 
     return [(gram_of(weights), outputs) for weights, outputs in form.groups()], form.rotation, False
-
-
-def _dense(kernel: OperatorKernel, p: int, X: Any, Y: Any | None) -> Tensor:
-    if isinstance(X, Tensor) and X.ndim > 2:
-        return torch.stack([kernel.dense(x, None, p) for x in X])
-    return kernel.dense(X, Y, p)
 
 
 def _entries(rows: Tensor, p: int) -> Tensor:

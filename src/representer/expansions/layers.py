@@ -204,7 +204,7 @@ class Outputs:
         else:
             self.parts = [
                 Part(
-                    partial(_dense, kernel, size),
+                    partial(block_matrix, kernel, size),
                     lambda X: kernel.diag(X, size).reshape(-1),
                     every,
                     coupled=True,
@@ -276,9 +276,9 @@ def _power(operator: Operator, size: int, like: Tensor, power: float) -> Tensor:
     return (spectrum.vectors * powers) @ spectrum.vectors.mT
 
 
-def _dense(kernel: OperatorKernel, size: int, X: Any, Y: Any | None) -> Tensor:
+def block_matrix(kernel: OperatorKernel, size: int, X: Any, Y: Any | None) -> Tensor:
     """The block matrix, member by member of a batch."""
     if isinstance(X, Tensor) and X.ndim > 2:
         others = [None] * len(X) if Y is None else Y
-        return torch.stack([_dense(kernel, size, x, y) for x, y in zip(X, others, strict=True)])
+        return torch.stack([block_matrix(kernel, size, x, y) for x, y in zip(X, others, strict=True)])
     return kernel.dense(X, Y, size)
