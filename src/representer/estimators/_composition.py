@@ -51,9 +51,7 @@ class Block:
     outputs: Tensor
     fit: Any  # an objective of the Gram matrix, or of its factor where there are landmarks
     score: Any
-    scale: float = (
-        1.0  # a coupled kernel has one entry an output: mean over entries, times their number a sample
-    )
+    scale: float = 1.0  # of a coupled kernel, whose mean over entries is one over samples and outputs
 
 
 class DeepProblem:

@@ -99,12 +99,7 @@ class DeepFit:
 
     def run(self) -> Solution:
         """Choose what is free, then search the inner layers."""
-        choice, warm = None, None
-        if self.free:
-            try:
-                choice, warm = self._choose()
-            except KeyboardInterrupt:  # outside of any search that keeps its own best point
-                choice = Choice(self.composition, float("nan"), [], False, "interrupted", True)
+        choice, warm = self._choose() if self.free else (None, None)
         composition = self.composition if choice is None else choice.composition
         problem = self.problem(composition, self.loss.fit())
         if problem.chain is None:
@@ -263,13 +258,13 @@ class DeepFit:
         labels = None if self.labels is None else self.labels[rows.numpy()]
         images, interrupted = self._explore(X, Y)
         if interrupted:
-            return Choice(self.composition, float("nan"), [], False, "interrupted", True), images or None
+            return Choice(self.composition, float("nan"), [], interrupted=True), images or None
         if images and "alpha" in self.free:
             self.composition = self.composition.replace({"alpha": self._ridge_alpha(images[-1], Y)})
         try:
             choice = self._descend(X, Y, labels, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
-            choice = Choice(self.composition, float("nan"), [], False, "interrupted", True)
+            choice = Choice(self.composition, float("nan"), [], interrupted=True)
         return choice, images if images and len(rows) == count(self.X) else None
 
     def _descend(self, X: Any, Y: Tensor, labels: np.ndarray | None, images: list[Tensor]) -> Choice:
@@ -319,8 +314,7 @@ class DeepFit:
         }
         if "alpha" in self.free and self.start is not None:
             # Where the start is blind, as one direction of many may be, its best outer function is a constant.
-            size = self.composition.kernel.diag(self.start, Y.shape[1]).mean().item()
-            gentle["alpha"] = current["alpha"].clamp(max=GENTLE * size)
+            gentle["alpha"] = current["alpha"].clamp(max=GENTLE * self._kernel_size())
         composition = self.composition.replace(gentle).numbers()
         problem = DeepProblem(composition, X, Y, self.loss.proxy().fit())
         if problem.chain is None:

@@ -86,8 +86,6 @@ class Choice:
     composition: Composition
     value: float
     history: list[HistoryEntry]
-    converged: bool
-    message: str
     interrupted: bool = False
 
 
@@ -206,8 +204,7 @@ class HyperparameterSearch:
             chosen = self.unpack(result.point).numbers()
         unit = self.unit or 1.0
         history = [entry._replace(value=entry.value * unit) for entry in result.history]
-        value = result.value * unit
-        return Choice(chosen, value, history, result.converged, result.message, result.interrupted)
+        return Choice(chosen, result.value * unit, history, result.interrupted)
 
 
 def hypergradient(

@@ -216,9 +216,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         fit, solution = self._solve(composition, X, targets, loss, None, context)
         self._landmarks = solution.problem.landmarks
         self._held_out_residuals = None
-        if (
-            loss.squared and not fit.inner_is_small and len(targets) > 1
-        ):  # leave-one-out would not see that inner layers adapt to samples
+        if loss.squared and not fit.inner_is_small and len(targets) > 1:
+            # Leave-one-out holds the inner layers fixed, and would not see that they adapt to samples.
             decisions, rows = fit.held_out_decisions(solution)
             residuals = np.full_like(targets, np.nan)  # a splitter need not hold out all samples
             residuals[rows.numpy()] = targets[rows.numpy()] - plain(decisions)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.linalg import Cholesky, eigh
+from representer.linalg import eigh
 
 ArrayLike = Tensor | npt.ArrayLike
 
@@ -39,12 +39,6 @@ class Targets:
         """The same targets after a change of rows, precision or device."""
         vectors = None if self.vectors is None else function(self.vectors)
         return Targets(function(self.factor), vectors, self.abstract)
-
-    def dual(self, cholesky: Cholesky, solution: Tensor) -> Tensor:
-        """W⁻¹ Y, or W⁻¹ itself for abstract targets, given ``solution`` = W⁻¹ R."""
-        if self.abstract:
-            return cholesky.inverse()
-        return solution if self.vectors is None else cholesky.solve(self.vectors)
 
 
 def hilbert_targets(targets: ArrayLike | None, target_gram: ArrayLike | None) -> Targets:

@@ -30,7 +30,7 @@ from representer.datasets import (
     load_usps,
     load_yacht,
 )
-from representer.estimators import DeepKernelClassifier, DeepKernelRegressor
+from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, Morgan
 from representer.kernels import Tanimoto
 from representer.reproduce.claims import not_worse
 from representer.reproduce.runner import Experiment, Result, Run
@@ -123,41 +123,7 @@ def yacht_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
 def esol(run: Run) -> tuple[np.ndarray, np.ndarray]:
     """Morgan fingerprints of radius 2 in 2048 bits."""
     bunch = load_esol(folder=run.data)
-    return morgan(bunch.data), bunch.target
-
-
-def morgan(smiles: np.ndarray, radius: int = 2, n_bits: int = 2048) -> np.ndarray:
-    """Binary Morgan fingerprints of molecules, by RDKit (the extra ``molecules``).
-
-    Parameters
-    ----------
-    smiles : sequence of str
-        The molecules.
-    radius : int, default=2
-        Of the environments of atoms.
-    n_bits : int, default=2048
-        Length of the fingerprint.
-
-    Returns
-    -------
-    fingerprints : ndarray of shape (n, n_bits)
-        Zeros and ones.
-    """
-    try:
-        from rdkit.Chem import MolFromSmiles
-        from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "Fingerprints need RDKit; install it with: pip install 'representer[molecules]'.", name="rdkit"
-        ) from error
-    generator = GetMorganGenerator(radius=radius, fpSize=n_bits)
-    rows = []
-    for text in smiles:
-        molecule = MolFromSmiles(text)
-        if molecule is None:
-            raise ValueError(f"RDKit cannot read the SMILES {str(text)!r}.")
-        rows.append(generator.GetFingerprintAsNumPy(molecule))
-    return np.array(rows, dtype=float)
+    return Morgan().fit_transform(bunch.data), bunch.target
 
 
 def tanimoto(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
