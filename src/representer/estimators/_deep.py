@@ -246,11 +246,15 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     def _placed(self) -> list[Expansion]:
         return [_moved(function, self.device) for function in self._functions]
 
-    def _decide(self, X: Any) -> Tensor:
-        """f_1 ∘ … ∘ f_L + b at checked inputs, (n, p)."""
-        for function in self._placed():
+    def _image(self, X: Any) -> Any:
+        """What the outer function sees of checked inputs."""
+        for function in self._placed()[:-1]:
             X = function(X)
-        return X + self._tensor(self.intercept_)
+        return X
+
+    def _decide(self, image: Any) -> Tensor:
+        """f_1 + b at images, (n, p)."""
+        return self._placed()[-1](image) + self._tensor(self.intercept_)
 
     def transform_layers(self, X: Any) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.

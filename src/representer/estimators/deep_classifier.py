@@ -233,7 +233,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _decisions(self, X: Any) -> np.ndarray:
-        return plain(self._decide(self._inputs(X)))
+        return plain(self._decide(self._image(self._inputs(X))))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Values of f_1 ∘ … ∘ f_L + b, the larger the surer.

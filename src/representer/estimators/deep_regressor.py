@@ -229,7 +229,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
 
     def _check_interpolation(self, X: Any, targets: np.ndarray) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
-        reached = plain(self._decide(self._prepared(self._functions[0].kernel, X)))
+        reached = plain(self._decide(self._image(self._prepared(self._functions[0].kernel, X))))
         gap, size = np.abs(reached - targets).max(), np.abs(targets).max()
         if not gap <= INTERPOLATED * size:
             warn_unconverged(
@@ -295,12 +295,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         std : ndarray like y
             Only with ``return_std``.
         """
-        inputs = self._inputs(X)
-        *inner, outer = self._placed()
-        for function in inner:
-            inputs = function(inputs)
-        mean = self._shaped(outer(inputs) + self._tensor(self.intercept_))
-        return (mean, self._shaped(self._spread()(inputs))) if return_std else mean
+        image = self._image(self._inputs(X))
+        mean = self._shaped(self._decide(image))
+        return (mean, self._shaped(self._spread()(image))) if return_std else mean
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
@@ -312,14 +309,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
                 f"return_std=True needs loss='squared' and no penalty=; got {self.loss!r} and {self.penalty!r}."
             )
         if "_cached_spread" not in self.__dict__:
-            *inner, outer = self._placed()
+            outer = self._placed()[-1]
             if outer.kernel.domain == "gram":
                 raise ValueError(
                     "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
                 )
-            Z = self._prepared(self._functions[0].kernel, self.X_fit_)
-            for function in inner:
-                Z = function(Z)
+            Z = self._image(self._prepared(self._functions[0].kernel, self.X_fit_))
             targets = self._tensor(self._targets - self.intercept_)
             landmarks = None if self._landmarks is None else outer.anchors
             self._cached_spread = PredictiveSpread(
