@@ -25,7 +25,7 @@ from representer.datasets import (
     straight_kink,
 )
 
-LOADERS = (load_yacht, load_segment, load_esol, load_usps)
+LOADERS = tuple(getattr(datasets, name) for name in datasets.__all__ if name.startswith("load_"))
 
 
 # --- functions -------------------------------------------------------------------------------------------------------
@@ -173,3 +173,18 @@ def test_real_digits() -> None:
     assert np.array_equal(np.concatenate([train.target, test.target]), both.target)
     assert both.images.shape == (9298, 16, 16) and both.data.min() == 0 and both.data.max() == 1
     assert np.unique(both.target).tolist() == list(range(10))
+
+
+@needs_data
+def test_real_molecules_and_faces() -> None:
+    for load, mean in ((datasets.load_freesolv, -3.8), (datasets.load_bace, 6.5)):
+        bunch = load()
+        assert len(bunch.data) == len(bunch.target) and all(isinstance(text, str) for text in bunch.data)
+        assert abs(bunch.target.mean() - mean) < 0.1
+    bunch = datasets.load_nci60()
+    assert set(np.unique(bunch.data)) == set(np.unique(bunch.target)) == {0.0, 1.0}
+    assert len(bunch.target_names) == 60 and abs(bunch.target.mean() - 0.19) < 0.01
+    bunch = datasets.load_metabolites()
+    assert np.array_equal(bunch.data, bunch.data.T) and np.allclose(bunch.data.diagonal(), 1.0)
+    bunch = datasets.load_faces()
+    assert bunch.images.shape == (400, 64, 64) and 0 <= bunch.data.min() < bunch.data.max() <= 1

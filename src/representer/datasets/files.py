@@ -1,0 +1,103 @@
+"""Files of public sets in a local folder: where they are looked for, and what must be in them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sklearn.utils import Bunch
+
+VARIABLE = "REPRESENTER_DATA"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file of a public set: its name, what is in it and where it came from."""
+
+    file: str
+    description: str
+    origin: str
+
+
+class MissingDataError(FileNotFoundError):
+    """A data file is not where it was looked for; the message says how to get it."""
+
+
+def find_file(source: Source, folder: str | Path | None) -> Path:
+    """The file in the folder, or in the one that the environment variable names."""
+    chosen = os.environ.get(VARIABLE) if folder is None else folder
+    advice = (
+        f"Nothing is downloaded: get the set from its source ({source.origin}), store it as {source.file} and let the "
+        f"environment variable {VARIABLE} name the folder, or pass folder=."
+    )
+    if not chosen:
+        raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
+    path = Path(chosen).expanduser() / source.file
+    if not path.is_file():
+        raise MissingDataError(f"There is no {source.file} in {Path(chosen)}. {advice}")
+    return path
+
+
+def read_arrays(
+    source: Source, folder: str | Path | None, names: Sequence[str]
+) -> tuple[Path, list[np.ndarray]]:
+    """Arrays of an NPZ file by name."""
+    path = find_file(source, folder)
+    with np.load(path, allow_pickle=False) as arrays:
+        absent = [name for name in names if name not in arrays]
+        if absent:
+            raise ValueError(f"{path} has no array {absent[0]!r}; it has {', '.join(arrays)}.")
+        return path, [arrays[name] for name in names]
+
+
+def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[Path, dict[str, list[str]]]:
+    """The columns of a CSV file by name."""
+    path = find_file(source, folder)
+    with path.open(newline="", encoding="utf-8") as lines:
+        header, *rows = csv.reader(lines)
+    ragged = [line for line, row in enumerate(rows, start=2) if len(row) != len(header)]
+    if ragged:
+        raise ValueError(f"{path}, row {ragged[0]}: {len(header)} cells are expected, as in the header.")
+    if len(rows) != n_rows:
+        raise ValueError(f"{path} has {len(rows)} rows below the header; {n_rows} were published.")
+    return path, {name: [row[j] for row in rows] for j, name in enumerate(header)}
+
+
+def text_column(path: Path, table: dict[str, list[str]], name: str) -> list[str]:
+    """A column as it stands in the file."""
+    if name not in table:
+        raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}.")
+    return table[name]
+
+
+def number_columns(path: Path, table: dict[str, list[str]], names: list[str]) -> np.ndarray:
+    """Columns of numbers side by side."""
+    columns = [text_column(path, table, name) for name in names]
+    try:
+        return np.array(columns, dtype=float).T
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}. Numbers are expected in {', '.join(names)}.") from error
+
+
+def make_bunch(
+    source: Source,
+    path: Path,
+    data: np.ndarray,
+    target: np.ndarray,
+    feature_names: list[str],
+    shape: tuple[int, ...],
+    target_shape: tuple[int, ...] | None = None,
+) -> Bunch:
+    """What a loader returns, if the sizes are those that were published."""
+    target_shape = shape[:1] if target_shape is None else target_shape
+    if data.shape != shape or target.shape != target_shape:
+        raise ValueError(
+            f"{path}: the data have shape {data.shape} and the target {target.shape}; {shape} and {target_shape} are "
+            f"the published sizes. Get the whole set from {source.origin}."
+        )
+    description = f"{source.description}\n\nSource: {source.origin}."
+    return Bunch(data=data, target=target, feature_names=feature_names, DESCR=description, filename=str(path))

@@ -1,0 +1,73 @@
+"""Sets of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from sklearn.utils import Bunch
+
+from representer.datasets.files import Source, make_bunch, read_arrays
+
+USPS = Source(
+    "usps.npz",
+    "USPS handwritten digits: 7291 for training and 2007 for testing, 16 × 16 grey values in [0, 1].",
+    "'ZIP code' data of The Elements of Statistical Learning (USPS, Y. LeCun et al.); grey value = (original + 1) / 2",
+)
+FACES = Source(
+    "olivetti_faces.npz",
+    "Olivetti faces: 10 pictures of each of 40 people, 64 × 64 grey values in [0, 1].",
+    "AT&T Laboratories Cambridge, 'The Database of Faces', as prepared by S. Roweis; 8-bit grey values",
+)
+
+
+def load_usps(subset: Literal["train", "test", "all"] = "all", *, folder: str | Path | None = None) -> Bunch:
+    """Load the USPS digits.
+
+    Parameters
+    ----------
+    subset : {"train", "test", "all"}, default="all"
+        The 7291 digits of the published training set, the 2007 of the test set, or the former and then the latter.
+    folder : path or None, default=None
+        Where ``usps.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (n, 256), ``images`` (n, 16, 16), ``target`` (n,) of digits, ``feature_names``, ``DESCR``,
+        ``filename``.
+    """
+    sizes = {"train": 7291, "test": 2007}
+    if subset not in (*sizes, "all"):
+        raise ValueError(f"subset must be 'train', 'test' or 'all'; got {subset!r}.")
+    parts = list(sizes) if subset == "all" else [subset]
+    path, arrays = read_arrays(USPS, folder, [f"{axis}_{part}" for axis in "Xy" for part in parts])
+    data = np.concatenate(arrays[: len(parts)]).astype(float)
+    target = np.concatenate(arrays[len(parts) :]).astype(int)
+    names = [f"pixel_{row}_{column}" for row in range(16) for column in range(16)]
+    bunch = make_bunch(USPS, path, data, target, names, (sum(sizes[part] for part in parts), 256))
+    bunch.images = bunch.data.reshape(-1, 16, 16)
+    return bunch
+
+
+def load_faces(*, folder: str | Path | None = None) -> Bunch:
+    """Load the Olivetti faces.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``olivetti_faces.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (400, 4096), ``images`` (400, 64, 64), ``target`` (400,) of people, ``feature_names``, ``DESCR``,
+        ``filename``.
+    """
+    path, (images, people) = read_arrays(FACES, folder, ["images", "target"])
+    names = [f"pixel_{row}_{column}" for row in range(64) for column in range(64)]
+    data = images.reshape(len(images), -1) / 255.0
+    bunch = make_bunch(FACES, path, data, people.astype(int), names, (400, 4096))
+    bunch.images = bunch.data.reshape(-1, 64, 64)
+    return bunch
