@@ -4,6 +4,7 @@ from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
+from representer.estimators.kernel_autoencoder import KernelAutoencoder
 from representer.estimators.operator_ridge import OperatorRidge
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "DeepKernelClassifier",
     "DeepKernelRegressor",
     "GaussianProcessKernel",
+    "KernelAutoencoder",
     "Morgan",
     "OperatorRidge",
     "Paths",

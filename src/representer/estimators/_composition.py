@@ -109,6 +109,13 @@ class DeepProblem:
         new.composition = composition
         return new
 
+    def restricted(self, rows: Tensor) -> DeepProblem:
+        """The same functions with the loss of some of the training samples only."""
+        new = copy.copy(self)
+        new.rows = rows
+        new.rotation, new.blocks = new._blocks(self.composition.kernel)
+        return new
+
     # -- the outer function -------------------------------------------------------------------------------------------
     def _blocks(self, kernel: OperatorKernel) -> tuple[Tensor | None, list[Block]]:
         p = self.Y.shape[1]

@@ -197,7 +197,8 @@ class DeepFit:
         as the loss is there.
         """
         rows = self._some_rows()
-        centred = self.Y[rows] - self.Y[rows].mean(0)
+        Y = _known(self.Y)[rows]
+        centred = Y - Y.mean(0)
         size = centred.square().sum(1).mean().item() or 1.0
         alphas = {
             f"layers__{i}__alpha": size / layer.size
@@ -220,6 +221,7 @@ class DeepFit:
         Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
         that no search leaves.
         """
+        Y = _known(Y)
         kernel, centred = self.composition.kernel, Y - Y.mean(0)
         weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
         ridge = RidgeProblem(X, centred, weights, None, kernel.domain == "gram")
@@ -365,3 +367,9 @@ class DeepFit:
         if point is None:
             point = Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
         return Fold(problem, point)
+
+
+def _known(Y: Tensor) -> Tensor:
+    """The columns of the targets that every sample has."""
+    missing = Y.isnan().any(0)
+    return Y[:, ~missing] if bool(missing.any()) else Y

@@ -40,7 +40,7 @@ def minimise(
     """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y."""
     info = torch.finfo(starts.dtype)
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
-    floor = (info.eps * problem.Y.square().mean().item()) or info.tiny
+    floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
     unit = problem.value(starts[:1]).detach().abs().clamp(min=floor)
     if not bool(torch.isfinite(unit).all()):
         unit = torch.ones_like(unit)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from representer.objectives import (
@@ -23,6 +25,7 @@ from representer.objectives import (
     SquaredHinge,
 )
 from representer.objectives.low_rank import OnFactor
+from representer.objectives.observed import Observed, observed
 
 Criterion = str  # "validation", "loo" or "gcv"
 
@@ -53,8 +56,7 @@ class Loss:
         if criterion == "validation":
             if self.squared:
                 return Objectives(
-                    self.make,
-                    lambda Y: HeldOut(Y, alpha=1.0, validation=validation, intercept=self.intercept),
+                    self.make, lambda Y: observed(Y, partial(_held_out, self.intercept, validation))
                 )
             return Objectives(self.make, lambda Y: HeldOutLoss(self.make(Y), validation=validation))
         if not self.squared:
@@ -62,7 +64,9 @@ class Loss:
                 f"criterion={criterion!r} is a closed form that only squared loss has. Use criterion='validation'."
             )
         error = {"loo": LeaveOneOut, "gcv": GeneralizedCrossValidation}[criterion]
-        return Objectives(self.make, lambda Y: error(Y, alpha=1.0, intercept=self.intercept))
+        return Objectives(
+            self.make, lambda Y: observed(Y, lambda Y, rows: error(Y, alpha=1.0, intercept=self.intercept))
+        )
 
     def proxy(self) -> Loss:
         """Squared loss on the same targets: cheap, and close enough to find where to search."""
@@ -73,13 +77,29 @@ def on_factor(objectives: Objectives) -> Objectives:
     """The same for a factor of the Gram matrix."""
     score = objectives.score
     return Objectives(
-        lambda Y: OnFactor(objectives.fit(Y)), None if score is None else (lambda Y: OnFactor(score(Y)))
+        lambda Y: _on_factor(objectives.fit(Y)), None if score is None else (lambda Y: _on_factor(score(Y)))
     )
 
 
+def _on_factor(objective: Any) -> Any:
+    return objective.on_factor() if isinstance(objective, Observed) else OnFactor(objective)
+
+
+def _held_out(intercept: bool, validation: Tensor, Y: Tensor, rows: Tensor) -> HeldOut | None:
+    """The error on the validation rows among those in which Y is known, if there are any of both kinds."""
+    held_out = torch.isin(rows, validation.to(rows.device))
+    if not bool(held_out.any()) or bool(held_out.all()):
+        return None
+    return HeldOut(Y, alpha=1.0, validation=held_out, intercept=intercept)
+
+
 def squared(intercept: bool) -> Loss:
-    """1/n Σ‖y − f‖²."""
-    return Loss(lambda Y: Ridge(Y, alpha=1.0, intercept=intercept), intercept, squared=True)
+    """1/n Σ‖y − f‖² over the samples that have a target (NaN where there is none)."""
+    return Loss(
+        lambda Y: observed(Y, lambda Y, rows: Ridge(Y, alpha=1.0, intercept=intercept)),
+        intercept,
+        squared=True,
+    )
 
 
 def interpolation(intercept: bool, separation: float) -> Loss:

@@ -1,0 +1,111 @@
+"""The fit of an autoencoder: batches of samples for large data, restarts where codes collapse, codes in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from representer.estimators._composition import DeepProblem
+from representer.estimators._deep_fit import DeepFit, Solution
+from representer.estimators._starts import flat, random_starts
+from representer.expansions import Chain, Layer
+from representer.operators import Decomposable, Identity, OperatorKernel
+from representer.optimize import OptimizeResult, adam, with_gradient
+
+# Codes whose spread is this share of that of kernel PCA are a constant: the encoder's penalty has won.
+COLLAPSED = 1e-3
+# Starts of a second search from where the first has collapsed.
+RESCUE_STARTS = 8
+# A step of Adam moves a coordinate by about this share of the size that coordinates have at the start.
+RELATIVE_STEP = 0.02
+# Kernel values that agree to this relative error under a rotation of the codes do not depend on it.
+ROTATION_TOL = 1e-8
+
+
+@dataclass
+class AutoencoderFit(DeepFit):
+    """A fit whose targets are the data: ``batch_size`` samples at a time where there are landmarks."""
+
+    batch_size: int | None = None
+    collapsed: bool = False
+
+    def run(self) -> Solution:
+        """Fit; where the codes have collapsed, once more from random starts, of which some are wider."""
+        solution = super().run()
+        if not self._has_collapsed(solution):
+            return solution
+        assert solution.problem.chain is not None
+        principal = self._starts(solution.problem)[0]
+        starts = random_starts(solution.problem.chain, principal, RESCUE_STARTS, self.generator)
+        result = self._minimise(solution.problem, starts, description="restarts")
+        if result.value < solution.value:
+            solution = replace(solution, point=result.point, value=result.value, result=result)
+        self.collapsed = self._has_collapsed(solution)
+        return solution
+
+    def _has_collapsed(self, solution: Solution) -> bool:
+        chain = solution.problem.chain
+        assert chain is not None and self.start is not None
+        codes = chain.images(chain.split(solution.point))[-1]
+        return bool(codes.std(0).max() <= COLLAPSED * self.start.std(0).max())
+
+    def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
+        if self.batch_size is None or problem.landmarks is None or self.batch_size >= len(problem.rows):
+            return super()._minimise(problem, starts, **options)
+        start = starts[0]
+
+        def value(point: Tensor, rows: Tensor) -> Tensor:
+            return problem.restricted(rows).value(point[None])[0]
+
+        return adam(
+            with_gradient(value),
+            start,
+            n_samples=len(problem.rows),
+            batch_size=self.batch_size,
+            learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
+            max_iter=self.max_iter,
+            tol=max(self.tol, 1e-4),
+            random_state=self.seed,
+            verbose=self.verbose,
+            **options,
+        )
+
+
+def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> Tensor:
+    """The same functions with the codes of a layer turned to their principal axes, in order of variance.
+
+    Only where nothing depends on the turn: the layer's own kernel is scalar, and the kernel ``after`` it is invariant.
+    The largest code in absolute value of each component is positive.
+    """
+    coordinates = chain.split(point)
+    codes = chain.images(coordinates)[layer]
+    kernel = chain.layers[layer].operator_kernel
+    scalar = isinstance(kernel, Decomposable) and isinstance(kernel._operator, Identity)
+    if not scalar or not _is_turned_freely(after, codes):
+        return point
+    _, _, Vt = torch.linalg.svd(codes - codes.mean(0), full_matrices=len(codes) < codes.shape[1])
+    turned = codes @ Vt.mT
+    signs = turned.gather(0, turned.abs().argmax(0, keepdim=True)).sign()
+    coordinates[layer] = coordinates[layer] @ (Vt.mT * torch.where(signs == 0, 1.0, signs))
+    return flat(coordinates)
+
+
+def _is_turned_freely(kernel: OperatorKernel, codes: Tensor) -> bool:
+    """Is k(QZ) = k(Z) for an orthogonal Q? Asked of a few codes and one Q that mixes all axes and turns one over."""
+    if not isinstance(kernel, Decomposable):
+        return False
+    some = codes[:: max(1, len(codes) // 20)]
+    size = codes.shape[1]
+    mixing = torch.ones(size, size, dtype=codes.dtype).cumsum(0).sin() + torch.eye(size, dtype=codes.dtype)
+    Q = torch.linalg.qr(mixing).Q
+    Q[:, 0] *= -torch.linalg.det(Q).sign()  # a reflection, too: signs are chosen freely
+    before, behind = kernel.kernel._gram(some, None), kernel.kernel._gram(some @ Q.to(codes), None)
+    return bool((before - behind).abs().max() <= ROTATION_TOL * before.abs().max())
+
+
+def narrowest(layers: list[Layer]) -> int:
+    """The layer whose values are the codes: the first of least size."""
+    return min(range(len(layers)), key=lambda i: layers[i].size)

@@ -1,0 +1,136 @@
+"""Where an autoencoder's reconstructions live: ℝᵈ, or the RKHS of a kernel, in coordinates on the training data.
+
+The span of φ(x_1), …, φ(x_n) is isometric to ℝʳ: with r pivots P among the samples and L Lᵀ = k(P, P), the coordinates
+of (the projection of) φ(x) are L⁻¹ k(P, x). They keep ⟨φ(x), φ(x_i)⟩ for all training samples, to the tolerance of the
+pivots; so the distortion ‖φ(x) − f(x)‖² = k(x, x) − 2⟨φ(x), f(x)⟩ + ‖f(x)‖² is that of appendix B.7 of Laforgue et al.,
+and squared loss on the coordinates is squared loss in the RKHS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from representer.data import count, take
+from representer.kernels import Functional, Kernel, Linear
+from representer.linalg import Cholesky, factorize, pivoted_cholesky
+from representer.memory import row_blocks
+
+# Pivots are chosen until this share of the largest k(x, x) is left: half the digits of an inner product.
+PIVOT_TOL = 1e-12
+
+
+@dataclass(frozen=True)
+class FeatureSpace:
+    """ℝᵈ: vectors are their own coordinates."""
+
+    def coordinates(self, X: Tensor) -> Tensor:
+        """X itself."""
+        return X
+
+    def squared_norms(self, X: Tensor) -> Tensor:
+        """‖x‖²."""
+        return X.square().sum(-1)
+
+
+@dataclass(frozen=True)
+class KernelSpace:
+    """The RKHS of a kernel, as far as the training samples span it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With numbers for all hyperparameters.
+    pivots : tensor of int
+        The samples that span it.
+    points : prepared data
+        Those samples; of Gram rows, all of them.
+    cholesky : Cholesky
+        Of k(P, P).
+    """
+
+    kernel: Kernel
+    pivots: Tensor
+    points: Any
+    cholesky: Cholesky
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, X: Any, like: Tensor, *, gram: Tensor | None = None, max_rank: int | None = None
+    ) -> KernelSpace:
+        """The span of prepared data; with ``max_rank`` of so many of them at most, chosen one by one, and no n × n
+        matrix is made. ``like`` has the precision and device of the coordinates, ``gram`` is k(X) if it is known."""
+        if max_rank is None or kernel.domain == "gram" or gram is not None:
+            gram = (kernel._gram(X, None) if gram is None else gram).to(like)
+            _, pivots = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
+            block = gram[pivots[:, None], pivots]
+        else:
+
+            def column(index: int) -> Tensor:
+                return kernel._gram(X, X[index : index + 1])[:, 0].to(like)
+
+            diagonal = kernel._diag(X).to(like)
+            _, pivots = pivoted_cholesky(column, diagonal=diagonal, tol=PIVOT_TOL, max_rank=max_rank)
+            block = kernel._gram(take(X, pivots), None).to(like)
+        points = X if kernel.domain == "gram" else take(X, pivots)
+        return cls(
+            kernel, pivots, points, factorize(block, name="The Gram matrix of the reconstruction space")
+        )
+
+    def _cross(self, X: Any) -> Tensor:
+        if self.kernel.domain == "gram":
+            return X[:, self.pivots]
+        return self.kernel._gram(X, self.points)
+
+    def coordinates(self, X: Any) -> Tensor:
+        """k(x, P) L⁻ᵀ, (n, r), block by block."""
+        like = self.cholesky.factor
+        values = like.new_empty(count(X), len(self.pivots))
+        for rows in row_blocks(len(values), len(self.pivots) * like.element_size()):
+            values[rows] = self.cholesky.half_solve(self._cross(X[rows]).to(like).mT).mT
+        return values
+
+    def squared_norms(self, X: Any) -> Tensor:
+        """k(x, x)."""
+        return self.kernel._diag(X).to(self.cholesky.factor)
+
+    def weights(self, values: Tensor) -> Tensor:
+        """The w of Σ_j w_j φ(p_j) that has these coordinates, (n, r)."""
+        return torch.linalg.solve_triangular(self.cholesky.factor.mT, values.mT, upper=True).mT
+
+    @property
+    def is_linear(self) -> bool:
+        """Is Σ w φ(p) = φ(Σ w p), so that every element has a pre-image?"""
+        kernel = self.kernel.kernel if isinstance(self.kernel, Functional) else self.kernel
+        return self.kernel.domain == "vectors" and isinstance(kernel, Linear)
+
+
+TargetSpace = FeatureSpace | KernelSpace
+
+
+def kernel_of_target(target: Any, kernel: Kernel | None) -> Kernel | None:
+    """The kernel whose RKHS is meant by ``target``; None where vectors are reconstructed as they are."""
+    if isinstance(target, Kernel):
+        return target
+    domain = "vectors" if kernel is None else kernel.domain
+    if target == "features" or (
+        target == "auto" and domain == "vectors" and not isinstance(kernel, Functional)
+    ):
+        if domain != "vectors":
+            raise ValueError(
+                f"target='features' reconstructs vectors, but {kernel!r} takes {domain!r}. Use target='kernel': "
+                "reconstructions in its RKHS."
+            )
+        return None
+    if kernel is None:
+        raise ValueError(
+            "target='kernel' is the RKHS of a scalar kernel; this one is operator-valued. Give the kernel of the "
+            "reconstructions itself: target=Gaussian(…)."
+        )
+    if target == "auto" and isinstance(kernel, Functional):  # curves, with the inner product of L²
+        options = {"derivative": kernel.derivative, "interval": kernel.interval, "domain": kernel.domain}
+        return Functional(Linear(), kernel.grid, **options)
+    return kernel

@@ -1,0 +1,53 @@
+"""From an element of an RKHS back to an object: the nearest of some candidates, or a mean of the nearest.
+
+An element is given by its distances to candidates, ‖φ(c) − f‖² up to a constant for each f. Few elements of an RKHS are
+images φ(x) of anything; these are the ones that come closest.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A weighted pre-image is the mean of at most so many candidates.
+NEIGHBOURS = 10
+
+
+def distances(values: Tensor, candidates: Tensor, squared_norms: Tensor) -> Tensor:
+    """‖φ(c_j) − f_i‖² (m, c) of elements with coordinates f (m, r) from candidates with coordinates (c, r) and k(c, c).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import distances
+    >>> distances(torch.tensor([[1.0]]), torch.tensor([[0.0], [3.0]]), torch.tensor([0.0, 9.0])).tolist()
+    [[1.0, 4.0]]
+    """
+    cross = values @ candidates.mT
+    return (values.square().sum(-1, keepdim=True) + squared_norms - 2.0 * cross).clamp(min=0.0)
+
+
+def nearest(distance: Tensor) -> Tensor:
+    """The number of the nearest candidate, (m,)."""
+    return distance.argmin(-1)
+
+
+def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
+    """Weights (m, c) of a mean of the nearest candidates, each in proportion to 1/distance².
+
+    A candidate at distance zero has all the weight.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import weighted
+    >>> weighted(torch.tensor([[1.0, 3.0, 100.0], [0.0, 1.0, 1.0]]), 2).tolist()
+    [[0.75, 0.25, 0.0], [1.0, 0.0, 0.0]]
+    """
+    chosen = distance.topk(min(n_neighbours, distance.shape[-1]), largest=False)
+    scale = chosen.values[..., :1].clamp(min=torch.finfo(distance.dtype).tiny)
+    inverse = scale / torch.maximum(chosen.values, scale)  # relative to the nearest: no overflow
+    exact = chosen.values == 0.0
+    inverse = torch.where(exact.any(-1, keepdim=True), exact.to(inverse), inverse)
+    inverse = inverse / inverse.sum(-1, keepdim=True)
+    return torch.zeros_like(distance).scatter_(-1, chosen.indices, inverse)

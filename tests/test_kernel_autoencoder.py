@@ -1,0 +1,522 @@
+"""KernelAutoencoder: scikit-learn's contract, the formulas of Laforgue et al., data of all kinds, bad input."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from itertools import pairwise
+from math import log, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import KernelAutoencoder, Layer
+from representer.approximation import Nystroem
+from representer.kernels import (
+    Functional,
+    Gaussian,
+    Graph,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Spectrum,
+    Tanimoto,
+    WeisfeilerLehman,
+)
+from representer.operators import Decomposable, Dense
+from representer.testing import check_gradient
+
+# Short searches are enough for most of what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:The search over the inner layers")
+
+FIXED = {"alpha": 1e-3, "encoder_alpha": 1e-3, "random_state": 0}
+
+CHECKED = {
+    "features": KernelAutoencoder(1, alpha=1e-2, encoder_alpha=1e-2, max_iter=30, tol=1e-2, random_state=0),
+    "kernel": KernelAutoencoder(
+        1, target="kernel", alpha=1e-2, encoder_alpha=1e-2, max_iter=30, tol=1e-2, random_state=0
+    ),
+    "precomputed": KernelAutoencoder(1, "precomputed", max_iter=30, tol=1e-2, **{**FIXED, "random_state": 1}),
+}
+
+
+def _expected(estimator):
+    if estimator.kernel == "precomputed":
+        return {
+            "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
+        }
+    return {}
+
+
+@parametrize_with_checks(list(CHECKED.values()), expected_failed_checks=_expected)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def circles(n: int, noise: float = 0.05, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three noisy concentric circles (section 5.1)."""
+    rng = np.random.default_rng(seed)
+    ring = np.arange(n) % 3
+    angle = rng.uniform(0, 2 * np.pi, n)
+    X = (ring + 1.0)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return X + noise * rng.standard_normal((n, 2)), ring
+
+
+@pytest.fixture
+def curve(rng):
+    t = rng.uniform(0, 2, 60)
+    return np.column_stack([t, np.sin(3 * t), np.cos(3 * t)]) + 0.02 * rng.standard_normal((60, 3))
+
+
+# -- formulas ---------------------------------------------------------------------------------------------------------
+def rbf(a, b, ell):
+    return np.exp(-sum((x - y) ** 2 for x, y in zip(a, b, strict=True)) / (2 * ell**2))
+
+
+def test_the_objective_is_equation_3_written_out(curve):
+    model = KernelAutoencoder(
+        2, Gaussian(1.0), Gaussian(0.8), alpha=1e-2, encoder_alpha=3e-3, fit_intercept=False, random_state=0
+    ).fit(curve)
+    n = len(curve)
+    f = model._functions[0]
+    anchors, phi = f.anchors.numpy(), f.coefficients.numpy()
+    codes = [sum(rbf(x, a, 1.0) * c for a, c in zip(anchors, phi, strict=True)) for x in curve]
+    assert np.allclose(codes, model.transform(curve))
+    norm_f = sum(
+        rbf(a, b, 1.0) * (phi[i] @ phi[j]) for i, a in enumerate(anchors) for j, b in enumerate(anchors)
+    )
+    dual = model.dual_coef_
+    images = [sum(rbf(z, w, 0.8) * c for w, c in zip(codes, dual, strict=True)) for z in codes]
+    norm_g = sum(
+        rbf(z, w, 0.8) * (dual[i] @ dual[j]) for i, z in enumerate(codes) for j, w in enumerate(codes)
+    )
+    distortion = sum(((x - y) ** 2).sum() for x, y in zip(curve, images, strict=True)) / n
+    assert model.objective_value_ == pytest.approx(distortion + 3e-3 * norm_f + 1e-2 * norm_g, rel=1e-8)
+    assert model.layer_norms_ == pytest.approx([sqrt(norm_f), sqrt(norm_g)])
+    assert np.allclose(model.reconstruct(curve), images)
+    assert np.allclose(model.reconstruction_error(curve).mean(), distortion)
+
+
+def test_the_reduced_objective_has_the_gradient_of_its_differences(curve):
+    from representer.estimators import _losses
+    from representer.estimators._composition import Composition, DeepProblem
+
+    X = torch.as_tensor(curve[:12])
+    layers = [Layer(Gaussian(1.0), 2, alpha=1e-3), Layer(Gaussian(1.5), 1, alpha=1e-3)]
+    problem = DeepProblem(
+        Composition(layers, Decomposable(Gaussian(0.7)), 1e-2), X, X, _losses.squared(True).fit()
+    )
+    point = torch.randn(problem.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    check_gradient(lambda theta: problem.value(theta[None])[0], point, "J")
+
+
+def test_linear_kernels_give_kernel_pca(rng):
+    """Section 3.2.1: for vanishing penalties the reconstruction is the truncated SVD and codes are multiples of u_i.
+
+    The paper leaves their scale open and takes √σ_i. With penalties λ‖f‖² + μ‖g‖², a component with values d·u costs
+    λd²/σ² + μ(qσ/d)² for a reconstruction qσ: at best d = σ√q (μ/λ)^¼ and q = 1 − n√(λμ)/σ².
+    """
+    X = rng.standard_normal((40, 6)) @ np.diag([5.0, 3.0, 2.0, 1.0, 0.5, 0.2])
+    U, s, Vt = (
+        part[..., :3, :] if i == 2 else part[..., :3] for i, part in enumerate(np.linalg.svd(X, False))
+    )
+    for mu, lam in ((1e-6, 1e-6), (1e-2, 1e-2), (0.16, 0.01)):
+        model = KernelAutoencoder(
+            3, "linear", "linear", alpha=mu, encoder_alpha=lam, fit_intercept=False, max_iter=3000, tol=1e-13
+        ).fit(X)
+        q = 1 - 40 * sqrt(lam * mu) / s**2
+        assert np.allclose(model.reconstruct(X), (U * (q * s)) @ Vt, atol=1e-4)
+        expected, codes = U * (s * np.sqrt(q) * (mu / lam) ** 0.25), model.transform(X)
+        # The order by variance turns codes about their mean, the map about the origin: compare inner products.
+        assert np.allclose(codes @ codes.T, expected @ expected.T, atol=1e-4 * s[0] ** 2)
+
+
+def test_kae_with_a_linear_kernel_is_k2ae_on_its_gram_matrix(rng):
+    """The authors' own check of their code."""
+    X, new = rng.standard_normal((30, 4)), rng.standard_normal((7, 4))
+    options = {"alpha": 1e-2, "encoder_alpha": 1e-2, "tol": 1e-12, "max_iter": 1000, "random_state": 0}
+    vectors = KernelAutoencoder(2, "linear", Gaussian(1.0), **options).fit(X)
+    gram = KernelAutoencoder(2, "precomputed", Gaussian(1.0), **options).fit(X @ X.T)
+    assert np.allclose(vectors.transform(new), gram.transform(new @ X.T), atol=1e-6)
+    error = gram.reconstruction_error(new @ X.T, diagonal=(new**2).sum(1))
+    assert np.allclose(vectors.reconstruction_error(new), error, atol=1e-6)
+    assert vectors.objective_value_ == pytest.approx(gram.objective_value_, rel=1e-8)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_test_distortion_is_appendix_b7(rng, fit_intercept):
+    """‖φ(x)‖² − 2 Σ k_L(z, z_i) [W⁻¹]_ij k(x, x_j) + Σ k_L(z, z_i) k_L(z, z_j) N_ij, without coordinates."""
+    X, new = rng.standard_normal((25, 3)), rng.standard_normal((6, 3))
+    k, k2 = Gaussian(1.5), Gaussian(0.5)
+    model = KernelAutoencoder(
+        2, k, k2, target="kernel", alpha=1e-2, encoder_alpha=1e-2, fit_intercept=fit_intercept, random_state=0
+    ).fit(X)
+    G, cross = k(X).numpy(), k(new, X).numpy()
+    Z, z = model.transform(X), model.transform(new)
+    W = k2(Z).numpy() + len(X) * 1e-2 * np.eye(len(X))
+    P, g = np.linalg.inv(W), np.zeros(len(X))
+    if fit_intercept:
+        u = P.sum(1)
+        g = u / u.sum()
+        P = P - np.outer(u, g)
+    w = k2(z, Z).numpy() @ P + g
+    expected = 1.0 - 2 * (w * cross).sum(1) + np.einsum("ij,jk,ik->i", w, G, w)
+    assert np.allclose(model.reconstruction_error(new), expected, atol=1e-9)
+    total = (1.0 - 2 * cross.mean(1) + G.mean()).mean()
+    assert model.score(new) == pytest.approx(1 - expected.mean() / total)
+
+
+def test_the_objective_never_increases_and_the_order_of_samples_does_not_matter(curve):
+    model = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=1000).fit(curve)
+    values = [entry.value for entry in model.history_]
+    assert len(values) > 3 and all(b <= a * (1 + 1e-12) for a, b in pairwise(values))
+    order = np.random.default_rng(1).permutation(len(curve))
+    other = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=1000).fit(curve[order])
+    assert other.objective_value_ == pytest.approx(model.objective_value_, rel=1e-4)
+    assert np.allclose(other.transform(curve), model.transform(curve), atol=1e-2)
+
+
+def test_deeper_autoencoders_have_the_narrowest_layer_as_code(curve):
+    model = KernelAutoencoder([4, 1, 3], **FIXED).fit(curve)
+    assert model.code_layer_ == 1 and model.n_components_ == 1
+    assert [layer.size for layer in model.layers_] == [4, 1, 3]
+    assert model.transform(curve).shape == (60, 1)
+    layers = model.transform_layers(curve)
+    assert np.array_equal(layers[1], model.transform(curve))
+    assert np.allclose(model.reconstruct(curve), model.inverse_transform(layers[1]))
+    assert model.explained_variance_ratio_ > 0.9
+    with pytest.raises(ValueError, match="one encoder and one decoder"):
+        model.generalization_bound()
+    own = KernelAutoencoder(
+        [(Laplacian(1.0), 3), Layer(Polynomial(2), 2, alpha=1e-4, operator=Dense([[2.0, 0.5], [0.5, 1.0]]))],
+        **FIXED,
+    ).fit(curve)
+    assert [type(layer.kernel) for layer in own.layers_] == [Laplacian, Polynomial]
+    assert [layer.alpha for layer in own.layers_] == [1e-3, 1e-4] and own.code_layer_ == 1
+
+
+def test_decoders_with_an_output_operator(curve):
+    A = np.diag([2.0, 1.0, 0.5])
+    model = KernelAutoencoder(1, decoder_kernel=Decomposable(Gaussian(0.5), Dense(A)), **FIXED).fit(curve)
+    assert model.explained_variance_ratio_ > 0.8
+    with pytest.raises(ValueError, match="output operator, which is for vectors"):
+        model.set_params(target="kernel").fit(curve)
+
+
+def test_codes_are_in_order_of_variance_where_the_decoder_does_not_mind(curve):
+    codes = KernelAutoencoder(3, **FIXED).fit_transform(curve)
+    centred = codes - codes.mean(0)
+    covariance = centred.T @ centred / len(codes)
+    assert np.all(np.diff(np.diag(covariance)) <= 0)
+    assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-8 * covariance[0, 0])
+    assert np.all(np.take_along_axis(codes, abs(codes).argmax(0)[None], 0) > 0)
+    ard = KernelAutoencoder(2, decoder_kernel=Gaussian([0.5, 2.0]), **FIXED).fit(
+        curve
+    )  # turning would change it
+    covariance = np.cov(ard.transform(curve).T)
+    assert ard.objective_value_ < np.inf and abs(covariance[0, 1]) > 1e-8 * covariance[0, 0]
+
+
+def test_the_bound_is_theorem_5(curve):
+    model = KernelAutoencoder(2, Gaussian(1.0), Gaussian(0.8), **FIXED).fit(curve)
+    bound = model.generalization_bound(0.1)
+    M = np.sqrt((curve**2).sum(1).max())
+    s, t = model.layer_norms_
+    assert (bound.M, bound.K, bound.p, bound.n, bound.delta) == (pytest.approx(M), 1.0, 2, 60, 0.1)
+    assert pytest.approx(sqrt(3) / 0.8, rel=0.05) == bound.L  # Tr over ℝ³ of 2 − 2k ≤ d²/ℓ²
+    assert bound.complexity == pytest.approx(bound.L * M * s * t * sqrt(2 / 60))
+    assert bound.confidence == pytest.approx(24 * M**2 * sqrt(log(2 / 0.1) / 120))
+    assert bound(2.0) == pytest.approx(2 * bound.complexity + bound.confidence)
+    with pytest.raises(ValueError, match="delta must be a probability"):
+        model.generalization_bound(1.0)
+
+
+# -- what the paper and the library promise ---------------------------------------------------------------------------
+def test_circles_become_a_curve_through_the_circles():
+    X, _ = circles(150)
+    model = KernelAutoencoder(
+        1, Gaussian(0.5), alpha=1e-5, encoder_alpha=1e-5, max_iter=300, random_state=0
+    ).fit(X)
+    line = PCA(1).fit(X)
+    error = ((X - line.inverse_transform(line.transform(X))) ** 2).sum(1).mean()
+    assert model.reconstruction_error(X).mean() <= 0.2 * error
+
+
+def test_defaults_beat_pca_on_new_digits():
+    X = load_digits().data[np.random.default_rng(0).permutation(1797)[:500]] / 16
+    train, test = X[:300], X[300:]
+    for size, share in ((10, 0.8), (2, 0.9)):
+        model = KernelAutoencoder(size, random_state=0, max_iter=50).fit(train)
+        pca = PCA(size).fit(train)
+        error = ((test - pca.inverse_transform(pca.transform(test))) ** 2).sum(1).mean()
+        assert model.reconstruction_error(test).mean() < share * error
+        assert model.criterion_value_ > 0 and model.search_history_
+
+
+def test_a_share_of_the_variance_chooses_the_size(curve):
+    pca = PCA().fit(curve)
+    share = pca.explained_variance_ratio_[:2].sum()
+    assert KernelAutoencoder(share - 1e-9, **FIXED).fit(curve).n_components_ == 2
+    assert KernelAutoencoder(share + 1e-9, **FIXED).fit(curve).n_components_ == 3
+
+
+def test_labels_shape_the_code(rng):
+    """Two classes that differ in a direction of little variance."""
+    y = np.arange(80) % 2
+    X = np.column_stack([3 * rng.standard_normal(80), 1.4 * (2 * y - 1) + 0.2 * rng.standard_normal(80)])
+    X = np.column_stack([X, 3 * rng.standard_normal(80)])
+    partly = np.where(np.arange(80) < 60, y.astype(float), np.nan)
+    scores = {}
+    for weight in (0.0, 5.0):
+        model = KernelAutoencoder(1, supervision=weight, alpha=0.1, encoder_alpha=1.0, random_state=0).fit(
+            X, partly
+        )
+        codes = model.transform(X)
+        scores[weight] = KNeighborsClassifier(3).fit(codes[:60], y[:60]).score(codes[60:], y[60:])
+        assert model.inverse_transform(codes).shape == X.shape
+    assert scores[5.0] >= 0.95 > 0.7 > scores[0.0]
+    names = np.where(y == 1, "yes", "no").astype(object)
+    names[70:] = None
+    named = KernelAutoencoder(1, supervision=20.0, alpha=1e-2, encoder_alpha=1e-2, random_state=0).fit(
+        X, names
+    )
+    assert np.isfinite(named.transform(X)).all()
+    auto = KernelAutoencoder(1, supervision=1.0, random_state=0, max_iter=10, cv=2).fit(X, X[:, 1] ** 2)
+    assert auto.criterion_value_ > 0
+    with pytest.raises(ValueError, match="fit got no y"):
+        named.fit(X)
+    with pytest.raises(ValueError, match="Every label in y is missing"):
+        named.fit(X, np.full(80, np.nan))
+    with pytest.raises(ValueError, match="All labels in y are equal"):
+        named.fit(X, np.ones(80))
+    with pytest.raises(ValueError, match=r"y must have shape \(80,\)"):
+        named.fit(X, y[:5])
+
+
+# -- any data ---------------------------------------------------------------------------------------------------------
+WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite", "ban", "merits"]
+GRAPHS = [
+    Graph([(i, (i + 1) % n) for i in range(n - closed)], node_labels=["C"] * (n - 1) + ["N"])
+    for n in (3, 4, 5, 6)
+    for closed in (0, 1)
+]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "objects"),
+    [(Spectrum(2).normalized(), WORDS), (WeisfeilerLehman(2).normalized(), GRAPHS)],
+    ids=["strings", "graphs"],
+)
+def test_objects_are_encoded_and_found_again(kernel, objects):
+    model = KernelAutoencoder(2, kernel, alpha=1e-3, encoder_alpha=1e-3, random_state=0).fit(objects)
+    assert model.target_kernel_ == kernel and model.explained_variance_ratio_ > 0.5
+    codes = model.transform(objects)
+    assert model.inverse_transform(codes) == model.reconstruct(objects)
+    assert np.mean([a is b for a, b in zip(model.reconstruct(objects), objects, strict=True)]) >= 0.5
+    assert all(found in objects[:3] for found in model.reconstruct(objects, candidates=objects[:3]))
+    gram = kernel(objects).numpy()
+    other = clone(model).set_params(kernel="precomputed").fit(gram)
+    assert np.allclose(other.transform(gram), codes, atol=1e-6)
+    assert np.allclose(other.reconstruction_error(gram), model.reconstruction_error(objects), atol=1e-8)
+    numbers = other.inverse_transform(codes)
+    assert [objects[i] for i in numbers] == model.inverse_transform(codes)
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(objects), codes)
+
+
+def test_curves_are_reconstructed_in_l2(rng):
+    grid = np.sort(rng.uniform(0, 1, 30))
+    phase = rng.uniform(0, 3, 40)
+    X = np.sin(2 * np.pi * grid + phase[:, None])
+    model = KernelAutoencoder(2, Functional(Gaussian("median"), grid), **FIXED).fit(X)
+    assert model.target_kernel_ == Functional(Linear(), grid)
+    back = model.reconstruct(X)  # a linear target: the curve itself
+    assert back.shape == X.shape
+    error = np.trapezoid((X - back) ** 2, grid, axis=1)
+    assert np.allclose(error, model.reconstruction_error(X), atol=1e-8)
+    assert model.score(X) == pytest.approx(model.explained_variance_ratio_) and model.score(X) > 0.95
+    pairs = [(np.sort(rng.uniform(0, 1, 12)), None) for _ in range(20)]
+    pairs = [(t, np.sin(2 * np.pi * t + p)) for (t, _), p in zip(pairs, phase, strict=False)]
+    model = KernelAutoencoder(1, Functional(Gaussian("median"), domain="objects"), **FIXED).fit(pairs)
+    assert isinstance(model.target_kernel_.kernel, Linear)
+    assert any(model.reconstruct(pairs)[0] is pair for pair in pairs)
+
+
+def test_fingerprints_with_a_target_of_their_own(rng):
+    X = (rng.uniform(size=(40, 64)) < 0.3).astype(float)
+    model = KernelAutoencoder(3, Tanimoto(), target=Linear(), **FIXED).fit(X)
+    assert model.reconstruct(X).shape == X.shape  # direct
+    assert np.allclose(model.reconstruction_error(X), ((model.reconstruct(X) - X) ** 2).sum(1), atol=1e-8)
+    model = KernelAutoencoder(3, Tanimoto(), target="kernel", preimage="weighted", **FIXED).fit(X)
+    mean = model.reconstruct(X)
+    assert mean.shape == X.shape and mean.min() >= 0 and mean.max() <= 1
+    assert np.array_equal(
+        np.unique(clone(model).set_params(preimage="nearest").fit(X).reconstruct(X)), [0.0, 1.0]
+    )
+
+
+@pytest.mark.parametrize("convert", [pd.DataFrame, torch.as_tensor, np.asfortranarray])
+def test_other_containers(curve, convert):
+    model = KernelAutoencoder(1, **FIXED).fit(curve)
+    other = KernelAutoencoder(1, **FIXED).fit(convert(curve))
+    assert np.allclose(other.transform(convert(curve)), model.transform(curve))
+
+
+def test_float32(curve):
+    model = KernelAutoencoder(1, dtype="float32", **FIXED).fit(curve)
+    assert model.transform(curve).dtype == np.float32
+    assert model.explained_variance_ratio_ == pytest.approx(
+        KernelAutoencoder(1, **FIXED).fit(curve).explained_variance_ratio_, abs=1e-2
+    )
+
+
+def test_pipelines_searches_and_frames(curve):
+    pipe = make_pipeline(StandardScaler(), KernelAutoencoder(1, max_iter=20, **FIXED))
+    assert cross_val_score(pipe, curve, cv=3).mean() > 0.5
+    search = GridSearchCV(
+        KernelAutoencoder(1, max_iter=20, **FIXED),
+        {"kernel__lengthscale": [0.05, 1.0], "n_components": [1, 2]},
+        cv=3,
+    ).fit(curve)
+    assert search.best_params_["kernel__lengthscale"] == 1.0
+    gram = Gaussian(1.0)(curve).numpy()
+    search = GridSearchCV(
+        KernelAutoencoder(1, "precomputed", max_iter=20, **FIXED), {"n_components": [1, 2]}, cv=3
+    )
+    assert search.fit(gram).best_score_ > 0.5
+    frame = KernelAutoencoder(2, **FIXED).set_output(transform="pandas").fit_transform(curve)
+    assert list(frame.columns) == ["kernelautoencoder0", "kernelautoencoder1"]
+
+
+def test_fits_are_repeatable_and_leave_their_arguments_alone(curve):
+    kernel, before = Gaussian("median"), curve.copy()
+    model = KernelAutoencoder(1, kernel, n_restarts=3, max_iter=30, random_state=3, cv=2)
+    first, second = model.fit(curve).transform(curve), clone(model).fit(curve).transform(curve)
+    assert np.array_equal(first, second) and np.array_equal(curve, before)
+    assert kernel.lengthscale == "median" and model.kernel is kernel and model.kernel_.lengthscale > 0
+
+
+def test_an_interrupted_fit_keeps_its_best_point(curve):
+    class Interrupt:
+        def setup(self, estimator, context): ...
+        def on_fit_task_begin(self, estimator, context): ...
+        def teardown(self, estimator, context): ...
+
+        count = 0
+
+        def on_fit_task_end(self, estimator, context):
+            self.count += 1
+            if self.count == 3:
+                raise KeyboardInterrupt
+
+    model = KernelAutoencoder(1, **FIXED, tol=1e-12, max_iter=500)
+    model.set_callbacks(Interrupt())
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(curve)
+    assert model.n_iter_ < 10 and np.isfinite(model.transform(curve)).all()
+
+
+# -- large data -------------------------------------------------------------------------------------------------------
+def test_landmarks_at_all_samples_are_exact(curve):
+    exact = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=500).fit(curve)
+    all_of_them = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=500, approximation=Nystroem(60)).fit(
+        curve
+    )
+    assert all_of_them.objective_value_ == pytest.approx(exact.objective_value_, rel=1e-5)
+
+
+@pytest.mark.parametrize("target", ["features", "kernel"])
+def test_batches_come_close_to_all_samples_at_once(rng, target):
+    t = rng.uniform(0, 2, 600)
+    X = np.column_stack([t, np.sin(3 * t), np.cos(3 * t)]) + 0.02 * rng.standard_normal((600, 3))
+    options = {"target": target, "alpha": 1e-4, "encoder_alpha": 1e-4, "random_state": 0, "max_iter": 60}
+    full = KernelAutoencoder(1, approximation=Nystroem(80), **options).fit(X)
+    batches = KernelAutoencoder(1, approximation=Nystroem(80), batch_size=200, **options).fit(X)
+    assert batches.explained_variance_ratio_ > full.explained_variance_ratio_ - 0.05
+    assert batches.history_[-1].value < batches.history_[0].value
+    again = clone(batches).fit(X)
+    assert np.array_equal(again.transform(X), batches.transform(X))
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_components": 60}, "must be smaller than the number of samples, 60"),
+        ({"n_components": 0}, "n_components must be a positive integer"),
+        ({"n_components": 1.5}, "n_components must be a positive integer"),
+        ({"n_components": []}, "empty list"),
+        ({"n_components": ["two"]}, "sizes, pairs"),
+        ({"target": "words"}, "target must be a kernel or one of"),
+        ({"target": Spectrum(2)}, "both see the same data"),
+        ({"preimage": "best"}, "preimage must be one of"),
+        ({"supervision": -1.0}, "supervision must be"),
+        ({"encoder_alpha": 0.0}, "encoder_alpha must be positive"),
+        ({"alpha": -1.0}, "alpha must be positive"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"decoder_kernel": Spectrum(2)}, "decoder_kernel takes data of the kind"),
+        ({"decoder_kernel": "rfb"}, "rfb"),
+        ({"criterion": "aic"}, "criterion must be one of"),
+    ],
+)
+def test_bad_arguments(curve, options, message):
+    with pytest.raises(ValueError, match=message):
+        KernelAutoencoder(**{**FIXED, **options}).fit(curve)
+
+
+def test_bad_data(curve):
+    model = KernelAutoencoder(1, **FIXED).fit(curve)
+    with pytest.raises(ValueError, match="2 columns, but codes have 1"):
+        model.inverse_transform(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="candidates= are for reconstructions in an RKHS"):
+        model.inverse_transform(np.zeros((3, 1)), candidates=curve)
+    with pytest.raises(ValueError, match="diagonal= is for kernel='precomputed'"):
+        model.reconstruction_error(curve, diagonal=np.ones(60))
+    with pytest.raises(ValueError, match="4 features"):
+        model.transform(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((5, 2), np.nan))
+    with pytest.raises(NotFittedError):
+        KernelAutoencoder().inverse_transform([[0.0, 0.0]])
+    gram = curve @ curve.T
+    rows = KernelAutoencoder(1, "precomputed", **FIXED).fit(gram)
+    assert rows.reconstruction_error(gram).shape == (60,)  # the training data bring their diagonal
+    with pytest.raises(ValueError, match="Pass diagonal="):
+        rows.reconstruction_error(gram[:5])
+    with pytest.raises(ValueError, match=r"shape \(5,\)"):
+        rows.reconstruction_error(gram[:5], diagonal=np.ones(4))
+    with pytest.raises(ValueError, match="not symmetric"):
+        KernelAutoencoder(1, "precomputed", **FIXED).fit(np.triu(gram))
+    with pytest.raises(ValueError, match="no mean"):
+        KernelAutoencoder(1, Spectrum(2), preimage="weighted", **FIXED).fit(WORDS).reconstruct(WORDS)
+    with pytest.raises(ValueError, match="image of nothing"):
+        KernelAutoencoder(1, target="kernel", preimage="direct", **FIXED).fit(curve).reconstruct(curve)
+    with pytest.raises(ValueError, match="target='features' reconstructs vectors"):
+        KernelAutoencoder(1, Spectrum(2), target="features", **FIXED).fit(WORDS)
+
+
+def test_degenerate_data(rng):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        constant = KernelAutoencoder(1, random_state=0, max_iter=20).fit(np.ones((10, 2)))
+        assert np.allclose(constant.reconstruct(np.ones((3, 2))), 1.0)
+        doubled = np.repeat(rng.standard_normal((8, 3)), 3, axis=0)
+        assert np.isfinite(KernelAutoencoder(2, random_state=0, max_iter=20).fit(doubled).score(doubled))
+        flat = rng.standard_normal((20, 1)) @ np.ones((1, 4))  # a Gram matrix of rank one
+        assert KernelAutoencoder(2, "linear", **FIXED).fit(flat).score(flat) > 0.9
+
+
+def test_collapsed_codes_are_reported(curve):
+    with pytest.warns(ConvergenceWarning, match="collapsed to a constant"):
+        KernelAutoencoder(1, alpha=1e-2, encoder_alpha=1e3, random_state=0).fit(curve)
