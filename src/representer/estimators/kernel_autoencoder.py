@@ -66,7 +66,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     batch_size : int, default=None
         Samples in each step of Adam, each with the best decoder for them; the last decoder is fitted to all. None: all
         samples in each step of L-BFGS. Without ``approximation``, 500 landmarks are taken.
-    n_restarts : int, default=1
+    n_restarts : int, default=4
         Starts of the search: kernel PCA, and random ones, which race.
     max_iter : int, default=200
         Most iterations (of Adam: passes over the data).
@@ -157,7 +157,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         cv: Any = 0.2,
         approximation: Nystroem | None = None,
         batch_size: int | None = None,
-        n_restarts: int = 1,
+        n_restarts: int = 4,
         max_iter: int = 200,
         tol: float = 1e-5,
         random_state: Any = None,
