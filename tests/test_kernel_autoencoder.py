@@ -389,6 +389,11 @@ def test_pipelines_searches_and_frames(curve):
         cv=3,
     ).fit(curve)
     assert search.best_params_["kernel__lengthscale"] == 1.0
+    nested = clone(search.estimator).set_params(decoder_kernel__lengthscale=0.3)
+    assert (
+        nested.decoder_kernel == Gaussian(0.3)
+        and search.estimator.get_params()["decoder_kernel__lengthscale"] == "median"
+    )
     gram = Gaussian(1.0)(curve).numpy()
     search = GridSearchCV(
         KernelAutoencoder(1, "precomputed", max_iter=20, **FIXED), {"n_components": [1, 2]}, cv=3
@@ -396,6 +401,14 @@ def test_pipelines_searches_and_frames(curve):
     assert search.fit(gram).best_score_ > 0.5
     frame = KernelAutoencoder(2, **FIXED).set_output(transform="pandas").fit_transform(curve)
     assert list(frame.columns) == ["kernelautoencoder0", "kernelautoencoder1"]
+
+
+def test_the_learned_kernel_is_that_of_the_codes(curve):
+    model = KernelAutoencoder(1, **FIXED).fit(curve)
+    codes = model.transform(curve)
+    assert np.allclose(model.deep_kernel_(curve), model.decoder_kernel_(codes))
+    with torch.no_grad():
+        assert np.allclose(model.to_torch()(torch.as_tensor(curve)), model.reconstruct(curve))
 
 
 def test_fits_are_repeatable_and_leave_their_arguments_alone(curve):

@@ -46,6 +46,7 @@ class Autoencoder(DeepKernelMachine):
 
     layers = ()  # what the base class calls so is made from n_components
     loss = "squared"
+    _kernel_arguments = ("kernel", "decoder_kernel")
 
     n_components: Any
     decoder_kernel: Any

@@ -31,7 +31,7 @@ from representer.estimators._validation import (
 from representer.expansions import Expansion, Layer, Network
 from representer.kernels import Kernel, Polynomial, Pullback
 from representer.linalg import repair_gram
-from representer.operators import Decomposable
+from representer.operators import Decomposable, OperatorKernel
 from representer.parameters import is_count, is_real
 
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
@@ -223,9 +223,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         chain = problem.chain
         inner = [] if chain is None else chain.expansions(chain.split(solution.point))
         self._functions = [_moved(function, "cpu") for function in [*inner, outer]]
-        kernel = problem.composition.kernel
-        scalar = isinstance(kernel, Decomposable) and kernel.operator is None
-        self.kernel_ = kernel.kernel if scalar else kernel  # type: ignore[attr-defined]
+        self.kernel_ = _plain_kernel(problem.composition.kernel)
         self.layers_ = [_plain_layer(layer) for layer in problem.composition.layers]
         self.alpha_ = float(problem.composition.alpha)
         self.dual_coef_ = plain(outer.coefficients)
@@ -279,15 +277,16 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     def deep_kernel_(self) -> Kernel:
         """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
         check_is_fitted(self)
-        if not isinstance(self.kernel_, Kernel):
+        outer = _plain_kernel(self._functions[-1].kernel)
+        if not isinstance(outer, Kernel):
             raise AttributeError(
-                f"The outer kernel {self.kernel_!r} is operator-valued: there is no scalar deep kernel. Its images are "
-                "those of transform_layers."
+                f"The outer kernel {outer!r} is operator-valued: there is no scalar deep kernel. Its images are those "
+                "of transform_layers."
             )
         if len(self._functions) == 1:
-            return self.kernel_
+            return outer
         inner = Network(self._functions[:-1]).requires_grad_(False)
-        return Pullback(self.kernel_, inner, domain=self._functions[0].kernel.domain)
+        return Pullback(outer, inner, domain=self._functions[0].kernel.domain)
 
     def to_torch(self) -> Network:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
@@ -305,6 +304,11 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 def _moved(function: Expansion, device: str | None) -> Expansion:
     anchors = function.anchors.to(device) if isinstance(function.anchors, Tensor) else function.anchors
     return replace(function, anchors=anchors, coefficients=function.coefficients.detach().to(device))
+
+
+def _plain_kernel(kernel: OperatorKernel) -> Kernel | OperatorKernel:
+    """A scalar kernel as such."""
+    return kernel.kernel if isinstance(kernel, Decomposable) and kernel.operator is None else kernel
 
 
 def _plain_layer(layer: Layer) -> Layer:

@@ -29,6 +29,7 @@ class KernelEstimator(BaseEstimator):
     """A learner with a ``kernel``: pairwise when it is precomputed, with nested names even through a short name."""
 
     kernel: Any
+    _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -38,16 +39,19 @@ class KernelEstimator(BaseEstimator):
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name."""
-        if any(name.startswith("kernel__") for name in params):
-            kernel = params.get("kernel", self.kernel)
-            params["kernel"] = as_kernel(kernel) if isinstance(kernel, str) else kernel
+        for argument in self._kernel_arguments:
+            if any(name.startswith(f"{argument}__") for name in params):
+                kernel = params.get(argument, getattr(self, argument))
+                params[argument] = as_kernel(kernel) if isinstance(kernel, str) else kernel
         return super().set_params(**params)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
         params = super().get_params(deep)
-        if deep and isinstance(self.kernel, str) and self.kernel in NAMES:
-            params |= {f"kernel__{name}": v for name, v in as_kernel(self.kernel).get_params().items()}
+        for argument in self._kernel_arguments if deep else ():
+            kernel = getattr(self, argument)
+            if isinstance(kernel, str) and kernel in NAMES:
+                params |= {f"{argument}__{name}": v for name, v in as_kernel(kernel).get_params().items()}
         return params
 
     def __getstate__(self) -> dict[str, Any]:
