@@ -182,24 +182,18 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             data = repair_gram(data)
         if not loss.learnable and composition.free():
             composition = self._without_search(composition)
-        fit = DeepFit(
-            composition,
-            data,
-            self._tensor(Y),
-            loss,
-            labels,
-            Settings(
-                self.criterion,
-                self.cv,
-                self.approximation,
-                self.n_restarts,
-                self.max_iter,
-                self.tol,
-                seed_of(self.random_state),
-                self.verbose,
-                iteration_callback(self, context),
-            ),
+        settings = Settings(
+            self.criterion,
+            self.cv,
+            self.approximation,
+            self.n_restarts,
+            self.max_iter,
+            self.tol,
+            seed_of(self.random_state),
+            self.verbose,
+            iteration_callback(self, context),
         )
+        fit = DeepFit(composition, data, self._tensor(Y), loss, labels, settings)
         solution = fit.run()
         self._keep(solution)
         return fit, solution
@@ -217,7 +211,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 
     def _keep(self, solution: Solution) -> None:
         problem, choice, result = solution.problem, solution.choice, solution.result
-        if (choice is not None and choice.interrupted) or (result is not None and result.interrupted):
+        if solution.interrupted:
             stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
             warn_unconverged(
                 f"The fit was interrupted during the search over {stage}; the best so far is kept."

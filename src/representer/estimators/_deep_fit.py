@@ -24,6 +24,8 @@ from representer.optimize import Callback, OptimizeResult
 
 # Hyperparameters are chosen on at most this many random samples: their meaning does not depend on the number.
 SEARCH_SAMPLES = 500
+# Of fewer than these, leave-one-out is chosen before validation however noisy they are.
+FEWEST_SAMPLES = 10
 # The search over hyperparameters: each step solves every fold anew. It ends where a factor e in any hyperparameter
 # changes the error by less than a per cent; solutions need no more digits than that.
 SEARCH_ITERATIONS, SEARCH_TOL = 8, 1e-2
@@ -40,6 +42,8 @@ GENTLE = 0.01
 LARGEST_FIRST = 0.1
 # Unknowns of the inner layers for each sample up to which leave-one-out is trusted.
 OPTIMISM = 0.25
+# The share of the variance that is left unexplained up to which it is: inner layers adapt to noise.
+NOISY = 0.4
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ class Solution:
     value: float
     result: OptimizeResult | None
     choice: Choice | None
+
+    @property
+    def interrupted(self) -> bool:
+        """Did Ctrl-C or a callback end the search?"""
+        return any(part is not None and part.interrupted for part in (self.choice, self.result))
 
     @property
     def images(self) -> list[Tensor]:
@@ -232,10 +241,11 @@ class DeepFit:
             )
         X = take(self.X if self.start is None else self.start, rows)
         pairwise = self.start is None and given.input_kernel.domain == "gram"
-        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows]), **alphas}
+        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows])[0], **alphas}
 
-    def _ridge_alpha(self, X: Any, Y: Tensor) -> float:
-        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one.
+    def _ridge_alpha(self, X: Any, Y: Tensor) -> tuple[float, float]:
+        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
+        and this error as a share of the variance.
 
         Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
         that no search leaves.
@@ -247,7 +257,9 @@ class DeepFit:
         errors, _ = criterion_of(ridge, "loo").path(kernel, grid)
         errors = torch.where(torch.isfinite(errors), errors, torch.inf)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        return max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
+        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
+        variance = centred.square().sum(1).mean().item()
+        return alpha, errors.min().item() / variance if variance > 0 else 0.0
 
     def _least_alpha(self, loss: Loss, n: int) -> float:
         """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
@@ -269,8 +281,12 @@ class DeepFit:
         images, interrupted = self._explore(X, Y)
         if interrupted:
             return Choice(self.composition, float("nan"), [], interrupted=True), images or None
-        if images and "alpha" in self.free:
-            self.composition = self.composition.replace({"alpha": self._ridge_alpha(images[-1], Y)})
+        if images and ("alpha" in self.free or self.criterion == "loo"):
+            alpha, unexplained = self._ridge_alpha(images[-1], Y)
+            if "alpha" in self.free:
+                self.composition = self.composition.replace({"alpha": alpha})
+            if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
+                self.criterion = "validation"
         try:
             choice = self._descend(X, Y, rows, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
