@@ -232,7 +232,7 @@ def test_decisions_probabilities_and_predictions_agree(request, classes, loss):
 
 def test_without_calibration_only_cross_entropy_has_probabilities(two):
     model = fitted(two, calibrated=False)
-    assert model.calibration_ is None
+    assert model.calibration_ == Calibration(1.0)
     np.testing.assert_allclose(
         model.predict_proba(two[0])[:, 1], expit(model.decision_function(two[0])), rtol=1e-12
     )
@@ -374,6 +374,53 @@ def test_everything_is_learned_by_default(two):
     assert model.score(X, y) > 0.85
     test = make_moons(200, noise=0.25, random_state=1)
     assert model.score(test[0], np.where(test[1] > 0, "yes", "no")) > 0.85
+
+
+def test_arguments_after_the_fit_change_nothing(two):
+    """What a fitted model needs of its arguments, it keeps."""
+    for loss in ("logistic", "hinge"):
+        model = fitted(two, loss=loss)
+        before = model.predict_proba(two[0])
+        model.set_params(loss="squared", calibrated=False, fit_intercept=False, dtype="float32")
+        np.testing.assert_array_equal(model.predict_proba(two[0]), before)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_decisions_that_say_nothing_have_the_probabilities_of_the_classes(rng, loss):
+    X, y = rng.normal(size=(60, 2)), np.repeat(["a", "b", "c"], [15, 20, 25])
+    model = fitted((X, y), [], loss=loss, alpha=1e8)
+    rates = (np.array([15, 20, 25]) + 1) / 63
+    np.testing.assert_allclose(model.predict_proba(X[:2]), [rates, rates], atol=0.02)
+    assert set(model.predict(X)) == {"c"}
+
+
+class Interrupting(Gaussian):
+    """Ctrl-C at one of the calls."""
+
+    calls, at = 0, None
+
+    def _gram(self, X, Y):
+        Interrupting.calls += 1
+        if Interrupting.calls == Interrupting.at:
+            raise KeyboardInterrupt
+        return super()._gram(X, Y)
+
+
+def test_ctrl_c_during_the_calibration_ends_the_fit(two, monkeypatch):
+    calls = []
+    for calibrated in (False, True):
+        monkeypatch.setattr(Interrupting, "calls", 0)
+        whole = fitted(two, kernel=Interrupting(0.7), loss="hinge", calibrated=calibrated)
+        calls.append(Interrupting.calls)
+    for share, rest in ((0.01, "0 folds of 3"), (0.9, "2 folds of 3")):
+        at = int(calls[0] + share * (calls[1] - calls[0])) + 1
+        monkeypatch.setattr(Interrupting, "calls", 0)
+        monkeypatch.setattr(Interrupting, "at", at)
+        with pytest.warns(ConvergenceWarning, match=f"probabilities rest on {rest}"):
+            model = DeepKernelClassifier(**whole.get_params(deep=False)).fit(*two)
+        assert Interrupting.calls <= at + 1  # nothing goes on, but for a last look at the solution
+        np.testing.assert_allclose(model.decision_function(two[0]), whole.decision_function(two[0]))
+        assert (model.calibration_ is None) == rest.startswith("0")
 
 
 def test_folds_by_a_splitter(two):

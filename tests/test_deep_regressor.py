@@ -28,6 +28,7 @@ from representer import DeepKernelRegressor, Layer, OperatorRidge
 from representer.approximation import Nystroem
 from representer.estimators import GaussianProcessKernel, _losses
 from representer.estimators._composition import Composition, DeepProblem
+from representer.estimators._deep_fit import DeepFit
 from representer.kernels import (
     Callable,
     Delta,
@@ -586,9 +587,31 @@ def test_a_splitter_that_holds_out_some_samples_is_enough(data):
     assert 0.3 < ratio[0] < 3.0
 
 
+def test_refits_wait_for_the_first_standard_deviations(data, monkeypatch):
+    """They are the same for a copy, and whatever becomes of the arguments."""
+    refits = []
+    original = DeepFit.held_out
+    monkeypatch.setattr(
+        DeepFit, "held_out", lambda self, *given: refits.append(self) or original(self, *given)
+    )
+    model = fitted(data, [Layer(Gaussian(0.5), 2, 1e-3)], cv=3)
+    mean = model.predict(data[0])
+    assert not refits
+    copy = pickle.loads(pickle.dumps(model))
+    _, std = model.predict(data[0], return_std=True)
+    again = model.predict(data[0], return_std=True)[1]
+    assert len(refits) == 1
+    model.set_params(loss="huber", penalty=abs, fit_intercept=False, cv=2, dtype="float32", random_state=3)
+    copy.set_params(loss="huber", penalty=abs, fit_intercept=False, cv=2, dtype="float32", random_state=3)
+    for one in (model, copy):
+        np.testing.assert_array_equal(one.predict(data[0]), mean)
+        np.testing.assert_array_equal(one.predict(data[0], return_std=True)[1], std)
+    np.testing.assert_array_equal(again, std)
+
+
 def test_only_squared_loss_has_a_spread(data):
     for loss in ("huber", "interpolate"):
-        with pytest.raises(ValueError, match="needs loss='squared'"):
+        with pytest.raises(ValueError, match="needs a fit with loss='squared'"):
             fitted(data, loss=loss, max_iter=5).predict(data[0], return_std=True)
 
 
@@ -741,10 +764,15 @@ def test_short_forms_of_layers(data):
     assert [layer.size for layer in short.layers_] == [2, 1]
     assert all(layer.alpha > 0 for layer in short.layers_)
     auto = DeepKernelRegressor(kernel=Gaussian(1.0), criterion="loo", **options).fit(X, y)
-    assert [(layer.kernel, layer.size) for layer in auto.layers_] == [(Polynomial(1), 2)]
-    wide = np.random.default_rng(0).normal(size=(20, 12))
+    assert [(layer.kernel.degree, layer.size) for layer in auto.layers_] == [(1, 2)]
+    assert auto.layers_[0].kernel.gamma == pytest.approx(1 / (2 * X.var()))
+    common = DeepKernelRegressor([(letters, 1)], Gaussian(1.0), criterion="loo", **options).fit(
+        list("abcab"), y[:5]
+    )
+    assert common.layers_[0].kernel == Callable(letters)
+    wide = np.random.default_rng(0).normal(size=(20, 22))
     many = DeepKernelRegressor(kernel=Gaussian(3.0), criterion="loo", **options).fit(wide, wide[:, 0])
-    assert many.layers_[0].size == 10
+    assert many.layers_[0].size == 20
     assert DeepKernelRegressor(kernel=Callable(letters), alpha=0.1).fit(["a", "bc"], [0.0, 1.0]).layers_ == []
 
 
@@ -951,6 +979,36 @@ def test_kernels_that_cut_off_gradients_are_refused(data):
     _bad(data, "outer kernel .* is not differentiable", kernel=deaf)
     _bad(data, "layer after the first is not differentiable", layers=[AFFINE, Layer(deaf, 2, 0.1)])
     fitted(data, [Layer(deaf, 2, 0.1)], Gaussian(1.0), max_iter=3)  # nothing comes before the first
+
+
+def test_units_of_the_inputs_do_not_matter(data):
+    X, y = data
+    options = {
+        "kernel": "rbf",
+        "alpha": 1e-3,
+        "n_restarts": 1,
+        "max_iter": 30,
+        "tol": 1e-2,
+        "random_state": 0,
+    }
+    models = [DeepKernelRegressor([1], **options).fit(scale * X, y) for scale in (1.0, 1e-8, 1e8)]
+    expected = models[0].predict(X)
+    np.testing.assert_allclose(models[1].predict(1e-8 * X), expected, rtol=1e-3)
+    np.testing.assert_allclose(models[2].predict(1e8 * X), expected, rtol=1e-3)
+    for kernel in (Polynomial(1), Gaussian(1.0)):
+        with pytest.warns(UserWarning, match="maps all samples to the same point.*Standardise X"):
+            fitted((1e-9 * X, y), [Layer(kernel, 1, 1e-3)], max_iter=3)
+
+
+def test_a_custom_loss_that_turns_nan_is_an_error_at_once(data):
+    calls = []
+
+    def breaking(F, Y):
+        calls.append(F)
+        return ((F - Y) ** 2).mean() * (1.0 if len(calls) <= 20 else torch.nan)
+
+    _bad(data, "The custom loss is nan at values F between .* first for sample 0", loss=breaking)
+    assert len(calls) < 100
 
 
 def test_errors_about_custom_losses(data):

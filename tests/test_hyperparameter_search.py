@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
 from representer.estimators import _deep_fit, _hyperparameters, _losses
 from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._deep_fit import DeepFit
+from representer.estimators._deep_fit import DeepFit, Settings
 from representer.estimators._hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Separate
@@ -258,8 +258,7 @@ def test_relevant_features_are_found(rng):
 
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    options = ["auto", 5, None, 1, 10, 1e-3, 0, 0, None]
-    return DeepFit(composition, X, (X[:, :1] > 0).double(), loss, labels, *options).criterion
+    return DeepFit(composition, X, (X[:, :1] > 0).double(), loss, labels, Settings()).criterion
 
 
 def test_leave_one_out_is_for_few_unknowns_and_squared_loss():
@@ -298,7 +297,8 @@ def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
         return original(self, points, composition)
 
     monkeypatch.setattr(DeepProblem, "score", watched)
-    for cv in (3, ShuffleSplit(2, random_state=0)):
+    halves = [(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))]
+    for cv in (3, ShuffleSplit(2, random_state=0), PredefinedSplit(np.arange(40) % 3), halves):
         model = DeepKernelRegressor([], Gaussian(0.5), criterion="validation", cv=cv, random_state=0).fit(
             X, y
         )
@@ -311,15 +311,7 @@ def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
         torch.from_numpy(labels[:, None].astype(float)),
         _losses.squared(True),
         labels.astype(int),
-        "loo",
-        5,
-        None,
-        1,
-        10,
-        1e-3,
-        0,
-        0,
-        None,
+        Settings("loo"),
     )._some_rows()
     assert len(rows) == 25 and labels[rows].sum() == 5  # the classes in proportion
     assert classifier.fit(X, labels).score(X, labels) > 0.8

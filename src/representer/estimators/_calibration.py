@@ -10,6 +10,9 @@ from torch import Tensor
 
 from representer.optimize import lbfgs, with_gradient
 
+# Decision values that differ by less, relatively, are equal: a solver leaves as much.
+SAME = 1e-6
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -20,10 +23,28 @@ class Calibration:
     """
 
     slope: float
+    rates: tuple[float, ...] | None = None  # of the classes, where decisions say nothing
 
     def __call__(self, decisions: np.ndarray) -> np.ndarray:
         """Probabilities (n, k) of decision values (n, k), or (n, 1) for two classes."""
+        if self.rates is not None:
+            return np.tile(np.asarray(self.rates, dtype=decisions.dtype), (len(decisions), 1))
         return torch.softmax(_two_columns(torch.as_tensor(self.slope * decisions)), 1).numpy()
+
+
+def is_constant(decisions: Tensor) -> bool:
+    """Do all samples have the same decision values, but for what a solver leaves?"""
+    return bool((decisions - decisions[:1]).abs().max() <= SAME * decisions.abs().max())
+
+
+def base_rates(labels: Tensor, n_classes: int) -> Calibration:
+    """The shares of the classes, for decisions that do not depend on the sample.
+
+    One against the rest, a margin loss says −1 for every class that is not a majority: equal decisions, which would be
+    uniform probabilities for any slope.
+    """
+    counts = torch.bincount(labels, minlength=n_classes).double() + 1.0
+    return Calibration(0.0, tuple((counts / counts.sum()).tolist()))
 
 
 def calibrate(decisions: Tensor, labels: Tensor) -> Calibration:

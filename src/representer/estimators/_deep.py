@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
 from representer.estimators._composition import Composition
-from representer.estimators._deep_fit import DeepFit, Solution
+from representer.estimators._deep_fit import DeepFit, Settings, Solution
 from representer.estimators._losses import Loss
 from representer.estimators._validation import (
     DTYPES,
@@ -29,13 +29,13 @@ from representer.estimators._validation import (
     warn_unconverged,
 )
 from representer.expansions import Expansion, Layer, Network
-from representer.kernels import Kernel, Polynomial, Pullback
+from representer.kernels import Kernel, Polynomial, Pullback, as_kernel
 from representer.linalg import repair_gram
 from representer.operators import Decomposable, OperatorKernel
 from representer.parameters import is_count, is_real
 
 # The automatic layer is an affine map of all features, or to at most this many dimensions.
-LARGEST_AUTO = 10
+LARGEST_AUTO = 20
 
 
 def as_layer(given: Any) -> Layer:
@@ -43,9 +43,11 @@ def as_layer(given: Any) -> Layer:
     if isinstance(given, Layer):
         return given
     if is_count(given):
-        return Layer(Polynomial(1), int(given))
+        return Layer(Polynomial(1, gamma="scale"), int(given))
     if isinstance(given, tuple | list) and len(given) == 2:
-        return Layer(*given)
+        kernel, size = given
+        function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)
+        return Layer(as_kernel(kernel) if function else kernel, size)
     raise ValueError(
         f"layers lists sizes, pairs (kernel, size) or Layer(kernel, size, …) from the input on; got {given!r}."
     )
@@ -157,7 +159,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     # -- fitting ------------------------------------------------------------------------------------------------------
     def _tensor(self, array: Any) -> Tensor:
         writeable = np.require(array, requirements=["C", "W"])
-        return torch.as_tensor(writeable, dtype=DTYPES[self.dtype], device=self.device)
+        return torch.as_tensor(writeable, dtype=self._dtype, device=self.device)
 
     def _prepared(self, kernel: Any, X: Any) -> Any:
         return kernel.prepare(self._tensor(X) if kernel.domain in ("vectors", "gram") else X)
@@ -172,6 +174,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         context: Any,
     ) -> tuple[DeepFit, Solution]:
         """Fit, and keep what is public of it."""
+        self._dtype = DTYPES[self.dtype]
         if isinstance(self.layers, str) and composition.layers:
             composition.layers[0].size = min(LARGEST_AUTO, X.shape[1])
         data = self._prepared(composition.input_kernel, X)
@@ -179,12 +182,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             data = repair_gram(data)
         if not loss.learnable and composition.free():
             composition = self._without_search(composition)
-        fit = DeepFit(
-            composition,
-            data,
-            self._tensor(Y),
-            loss,
-            labels,
+        settings = Settings(
             self.criterion,
             self.cv,
             self.approximation,
@@ -195,6 +193,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             self.verbose,
             iteration_callback(self, context),
         )
+        fit = DeepFit(composition, data, self._tensor(Y), loss, labels, settings)
         solution = fit.run()
         self._keep(solution)
         return fit, solution
@@ -212,7 +211,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 
     def _keep(self, solution: Solution) -> None:
         problem, choice, result = solution.problem, solution.choice, solution.result
-        if (choice is not None and choice.interrupted) or (result is not None and result.interrupted):
+        if solution.interrupted:
             stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
             warn_unconverged(
                 f"The fit was interrupted during the search over {stage}; the best so far is kept."

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import check_cv
 from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.data import count, take
 from representer.estimators._composition import Composition, DeepProblem
+from representer.estimators._folds import Split, folds, some_rows
 from representer.estimators._hyperparameters import Choice, Fold, HyperparameterSearch, minimise
 from representer.estimators._losses import Criterion, Loss, Objectives, on_factor
 from representer.estimators._ridge import RidgeProblem, criterion_of
@@ -21,10 +21,11 @@ from representer.estimators._starts import flat, principal_start, random_starts,
 from representer.objectives.operator_valued import alpha_grid, smallest_alpha
 from representer.operators import Decomposable
 from representer.optimize import Callback, OptimizeResult
-from representer.parameters import is_count
 
 # Hyperparameters are chosen on at most this many random samples: their meaning does not depend on the number.
 SEARCH_SAMPLES = 500
+# Of fewer than these, leave-one-out is chosen before validation however noisy they are.
+FEWEST_SAMPLES = 10
 # The search over hyperparameters: each step solves every fold anew. It ends where a factor e in any hyperparameter
 # changes the error by less than a per cent; solutions need no more digits than that.
 SEARCH_ITERATIONS, SEARCH_TOL = 8, 1e-2
@@ -41,6 +42,8 @@ GENTLE = 0.01
 LARGEST_FIRST = 0.1
 # Unknowns of the inner layers for each sample up to which leave-one-out is trusted.
 OPTIMISM = 0.25
+# The share of the variance that is left unexplained up to which it is: inner layers adapt to noise.
+NOISY = 0.4
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,32 @@ class Solution:
     result: OptimizeResult | None
     choice: Choice | None
 
+    @property
+    def interrupted(self) -> bool:
+        """Did Ctrl-C or a callback end the search?"""
+        return any(part is not None and part.interrupted for part in (self.choice, self.result))
+
+    @property
+    def images(self) -> list[Tensor]:
+        """Of the samples, under each inner layer."""
+        chain = self.problem.chain
+        return [] if chain is None else chain.images(chain.split(self.point))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to fit: the arguments of a learner that are not part of the model."""
+
+    criterion: Criterion = "auto"
+    cv: Any = 5
+    approximation: Nystroem | None = None
+    n_restarts: int = 4
+    max_iter: int = 200
+    tol: float = 1e-6
+    seed: int = 0
+    verbose: int = 0
+    callback: Callback | None = None
+
 
 @dataclass
 class DeepFit:
@@ -63,19 +92,12 @@ class DeepFit:
     Y: Tensor
     loss: Loss
     labels: np.ndarray | None
-    criterion: Criterion
-    cv: Any
-    approximation: Nystroem | None
-    n_restarts: int
-    max_iter: int
-    tol: float
-    seed: int
-    verbose: int
-    callback: Callback | None
+    settings: Settings
     free: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.generator = torch.Generator().manual_seed(self.seed)
+        self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self.criterion, self.approximation = self.settings.criterion, self.settings.approximation
         self.free = self.composition.free()
         self.max_rank = (
             None if self.approximation is None else min(len(self.Y), self.approximation.n_components)
@@ -107,7 +129,9 @@ class DeepFit:
             return Solution(problem, point, problem.value(point[None]).item(), None, choice)
         starts = self._starts(problem)
         if warm is not None:
-            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[: max(2, self.n_restarts)]
+            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[
+                : max(2, self.settings.n_restarts)
+            ]
         if choice is not None and choice.interrupted:
             return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
         if not self.loss.squared and self.loss.learnable and len(starts) > 1:
@@ -116,27 +140,27 @@ class DeepFit:
             starts = found.point[None]
             if found.interrupted:
                 return Solution(problem, found.point, problem.value(starts).item(), found, choice)
-        result = self._minimise(problem, starts, callback=self.callback, description="objective")
+        result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
         return Solution(problem, result.point, result.value, result, choice)
 
-    def held_out_decisions(self, solution: Solution) -> tuple[Tensor, Tensor]:
-        """f + b at each sample by a fit without its fold, and the samples; folds start from the solution's images."""
-        chain = solution.problem.chain
-        images = [] if chain is None else chain.images(chain.split(solution.point))
-        decisions, rows = [], []
-        for training, validation in self.folds(len(self.Y), self.labels):
-            problem = self.problem(solution.problem.composition, self.loss.fit(), rows=training)
+    def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each fold f + b at its samples by a fit without them, and the samples; fits start from given images.
+
+        Ctrl-C ends this, not only the fold it happens in.
+        """
+        tol = max(self.settings.tol, FOLD_TOL)
+        for training, validation in self.folds():
+            problem = self.problem(composition, self.loss.fit(), rows=training)
             point = self.Y.new_zeros(0)
             if problem.chain is not None:
                 start = flat(problem.chain.project(images))
-                point = minimise(
-                    problem, start[None], max_iter=self.max_iter, tol=max(self.tol, FOLD_TOL)
-                ).point
+                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol)
+                if result.interrupted:
+                    raise KeyboardInterrupt
+                point = result.point
             outer, intercept, found = problem.solve(point)
             Z = take(found[-1], validation)
-            decisions.append(outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept)
-            rows.append(validation)
-        return torch.cat(decisions), torch.cat(rows)
+            yield outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept, validation
 
     # -- problems -----------------------------------------------------------------------------------------------------
     def problem(
@@ -177,16 +201,21 @@ class DeepFit:
             )
         rows = torch.arange(len(self.Y)) if rows is None else rows
         nystroem = Nystroem(min(len(rows), self.approximation.n_components), self.approximation.sampling)
-        return rows[nystroem._choose(kernel.kernel, self.start[rows], self.seed)]
+        return rows[nystroem._choose(kernel.kernel, self.start[rows], self.settings.seed)]
 
     def _starts(self, problem: DeepProblem) -> Tensor:
         assert problem.chain is not None
         principal = flat(principal_start(problem.chain, self.generator))
-        return random_starts(problem.chain, principal, self.n_restarts, self.generator)
+        return random_starts(problem.chain, principal, self.settings.n_restarts, self.generator)
 
     def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
         return minimise(
-            problem, starts, max_iter=self.max_iter, tol=self.tol, verbose=self.verbose, **options
+            problem,
+            starts,
+            max_iter=self.settings.max_iter,
+            tol=self.settings.tol,
+            verbose=self.settings.verbose,
+            **options,
         )
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
@@ -213,10 +242,11 @@ class DeepFit:
             )
         X = take(self.X if self.start is None else self.start, rows)
         pairwise = self.start is None and given.input_kernel.domain == "gram"
-        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows]), **alphas}
+        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows])[0], **alphas}
 
-    def _ridge_alpha(self, X: Any, Y: Tensor) -> float:
-        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one.
+    def _ridge_alpha(self, X: Any, Y: Tensor) -> tuple[float, float]:
+        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
+        and this error as a share of the variance.
 
         Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
         that no search leaves.
@@ -229,7 +259,9 @@ class DeepFit:
         errors, _ = criterion_of(ridge, "loo").path(kernel, grid)
         errors = torch.where(torch.isfinite(errors), errors, torch.inf)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        return max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
+        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
+        variance = centred.square().sum(1).mean().item()
+        return alpha, errors.min().item() / variance if variance > 0 else 0.0
 
     def _least_alpha(self, loss: Loss, n: int) -> float:
         """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
@@ -241,37 +273,31 @@ class DeepFit:
         return self.composition.kernel.diag(Z, self.Y.shape[1]).mean().item()
 
     def _some_rows(self) -> Tensor:
-        """All rows, or as many random ones as a search can afford, the classes in proportion."""
-        order = torch.randperm(len(self.Y), generator=torch.Generator().manual_seed(self.seed))
-        if self.labels is not None:
-            place = np.empty(len(order))
-            shuffled = self.labels[order.numpy()]
-            for label in np.unique(shuffled):
-                members = np.flatnonzero(shuffled == label)
-                place[members] = (np.arange(len(members)) + 0.5) / len(members)
-            order = order[torch.from_numpy(np.argsort(place, kind="stable"))]
-        return order[:SEARCH_SAMPLES].sort().values
+        return some_rows(len(self.Y), self.labels, SEARCH_SAMPLES, self.settings.seed)
 
     def _choose(self) -> tuple[Choice, list[Tensor] | None]:
         """Hyperparameters of least error, and images from which the last fit may start."""
         rows = self._some_rows()
         X, Y = take(self.X, rows), self.Y[rows]
         X = X[:, rows] if self.composition.input_kernel.domain == "gram" else X
-        labels = None if self.labels is None else self.labels[rows.numpy()]
         images, interrupted = self._explore(X, Y)
         if interrupted:
             return Choice(self.composition, float("nan"), [], interrupted=True), images or None
-        if images and "alpha" in self.free:
-            self.composition = self.composition.replace({"alpha": self._ridge_alpha(images[-1], Y)})
+        if images and ("alpha" in self.free or self.criterion == "loo"):
+            alpha, unexplained = self._ridge_alpha(images[-1], Y)
+            if "alpha" in self.free:
+                self.composition = self.composition.replace({"alpha": alpha})
+            if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
+                self.criterion = "validation"
         try:
-            choice = self._descend(X, Y, labels, images)
+            choice = self._descend(X, Y, rows, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
             choice = Choice(self.composition, float("nan"), [], interrupted=True)
         return choice, images if images and len(rows) == count(self.X) else None
 
-    def _descend(self, X: Any, Y: Tensor, labels: np.ndarray | None, images: list[Tensor]) -> Choice:
+    def _descend(self, X: Any, Y: Tensor, rows: Tensor, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""
-        splits = self._splits(Y, labels)
+        splits = self.folds(rows) if self.criterion == "validation" else [(None, None)]
         proxy = self.loss.proxy()
         folds = [self._fold(proxy, X, Y, images, *split) for split in splits]
         search = self._search(proxy, self.free, folds)
@@ -293,15 +319,18 @@ class DeepFit:
             self.composition,
             free,
             folds,
-            max_iter=min(self.max_iter, FOLD_ITERATIONS),
-            tol=max(self.tol, FOLD_TOL),
+            max_iter=min(self.settings.max_iter, FOLD_ITERATIONS),
+            tol=max(self.settings.tol, FOLD_TOL),
             least_alpha=self._least_alpha(loss, len(folds[0].problem.Y)),
             frozen=frozen,
         )
 
     def _run(self, search: HyperparameterSearch) -> Choice:
         choice = search.run(
-            max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL, callback=self.callback, verbose=self.verbose
+            max_iter=SEARCH_ITERATIONS,
+            tol=SEARCH_TOL,
+            callback=self.settings.callback,
+            verbose=self.settings.verbose,
         )
         self.composition = choice.composition
         return choice
@@ -324,32 +353,11 @@ class DeepFit:
         result = self._minimise(problem, self._starts(problem), description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
 
-    def _splits(self, Y: Tensor, labels: np.ndarray | None) -> list[tuple[Tensor | None, Tensor | None]]:
-        """Training and validation rows of each fold; all rows for a criterion in closed form."""
-        return [(None, None)] if self.criterion != "validation" else self.folds(len(Y), labels)
-
-    def folds(self, n: int, labels: np.ndarray | None) -> Any:
-        """Training and validation rows by scikit-learn's conventions, shuffled; every class has a training row."""
-        most = n if labels is None else int(np.bincount(labels).max())
-        if n < 2:
-            raise ValueError("Found 1 sample (n_samples = 1), of which none can be held out.")
-        if most < 2:
-            raise ValueError(
-                "No class has two samples, so that none can be held out to choose hyperparameters or to calibrate. "
-                "Give numbers for all of them and calibrated=False, or more samples."
-            )
-        cv = min(self.cv, max(2, most)) if is_count(self.cv) else self.cv
-        splitter = check_cv(cv, labels, classifier=labels is not None)
-        if is_count(cv):
-            splitter.shuffle, splitter.random_state = True, self.seed
-        rows = np.zeros((n, 1))
-        folds = []
-        for training, held_out in splitter.split(rows, rows[:, 0] if labels is None else labels):
-            if labels is not None:
-                alone = ~np.isin(labels[held_out], labels[training])
-                training, held_out = np.append(training, held_out[alone]), held_out[~alone]
-            folds.append((torch.from_numpy(training), torch.from_numpy(held_out)))
-        return folds
+    def folds(self, rows: Tensor | None = None) -> list[Split]:
+        """Training and held-out rows of each fold, of all samples or among some of them."""
+        if rows is not None and len(rows) == len(self.Y):
+            rows = None
+        return folds(len(self.Y), self.labels, self.settings.cv, self.settings.seed, rows)
 
     def _fold(
         self,

@@ -163,7 +163,10 @@ class HyperparameterSearch:
             fold.point = point
 
     def scan(self) -> None:
-        """Move the start to where the error is least among some multiples of the inner layers' penalties."""
+        """Move the start to where the error is least among some multiples of the inner layers' penalties.
+
+        Downhill from the multiple in the middle, at which the folds' images were found from which each is solved.
+        """
         inner = {
             name for name in self.packing.shapes if name.startswith("layers__") and name.endswith("__alpha")
         }
@@ -173,23 +176,32 @@ class HyperparameterSearch:
         shift = self.start.new_tensor(
             [float(name in inner) for name, size in sizes.items() for _ in range(size)]
         )
-        candidates = []
-        for factor in PENALTY_FACTORS:
-            h = self.start + math.log(factor) * shift
-            numbers, points = self._solve_all(h)
-            if points is None:
-                continue
-            with torch.no_grad():
-                errors = [
-                    fold.problem.score(point[None], numbers)[0]
-                    for fold, point in zip(self.folds, points, strict=True)
-                ]
-            error = torch.stack(errors).mean().item()
-            if math.isfinite(error):
-                candidates.append((error, h, points))
-        if candidates:
-            self.best, self.start, points = min(candidates, key=lambda candidate: candidate[0])
-            self._keep(points)
+        origin, middle = self.start, len(PENALTY_FACTORS) // 2
+        best = self._tried(origin + math.log(PENALTY_FACTORS[middle]) * shift)
+        for factors in (PENALTY_FACTORS[middle + 1 :], PENALTY_FACTORS[:middle][::-1]):
+            first = best
+            for factor in factors:
+                found = self._tried(origin + math.log(factor) * shift)
+                if not found[0] < best[0]:
+                    break
+                best = found
+            if best is not first:  # downhill on this side
+                break
+        error, h, points = best
+        self._keep(points)
+        if math.isfinite(error):
+            self.best, self.start = error, h
+
+    def _tried(self, h: Tensor) -> tuple[float, Tensor, list[Tensor]]:
+        """The error at h, infinite where there is none, and the folds' solutions."""
+        numbers, points = self._solve_all(h)
+        if points is None:
+            return math.inf, h, [fold.point for fold in self.folds]
+        with torch.no_grad():
+            solved = zip(self.folds, points, strict=True)
+            errors = [fold.problem.score(point[None], numbers)[0] for fold, point in solved]
+        error = torch.stack(errors).mean().item()
+        return error if math.isfinite(error) else math.inf, h, points
 
     def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
         """Minimise the error; what was found when it is interrupted is kept."""

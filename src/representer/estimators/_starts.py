@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -69,9 +70,27 @@ def resolved(
         chain = Chain(layers, data, max_rank=max_rank)
         image = chain.images(principal_start(chain, generator))[-1]
         unknowns = chain.size
+        warn_if_blind(layer, inputs, image)
     kernel = composition.kernel.resolve(data if image is None else image)
     numbered = [new.replaced(alpha=old.alpha) for new, old in zip(layers, composition.layers, strict=True)]
     return Composition(numbered, kernel, composition.alpha), image, unknowns
+
+
+def warn_if_blind(layer: Layer, inputs: Any, image: Tensor) -> None:
+    """Say so if a layer takes samples that differ to the same image, for nothing can be learned behind it."""
+
+    def differ(values: Tensor, rounding: float) -> bool:
+        flat = values.detach().reshape(len(values), -1)
+        return bool((flat - flat[:1]).abs().max() > rounding * flat.abs().max())
+
+    eps = torch.finfo(image.dtype).eps
+    if isinstance(inputs, Tensor) and differ(inputs, 4.0 * eps) and not differ(image, eps**0.5):
+        warnings.warn(
+            f"The layer with {layer.kernel!r} maps all samples to the same point, for in the units of X they hardly "
+            "differ. Standardise X first (sklearn.preprocessing.StandardScaler), or let the kernel follow the data: "
+            "lengthscale='median', gamma='scale'.",
+            stacklevel=2,
+        )
 
 
 def flat(coordinates: list[Tensor]) -> Tensor:

@@ -13,11 +13,11 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
-from representer.estimators._calibration import Calibration, calibrate
+from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Solution
-from representer.estimators._validation import check_inputs, plain
+from representer.estimators._validation import check_inputs, plain, warn_unconverged
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 
@@ -37,7 +37,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
         ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
         such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
-        at most 10 dimensions; none if ``kernel`` does not take vectors.
+        at most 20 dimensions; none if ``kernel`` does not take vectors.
     kernel : Kernel, OperatorKernel or str, default="rbf"
         The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
         the search starts), ``"auto"`` and ``"ard"`` by the criterion.
@@ -84,7 +84,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
     classes_ : ndarray of shape (n_classes,)
         The class labels.
     calibration_ : Calibration or None
-        The slope of softmax(slope · decisions).
+        The slope of softmax(slope · decisions); None where there are no probabilities.
     kernel_ : Kernel or OperatorKernel
         The outer kernel with the numbers that were used.
     layers_ : list of Layer
@@ -196,10 +196,11 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             loss = _losses.squared(self.fit_intercept)
         else:
             loss = _losses.convex(self.loss, self.fit_intercept)
-        self.calibration_: Calibration | None = None
+        # Cross entropy has probabilities of its own.
+        self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         fit, solution = self._solve(composition, X, self._codes(labels), loss, labels, context)
         if self.calibrated:
-            self.calibration_ = self._calibrate(fit, solution, labels)
+            self._calibrate(fit, solution, labels)
         context.call_on_fit_task_end(estimator=self)
         return self
 
@@ -218,6 +219,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
                 f"Classifier can't train when only one class is present: every label is {self.classes_[0]!r}. At least "
                 "two classes are needed."
             )
+        self._frequencies = np.bincount(labels)
         return labels
 
     def _codes(self, labels: np.ndarray) -> np.ndarray:
@@ -226,10 +228,25 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
         return codes if self.loss == "logistic" else 2.0 * codes - 1.0
 
-    def _calibrate(self, fit: DeepFit, solution: Solution, labels: np.ndarray) -> Calibration:
+    def _calibrate(self, fit: DeepFit, solution: Solution, labels: np.ndarray) -> None:
         """From decisions of models that were refitted without the samples they decide on."""
-        decisions, rows = fit.held_out_decisions(solution)
-        return calibrate(decisions.double().cpu(), torch.from_numpy(labels)[rows])
+        parts = []
+        try:
+            for part in fit.held_out(solution.problem.composition, solution.images):
+                parts.append(part)
+        except KeyboardInterrupt:
+            warn_unconverged(
+                f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
+                f"{len(fit.folds())} (on none: what the loss itself says, or there are none)."
+            )
+        if not parts:
+            return
+        targets = torch.from_numpy(labels)[torch.cat([rows for _, rows in parts])]
+        decisions = [each.double().cpu() for each, _ in parts]
+        if all(map(is_constant, [*decisions, self._decide(self._image(fit.X))])):
+            self.calibration_ = base_rates(targets, len(self.classes_))
+        else:
+            self.calibration_ = calibrate(torch.cat(decisions), targets)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _decisions(self, X: Any) -> np.ndarray:
@@ -262,12 +279,14 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         Returns
         -------
         y : ndarray of shape (n_samples,)
-            The class of the largest decision value.
+            The class of the largest decision value, the most frequent one of several.
         """
         decisions = self._decisions(X)
         if decisions.shape[1] == 1:
             return self.classes_[(decisions[:, 0] > 0).astype(int)]
-        return self.classes_[decisions.argmax(1)]
+        largest = decisions.max(1, keepdims=True)
+        tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
+        return self.classes_[np.where(tied, self._frequencies, -1).argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict class probabilities.
@@ -283,10 +302,9 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             In the order of ``classes_``.
         """
         decisions = self._decisions(X)
-        if self.calibration_ is not None:
-            return self.calibration_(decisions)
-        if self.loss != "logistic":
+        if self.calibration_ is None:
             raise AttributeError(
-                f"loss={self.loss!r} has no probabilities of its own. Fit with calibrated=True, or use loss='logistic'."
+                "The model was not calibrated, and its loss has no probabilities of its own. Fit with calibrated=True, "
+                "or use loss='logistic'."
             )
-        return Calibration(1.0)(decisions)
+        return self.calibration_(decisions)

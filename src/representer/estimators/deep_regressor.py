@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from torch import Tensor
 
@@ -14,9 +16,11 @@ from representer.estimators import _losses
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
+from representer.estimators._deep_fit import DeepFit, Settings
 from representer.estimators._losses import Loss
 from representer.estimators._uncertainty import PredictiveSpread
 from representer.estimators._validation import check_inputs, check_targets, plain, warn_unconverged
+from representer.linalg import repair_gram
 from representer.parameters import is_real
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
@@ -40,7 +44,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
         ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
         such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
-        at most 10 dimensions; none if ``kernel`` does not take vectors.
+        at most 20 dimensions; none if ``kernel`` does not take vectors.
     kernel : Kernel, OperatorKernel or str, default="rbf"
         The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
         the search starts), ``"auto"`` and ``"ard"`` by the criterion.
@@ -215,13 +219,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self.X_fit_, self._targets = X, targets
         fit, solution = self._solve(composition, X, targets, loss, None, context)
         self._landmarks = solution.problem.landmarks
-        self._held_out_residuals = None
+        self._squared, self._has_intercept = loss.squared, loss.intercept
+        # Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: standard
+        # deviations then take refits, which wait until somebody asks for them. What those need is kept here.
+        self._refits: tuple[Composition, Settings] | None = None
         if loss.squared and not fit.inner_is_small and len(targets) > 1:
-            # Leave-one-out holds the inner layers fixed, and would not see that they adapt to samples.
-            decisions, rows = fit.held_out_decisions(solution)
-            residuals = np.full_like(targets, np.nan)  # a splitter need not hold out all samples
-            residuals[rows.numpy()] = targets[rows.numpy()] - plain(decisions)
-            self._held_out_residuals = residuals
+            settings = replace(fit.settings, cv=fit.folds(), verbose=0, callback=None)
+            self._refits = (solution.problem.composition, settings)
         if self.loss == "interpolate":
             self._check_interpolation(X, targets)
         context.call_on_fit_task_end(estimator=self)
@@ -286,7 +290,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         return_std : bool, default=False
             Also return the standard deviation of a new observation, noise included (squared loss only): f_1 is seen as
             a Gaussian process on the images of the inner layers. Its scale comes from leave-one-out residuals, or, if
-            the inner layers are large enough to adapt to single samples, from those of refits without each fold.
+            the inner layers are large enough to adapt to single samples, from those of refits without each fold, which
+            the first call makes.
 
         Returns
         -------
@@ -304,17 +309,16 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
 
     def _spread(self) -> PredictiveSpread:
         """Made at first use and kept."""
-        if self.loss != "squared" or self.penalty is not None:
-            raise ValueError(
-                f"return_std=True needs loss='squared' and no penalty=; got {self.loss!r} and {self.penalty!r}."
-            )
+        if not self._squared:
+            raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
         if "_cached_spread" not in self.__dict__:
             outer = self._placed()[-1]
             if outer.kernel.domain == "gram":
                 raise ValueError(
                     "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
                 )
-            Z = self._image(self._prepared(self._functions[0].kernel, self.X_fit_))
+            data = self._prepared(self._functions[0].kernel, self.X_fit_)
+            Z = self._image(data)
             targets = self._tensor(self._targets - self.intercept_)
             landmarks = None if self._landmarks is None else outer.anchors
             self._cached_spread = PredictiveSpread(
@@ -322,13 +326,28 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
                 Z,
                 targets,
                 self.alpha_,
-                intercept=self.fit_intercept,
+                intercept=self._has_intercept,
                 landmarks=landmarks,
-                residuals=None
-                if self._held_out_residuals is None
-                else self._tensor(self._held_out_residuals),
+                residuals=self._held_out_residuals(data),
             )
         return self._cached_spread
+
+    def _held_out_residuals(self, data: Any) -> Tensor | None:
+        """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
+        if self._refits is None:
+            return None
+        composition, settings = self._refits
+        if composition.input_kernel.domain == "gram":
+            data = repair_gram(data)
+        Y = self._tensor(self._targets)
+        images: list[Tensor] = []
+        for function in self._placed()[:-1]:
+            images.append(function(images[-1] if images else data))
+        fit = DeepFit(composition, data, Y, _losses.squared(self._has_intercept), None, settings)
+        residuals = torch.full_like(Y, torch.nan)
+        for decisions, rows in fit.held_out(composition, images):
+            residuals[rows] = Y[rows] - decisions
+        return residuals
 
 
 def mean_squared_error(F: Any, Y: Any) -> Any:

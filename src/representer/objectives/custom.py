@@ -104,11 +104,14 @@ class CustomLoss(InnerProblem):
         perfectly conditioned. So a few iterations measure d, and the others search there.
         """
         B, e, penalised = _coordinates(gram, self.intercept)
+        nowhere: list[str] = []  # where the loss was not defined: no matter if the search can step around it
 
         def total(theta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             """The objective and its gradient; ∂L/∂F and Θ′."""
             f = penalised * theta
             L, G = self._loss(B @ theta, targets)
+            if not nowhere and not bool(torch.isfinite(L + G.sum())):
+                nowhere.append(_whereabouts(B @ theta, L, G))
             penalty, slope = self._penalty(inner(f, f), alpha)
             return L + penalty, B.mT @ G + 2.0 * slope * f, G, slope
 
@@ -117,7 +120,10 @@ class CustomLoss(InnerProblem):
                 value, gradient, _, _ = total(points.reshape(theta.shape) / scale)
                 return value[None], (gradient / scale).reshape(1, -1)
 
-            result = lbfgs(function, (theta * scale).reshape(-1), max_iter=max_iter, tol=self.tol)
+            try:
+                result = lbfgs(function, (theta * scale).reshape(-1), max_iter=max_iter, tol=self.tol)
+            except ValueError as error:
+                raise ValueError(nowhere[0]) if nowhere else error from error
             return result.point.reshape(theta.shape) / scale, result
 
         start = gram.new_zeros(len(e), targets.shape[1])
@@ -130,6 +136,8 @@ class CustomLoss(InnerProblem):
         value, gradient, G, slope = total(theta)
         size = (B.abs().mT @ G.abs()).norm() + 2.0 * slope * (penalised * theta).norm()
         if not (result.converged and gradient.norm() <= STATIONARY * size):
+            if nowhere:
+                raise ValueError(nowhere[0])
             raise NotConvergedError(
                 f"The custom loss was not minimised: {result.message}, at a value of {value.item():.6g} and a gradient "
                 f"of {gradient.norm().item():.2g}. Check that the loss is smooth and bounded below, increase max_iter "
@@ -156,6 +164,17 @@ def _coordinates(gram: Tensor, intercept: bool) -> tuple[Tensor, Tensor, Tensor]
         B = torch.cat([B, B.new_ones(len(B), 1)], 1)
         e, penalised = torch.cat([e, e.new_tensor([len(B)])]), torch.cat([penalised, e.new_zeros(1)])
     return B, e[:, None], penalised[:, None]
+
+
+def _whereabouts(F: Tensor, loss: Tensor, derivative: Tensor) -> str:
+    """Where a loss is not finite, and what to do."""
+    broken = ~torch.isfinite(derivative).all(1)
+    sample = f", first for sample {int(broken.nonzero()[0])}" if bool(broken.any()) else ""
+    return (
+        f"The custom loss is {loss.item():.3g} at values F between {F.min().item():.3g} and {F.max().item():.3g}; "
+        f"{int(broken.sum())} of {len(F)} samples have a derivative that is not finite{sample}. The search cannot step "
+        "around it. Look for logarithms, roots and quotients of zero."
+    )
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], at: Tensor, what: str) -> tuple[Tensor, Tensor]:

@@ -30,7 +30,7 @@ from representer.datasets import (
     load_usps,
     load_yacht,
 )
-from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, Morgan
+from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, GaussianProcessKernel, Morgan
 from representer.kernels import Tanimoto
 from representer.reproduce.claims import not_worse
 from representer.reproduce.runner import Experiment, Result, Run
@@ -98,7 +98,8 @@ def gaussian_process(lengthscales: np.ndarray | float, quick: bool) -> Any:
 
 
 # -- the tables -------------------------------------------------------------------------------------------------------
-GP, GP_ARD, SVR_TANIMOTO = "Gaussian process", "Gaussian process, ARD", "SVR, Tanimoto"
+GP, GP_ARD = "Gaussian process", "Gaussian process, ARD"
+GP_TANIMOTO, SVR_TANIMOTO = "Gaussian process, Tanimoto", "SVR, Tanimoto"
 
 
 def yacht(run: Run) -> tuple[np.ndarray, np.ndarray]:
@@ -132,8 +133,14 @@ def tanimoto(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return gram.numpy()
 
 
+def tanimoto_process() -> Any:
+    """A Gaussian process with the Tanimoto kernel: amplitude and noise by marginal likelihood, from one start."""
+    kernel = ConstantKernel(1.0, (1e-3, 1e4)) * GaussianProcessKernel(Tanimoto())
+    return GaussianProcessRegressor(kernel + WhiteKernel(1e-1, (1e-8, 1e1)), normalize_y=True)
+
+
 def esol_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
-    """A layer on the Tanimoto kernel; fingerprints are not standardised for it, nor for the SVR that shares it."""
+    """A layer on the Tanimoto kernel; fingerprints are not standardised for it, nor for the rivals that share it."""
     deep = DeepKernelRegressor([(Tanimoto(), 10)], random_state=0)
     candidates = {"C": grid(1.0, 1000.0, quick, 4), "epsilon": [0.01, 0.1]}
     d = X.shape[1]
@@ -141,7 +148,7 @@ def esol_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
         DEEP: standardised_target(deep),
         SVR_TANIMOTO: standardised_target(tuned(SVR(kernel=tanimoto), candidates)),
         "kernel ridge": kernel_ridge(d, quick),
-        GP: gaussian_process(float(d) ** 0.5, quick),
+        GP_TANIMOTO: tanimoto_process(),
     }
 
 
@@ -180,7 +187,7 @@ def usps_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
 
 TASKS = {
     "yacht": Task(YACHT, yacht, yacht_models, ("SVR", "kernel ridge", GP, GP_ARD)),
-    "esol": Task(ESOL, esol, esol_models, (SVR_TANIMOTO, "kernel ridge", GP)),
+    "esol": Task(ESOL, esol, esol_models, (SVR_TANIMOTO, "kernel ridge", GP_TANIMOTO)),
     "segment": Task(SEGMENT, segment, segment_models, ("SVC",), classify=True),
     "usps": Task(USPS, usps, usps_models, ("SVC",), classify=True),
 }
