@@ -324,8 +324,28 @@ def test_many_rows_are_done_in_blocks(kernel: Kernel) -> None:
     torch.testing.assert_close(gram, with_gradient.detach(), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_the_gradient_of_the_laplacian_gram_matrix_is_that_of_autograd(symmetric: bool) -> None:
+    """In a batch, with weights that are not symmetric, with points that coincide, and with a broadcast argument."""
+    rng = np.random.default_rng(5)
+    left = torch.from_numpy(rng.standard_normal((3, 6, 2)))
+    left[:, 1] = left[:, 0]
+    right = torch.from_numpy(rng.standard_normal((4, 2)))
+    weights = torch.from_numpy(rng.standard_normal((3, 6, 6 if symmetric else 4)))
+
+    def gradients(gram: Callable[[Any, Any], torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        leaves = [left.clone().requires_grad_(), right.clone().requires_grad_()][: 1 if symmetric else 2]
+        value = (weights * gram(leaves[0], None if symmetric else leaves[1])).sum()
+        return torch.autograd.grad(value, leaves)
+
+    expected = gradients(lambda A, B: torch.exp(-torch.cdist(A, A if B is None else B, p=1.0) / 0.7))
+    torch.testing.assert_close(gradients(Laplacian(0.7)._gram), expected)
+    torch.testing.assert_close(gradients(TensorMatern(1, 0.7)._gram), expected)
+
+
 @pytest.mark.parametrize(
-    "kernel", [Gaussian(0.01), Matern(1.5, 0.01), Matern(0.5, 0.01), TensorMatern(2, 0.01)]
+    "kernel",
+    [Gaussian(0.01), Matern(1.5, 0.01), Matern(0.5, 0.01), TensorMatern(1, 0.01), TensorMatern(2, 0.01)],
 )
 def test_the_diagonal_of_a_stationary_kernel_is_one_exactly(kernel: Kernel) -> None:
     data = 1e3 * torch.from_numpy(np.random.default_rng(4).standard_normal((6, 40)))

@@ -112,6 +112,8 @@ def test_batch_equals_each_restart_alone():
     together = lbfgs(rosenbrock, starts, race=False, tol=1e-12, max_iter=500)
     alone = [lbfgs(rosenbrock, start, tol=1e-12, max_iter=500) for start in starts]
     torch.testing.assert_close(together.values, torch.cat([r.values for r in alone]), rtol=1e-8, atol=1e-12)
+    torch.testing.assert_close(together.points, torch.stack([r.point for r in alone]), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(rosenbrock(together.points)[0], together.values)
     assert together.n_iter == max(r.n_iter for r in alone)
     assert together.n_evaluations == sum(r.n_evaluations for r in alone)
 

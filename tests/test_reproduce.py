@@ -264,25 +264,6 @@ def test_unexplained_variance() -> None:
     assert bohn.unexplained(grid, jump(grid)) > 0.5
 
 
-def test_cross_validation_takes_the_pair_of_least_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a model whose prediction is known: |log λ − log 0.1| + |log μ − log 0.01|, where all targets are 0."""
-
-    class Known:
-        def __init__(self, alpha: float, mu: float):
-            self.alpha, self.mu = alpha, mu
-
-        def fit(self, X: np.ndarray, y: np.ndarray) -> Known:
-            self.offset = abs(math.log(self.alpha * len(X) / 0.1)) + abs(math.log(self.mu * len(X) / 0.01))
-            return self
-
-        def predict(self, X: np.ndarray) -> np.ndarray:
-            return np.full(len(X), self.offset)
-
-    monkeypatch.setattr(bohn, "best_fit", lambda model, X, y, starts: model.fit(X, y))
-    method = bohn.cross_validated(Known, [1.0, 0.1, 0.01], 1)  # type: ignore[arg-type]
-    assert np.allclose(method(np.zeros((10, 2)), np.zeros(10), np.zeros(0)), 0.0, atol=1e-12)
-
-
 def test_more_starts_are_not_worse() -> None:
     X, y = make_jump(30, random_state=0)
     model = bohn.interpolants()[bohn.two_layers(2)].set_params(max_iter=20)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import ONE, Kernel, combine
-from representer.kernels.gaussian_gram import GaussianGram
+from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
@@ -44,6 +44,9 @@ class Stationary(Kernel, ABC):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": EUCLIDEAN}
     block_rows: ClassVar[int] = LARGE_BLOCK
+    rounds_diagonal: ClassVar[bool] = (
+        False  # is k(x, x) computed from inner products, which miss 1 by rounding?
+    )
     lengthscale: Any
 
     @abstractmethod
@@ -74,7 +77,7 @@ class Stationary(Kernel, ABC):
         if self._is_plain(left, right):
             return self._filled(left, right, symmetric=Y is None)
         gram = self._pairs(left, right, None)
-        if Y is not None:
+        if Y is not None or not self.rounds_diagonal:
             return gram
         if gram.requires_grad:
             return gram.masked_fill(torch.eye(gram.shape[-1], dtype=torch.bool, device=gram.device), 1.0)
@@ -108,6 +111,8 @@ class Stationary(Kernel, ABC):
 
 class Radial(Stationary, ABC):
     """A function of t = −‖x − y‖²/(2ℓ²)."""
+
+    rounds_diagonal = True
 
     @abstractmethod
     def _profile(self, t: Tensor) -> Tensor:
@@ -229,6 +234,9 @@ def _safe_sqrt(square: Tensor) -> Tensor:
 
 def _exponential(left: Tensor, right: Tensor, p: float) -> Tensor:
     """exp(−‖x − y‖_p), from true differences."""
+    if p == 1.0 and (left.requires_grad or right.requires_grad):
+        gram: Tensor = LaplacianGram.apply(left, None if right is left else right)
+        return gram
     distance = torch.cdist(left, right, p=p, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.exp(-distance) if distance.requires_grad else distance.neg_().exp_()
 

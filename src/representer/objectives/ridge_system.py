@@ -74,8 +74,13 @@ class RidgeSystem(ABC):
         """Those of the fits to the t unit vectors, as columns."""
 
     @abstractmethod
-    def gradient(self, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
-        """∂/∂matrix, if ∂/∂K = left dualᵀ + dual leftᵀ + P diag(weights) P. Weights need a fit to all rows."""
+    def gradient(
+        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+    ) -> Tensor:
+        """∂/∂matrix, if ∂/∂K = left dualᵀ + dual leftᵀ + P diag(weights) P. Weights need a fit to all rows.
+
+        Where the first two terms are −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
+        """
 
 
 class DenseSystem(RidgeSystem):
@@ -121,7 +126,11 @@ class DenseSystem(RidgeSystem):
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         return self.solve(right) if dual is None else dual
 
-    def gradient(self, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
+    def gradient(
+        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+    ) -> Tensor:
+        if root is not None and weights is None:
+            return -root @ root.mT
         half = left @ dual.mT
         if weights is not None:
             half += self.unit_coefficients @ (0.5 * weights[..., None] * self.unit_coefficients)
@@ -172,9 +181,14 @@ class FactorSystem(RidgeSystem):
         theta = self.cholesky.solve(self.features.mT)
         return theta if self.g is None else theta - theta.sum(-1, keepdim=True) @ self.g.mT
 
-    def gradient(self, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
+    def gradient(
+        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+    ) -> Tensor:
         B = self.matrix
-        gradient = left @ (dual.mT @ B) + dual @ (left.mT @ B)
+        if root is None:
+            gradient = left @ (dual.mT @ B) + dual @ (left.mT @ B)
+        else:
+            gradient = -root @ (root.mT @ B)
         if weights is not None:
             gradient += self.solve(weights[..., None] * self.unit_coefficients.mT)
         return 2.0 * gradient

@@ -21,6 +21,7 @@ class Score:
     value: Tensor
     left: Tensor
     weights: Tensor | None = None
+    root: Tensor | None = None  # R, where left Cᵀ + C leftᵀ = −RRᵀ
     alpha_gradient: Tensor | float = 0.0  # beside what alpha changes through W
 
 
@@ -68,7 +69,7 @@ class SquaredLoss(Objective, ABC):
         score = self._score(system, targets.factor, C, alpha)
         matrix_gradient = alpha_gradient = coefficients = intercept = None
         if gradient:
-            matrix_gradient = system.gradient(score.left, C, score.weights)
+            matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
             if self.alpha is not None:
                 alpha_gradient = score.alpha_gradient + len(training.factor) * _trace(score, system, C)
         if dual:
@@ -141,7 +142,8 @@ class Ridge(SquaredLoss):
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         fit = inner(system.centred(Y).expand_as(C), C)  # tr(PG)
-        return Score(alpha * fit, left=-0.5 * alpha[..., None, None] * C, alpha_gradient=fit)
+        scale = alpha[..., None, None]
+        return Score(alpha * fit, left=-0.5 * scale * C, root=scale.sqrt() * C, alpha_gradient=fit)
 
 
 class Interpolation(SquaredLoss):
@@ -191,7 +193,7 @@ class Interpolation(SquaredLoss):
         return DenseSystem(matrix, torch.zeros_like(alpha), intercept=self.intercept, name=name)
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        return Score(inner(system.centred(Y).expand_as(C), C), left=-0.5 * C)
+        return Score(inner(system.centred(Y).expand_as(C), C), left=-0.5 * C, root=C)
 
 
 def separation_penalty(points: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ class _Evaluator:
         self.function = function
         self.n_evaluations = 0
         self.best_values = starts.new_full((len(starts),), torch.inf)
+        self.best_points = starts.clone()
         self.best: Best | None = None
 
     def __call__(self, points: Tensor, restarts: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,7 +47,8 @@ class _Evaluator:
         return values.where(usable, torch.nan), gradients
 
     def _remember(self, points: Tensor, values: Tensor, gradients: Tensor, restarts: Tensor) -> None:
-        self.best_values[restarts] = torch.minimum(self.best_values[restarts], values)
+        lower = values < self.best_values[restarts]
+        self.best_values[restarts[lower]], self.best_points[restarts[lower]] = values[lower], points[lower]
         row = int(values.argmin())
         value = float(values[row])
         if value < (self.best[0] if self.best else torch.inf):
@@ -326,8 +328,15 @@ def lbfgs(
             interrupted = True
     winner = int(evaluate.best_values.argmin())
     converged, why = outcomes.get(winner, (False, f"max_iter={max_iter} reached; increase max_iter or tol"))
-    values, n_evaluations = evaluate.best_values, evaluate.n_evaluations
-    return monitor.result(evaluate.winner(), values, n_evaluations, converged, stopped or why, interrupted)
+    return monitor.result(
+        evaluate.winner(),
+        evaluate.best_values,
+        evaluate.n_evaluations,
+        converged,
+        stopped or why,
+        interrupted,
+        evaluate.best_points,
+    )
 
 
 def _descend(alive: _Restarts, rule: StoppingRule, race: bool, monitor: Monitor) -> str:

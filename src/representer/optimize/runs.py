@@ -41,6 +41,9 @@ class OptimizeResult:
     n_evaluations: int  # objective evaluations; one call with b restarts counts b
     interrupted: bool  # whether Ctrl-C ended the run
     history: list[HistoryEntry]
+    points: Tensor | None = (
+        None  # (b, m) the best point of each restart; None from Adam, which has no restarts
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,14 @@ class Monitor:
         self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
 
     def result(
-        self, best: Best, values: Tensor, n_evaluations: int, converged: bool, message: str, interrupted: bool
+        self,
+        best: Best,
+        values: Tensor,
+        n_evaluations: int,
+        converged: bool,
+        message: str,
+        interrupted: bool,
+        points: Tensor | None = None,
     ) -> OptimizeResult:
         n_iter = self.history[-1].iteration if self.history else 0
         if interrupted:
@@ -143,7 +153,7 @@ class Monitor:
             print(f"{self.description}: {message}", file=sys.stderr)
         value, _, point = best
         return OptimizeResult(
-            point, value, values, converged, message, n_iter, n_evaluations, interrupted, self.history
+            point, value, values, converged, message, n_iter, n_evaluations, interrupted, self.history, points
         )
 
 
