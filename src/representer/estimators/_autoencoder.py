@@ -21,9 +21,11 @@ from representer.estimators._bound import BoundData
 from representer.estimators._callbacks import iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine, as_layer
+from representer.estimators._deep_fit import Settings
 from representer.estimators._supervision import label_targets
 from representer.estimators._target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
 from representer.estimators._validation import (
+    DTYPES,
     as_operator_kernel,
     check_inputs,
     check_options,
@@ -115,6 +117,7 @@ class Autoencoder(DeepKernelMachine):
     # -- fitting ------------------------------------------------------------------------------------------------------
     def _fit(self, X: Any, y: Any, context: Any) -> None:
         self._check_autoencoder()
+        self._dtype = DTYPES[self.dtype]
         first = as_operator_kernel(self.kernel, None)
         if isinstance(self.n_components, list | tuple) and self.n_components:
             entry = self.n_components[0]
@@ -154,15 +157,17 @@ class Autoencoder(DeepKernelMachine):
             targets,
             _losses.squared(self.fit_intercept),
             None,
-            self.criterion,
-            self._splitter(seed),
-            self._approximation(),
-            self.n_restarts,
-            self.max_iter,
-            self.tol,
-            seed,
-            self.verbose,
-            iteration_callback(self, context),
+            Settings(
+                self.criterion,
+                self._splitter(seed),
+                self._approximation(),
+                self.n_restarts,
+                self.max_iter,
+                self.tol,
+                seed,
+                self.verbose,
+                iteration_callback(self, context),
+            ),
             batch_size=self.batch_size,
         )
         solution = fit.run()

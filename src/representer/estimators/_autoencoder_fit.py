@@ -66,10 +66,10 @@ class AutoencoderFit(DeepFit):
             n_samples=len(problem.rows),
             batch_size=self.batch_size,
             learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
-            max_iter=self.max_iter,
-            tol=max(self.tol, 1e-4),
-            random_state=self.seed,
-            verbose=self.verbose,
+            max_iter=self.settings.max_iter,
+            tol=max(self.settings.tol, 1e-4),
+            random_state=self.settings.seed,
+            verbose=self.settings.verbose,
             **options,
         )
 

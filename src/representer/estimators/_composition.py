@@ -72,6 +72,8 @@ class DeepProblem:
         Samples whose images span the outer function (Nyström); all training samples by default.
     free : sequence of str
         The hyperparameters that evaluations will exchange.
+    chain : Chain, optional
+        That of the inner layers on X, if it has been made before.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DeepProblem:
         max_rank: int | None = None,
         landmarks: Tensor | None = None,
         free: Sequence[str] = (),
+        chain: Chain | None = None,
     ):
         self.composition, self.X, self.Y = composition, X, Y
         self.inner_moves = any(name.startswith("layers__") and not name.endswith("__alpha") for name in free)
@@ -92,7 +95,9 @@ class DeepProblem:
         self.rows = torch.arange(len(Y)) if rows is None else rows
         self.objectives, self.landmarks = objectives, landmarks
         layers = composition.layers
-        self.chain = Chain(layers, X, rows=self.rows, max_rank=max_rank) if layers else None
+        if chain is None and layers:
+            chain = Chain(layers, X, rows=self.rows, max_rank=max_rank)
+        self.chain = chain
         self.rotation, self.blocks = self._blocks(composition.kernel)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from representer.estimators._folds import Split, folds, some_rows
 from representer.estimators._hyperparameters import Choice, Fold, HyperparameterSearch, minimise
 from representer.estimators._losses import Criterion, Loss, Objectives, on_factor
 from representer.estimators._ridge import RidgeProblem, criterion_of
-from representer.estimators._starts import flat, principal_start, random_starts, resolved
+from representer.estimators._starts import beginning, flat, principal_start, random_starts
 from representer.objectives.operator_valued import alpha_grid, smallest_alpha
 from representer.operators import Decomposable
 from representer.optimize import Callback, OptimizeResult
@@ -103,7 +103,8 @@ class DeepFit:
             None if self.approximation is None else min(len(self.Y), self.approximation.n_components)
         )
         given = self.composition
-        self.composition, self.start, unknowns = resolved(given, self.X, self.max_rank, self.generator)
+        self.beginning = beginning(given, self.X, self.max_rank, self.generator)
+        self.composition, self.start = self.beginning.composition, self.beginning.image
         kernel, p = self.composition.kernel, self.Y.shape[1]
         expected = kernel.n_outputs(self.X if self.start is None else self.start)
         if expected is not None and expected != p:
@@ -112,6 +113,7 @@ class DeepFit:
             )
         # Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left out:
         # an optimism of about their number of unknowns over the number of samples.
+        unknowns = 0 if self.beginning.chain is None else self.beginning.chain.size
         self.inner_is_small = unknowns <= OPTIMISM * len(self.Y)
         if self.criterion == "auto":
             self.criterion = "loo" if self.loss.squared and self.inner_is_small else "validation"
@@ -140,7 +142,13 @@ class DeepFit:
             starts = found.point[None]
             if found.interrupted:
                 return Solution(problem, found.point, problem.value(starts).item(), found, choice)
-        result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
+        try:
+            result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
+        except KeyboardInterrupt:  # before the first value: what the hyperparameters were found with is kept
+            if choice is None:
+                raise
+            stopped = replace(choice, interrupted=True)
+            return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, stopped)
         return Solution(problem, result.point, result.value, result, choice)
 
     def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -183,6 +191,7 @@ class DeepFit:
             max_rank=self.max_rank,
             landmarks=landmarks,
             free=self.free,
+            chain=self.beginning.chain_of(composition.layers) if X is self.X and rows is None else None,
         )
 
     def _landmarks(self, composition: Composition, rows: Tensor | None) -> Tensor | None:
@@ -205,7 +214,9 @@ class DeepFit:
 
     def _starts(self, problem: DeepProblem) -> Tensor:
         assert problem.chain is not None
-        principal = flat(principal_start(problem.chain, self.generator))
+        principal = self.beginning.point
+        if principal is None or problem.chain is not self.beginning.chain:
+            principal = flat(principal_start(problem.chain, self.generator))
         return random_starts(problem.chain, principal, self.settings.n_restarts, self.generator)
 
     def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from representer.estimators._composition import Composition
 from representer.expansions import Chain, Layer
+
+# Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
+LANCZOS_SIZE, LANCZOS_SHARE = 200, 10
 
 
 def principal_start(chain: Chain, generator: torch.Generator) -> list[Tensor]:
@@ -26,14 +32,22 @@ def principal_start(chain: Chain, generator: torch.Generator) -> list[Tensor]:
         pieces = []
         for part, factor in zip(outputs.parts, factors, strict=True):
             B = factor[part.entries(chain.rows)]
-            _, _, Vt = torch.linalg.svd(B - B.mean(0), full_matrices=False)
-            directions = Vt[: part.width].mT
+            directions = leading_directions(B - B.mean(0), part.width)
             missing = part.width - directions.shape[1]
             noise = 0.1 * _randn(len(directions), missing, generator, B)
             pieces.append(torch.cat([directions, noise], 1))
         coordinates.append(outputs.join(pieces))
         image = outputs.values(factors, coordinates[-1])
     return coordinates
+
+
+def leading_directions(B: Tensor, size: int) -> Tensor:
+    """The first right singular vectors of a matrix, as columns; by Lanczos' method where they are few of many."""
+    if LANCZOS_SHARE * size >= min(B.shape) or min(B.shape) < LANCZOS_SIZE:
+        return torch.linalg.svd(B, full_matrices=False)[2][:size].mT
+    square = (B.mT @ B).double().cpu().numpy()
+    _, vectors = eigsh(square, size, v0=np.ones(len(square)))
+    return torch.from_numpy(vectors[:, ::-1].copy()).to(B)
 
 
 def random_starts(chain: Chain, principal: Tensor, n_starts: int, generator: torch.Generator) -> Tensor:
@@ -55,25 +69,55 @@ def _randn(rows: int, columns: int, generator: torch.Generator, like: Tensor) ->
     return torch.randn(rows, columns, generator=generator, dtype=torch.float64).to(like)
 
 
-def resolved(
+@dataclass(frozen=True)
+class Beginning:
+    """Where a fit begins: numbers for all words, and kernel PCA in every inner layer.
+
+    Attributes
+    ----------
+    composition : Composition
+        With the numbers that the inputs of each kernel give, those of later layers at the principal start.
+    chain : Chain or None
+        The inner layers.
+    point : tensor
+        Their coordinates at the principal start.
+    image : tensor or None
+        What the outer kernel sees there; None without inner layers.
+    """
+
+    composition: Composition
+    chain: Chain | None
+    point: Tensor | None
+    image: Tensor | None
+
+    def chain_of(self, layers: list[Layer]) -> Chain | None:
+        """The chain, if it is that of these layers."""
+        if self.chain is None or [layer.kernel for layer in layers] != [
+            layer.kernel for layer in self.chain.layers
+        ]:
+            return None
+        return self.chain
+
+
+def beginning(
     composition: Composition, data: Any, max_rank: int | None, generator: torch.Generator
-) -> tuple[Composition, Tensor | None, int]:
-    """Words of each kernel replaced by the numbers that its inputs give, those of later layers at the principal start;
-    the image that the outer kernel sees there (None without inner layers); and the number of unknowns."""
+) -> Beginning:
+    """Resolve words and start layer by layer."""
     layers: list[Layer] = []
-    unknowns = 0
+    chain: Chain | None = None
+    point: Tensor | None = None
     image: Tensor | None = None
     for layer in composition.layers:
         inputs = data if image is None else image
         layer.check_size(inputs)
         layers.append(layer.replaced(kernel=layer.operator_kernel.resolve(inputs), alpha=1.0))
         chain = Chain(layers, data, max_rank=max_rank)
-        image = chain.images(principal_start(chain, generator))[-1]
-        unknowns = chain.size
+        coordinates = principal_start(chain, generator)
+        point, image = flat(coordinates), chain.images(coordinates)[-1]
         warn_if_blind(layer, inputs, image)
     kernel = composition.kernel.resolve(data if image is None else image)
     numbered = [new.replaced(alpha=old.alpha) for new, old in zip(layers, composition.layers, strict=True)]
-    return Composition(numbered, kernel, composition.alpha), image, unknowns
+    return Beginning(Composition(numbered, kernel, composition.alpha), chain, point, image)
 
 
 def warn_if_blind(layer: Layer, inputs: Any, image: Tensor) -> None:
