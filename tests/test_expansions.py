@@ -278,16 +278,17 @@ def test_a_cap_on_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
         return result
 
     monkeypatch.setattr(Gaussian, "_gram", recorded)
-    chain = Chain(layers, X, max_rank=5)
+    many = np.random.default_rng(0).uniform(-1, 1, (30, X.shape[1]))
+    chain = Chain(layers, many, max_rank=5)
     assert chain.shapes == [(5, 2), (5, 2), (5, 1)]
     theta = coordinates_of(chain)
     images = chain.images(theta)
-    for image, other in zip(images, chain.evaluate(theta, X), strict=True):
+    for image, other in zip(images, chain.evaluate(theta, many), strict=True):
         np.testing.assert_allclose(other, image, **EXACT)
     torch.testing.assert_close(
         chain.squared_norms(theta), torch.stack([f.squared_norm() for f in chain.expansions(theta)]), **EXACT
     )
-    assert (12, 12) not in grams
+    assert (30, 30) not in grams and (20, 20) in grams
 
 
 def test_a_cap_that_does_not_bind_changes_nothing_but_the_order() -> None:

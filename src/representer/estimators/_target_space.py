@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from representer.data import count, take
+from representer.expansions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
@@ -61,20 +62,19 @@ class KernelSpace:
     def of(
         cls, kernel: Kernel, X: Any, like: Tensor, *, gram: Tensor | None = None, max_rank: int | None = None
     ) -> KernelSpace:
-        """The span of prepared data; with ``max_rank`` of so many of them at most, chosen one by one, and no n × n
-        matrix is made. ``like`` has the precision and device of the coordinates, ``gram`` is k(X) if it is known."""
-        if max_rank is None or kernel.domain == "gram" or gram is not None:
+        """The span of prepared data; with ``max_rank`` of so many of them at most, and no n × n matrix is made.
+
+        ``like`` has the precision and device of the coordinates, ``gram`` is k(X) if it is known.
+        """
+        rows = torch.arange(count(X))
+        if kernel.domain == "gram" or gram is not None:
             gram = (kernel._gram(X, None) if gram is None else gram).to(like)
-            _, pivots = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
-            block = gram[pivots[:, None], pivots]
         else:
-
-            def column(index: int) -> Tensor:
-                return kernel._gram(X, X[index : index + 1])[:, 0].to(like)
-
-            diagonal = kernel._diag(X).to(like)
-            _, pivots = pivoted_cholesky(column, diagonal=diagonal, tol=PIVOT_TOL, max_rank=max_rank)
-            block = kernel._gram(take(X, pivots), None).to(like)
+            rows = pivot_candidates(rows, max_rank)
+            gram = kernel._gram(take(X, rows), None).to(like)
+        _, pivots = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
+        block = gram[pivots[:, None], pivots]
+        pivots = rows[pivots]
         points = X if kernel.domain == "gram" else take(X, pivots)
         return cls(
             kernel, pivots, points, factorize(block, name="The Gram matrix of the reconstruction space")

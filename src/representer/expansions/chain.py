@@ -16,6 +16,9 @@ from representer.expansions.polynomials import feature_count, features
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.parameters import is_count
 
+# Of many samples, pivots are chosen among so many for each.
+CANDIDATES_PER_PIVOT = 4
+
 
 class Chain:
     """f_L ∘ … ∘ f_1 on n training points, in orthonormal coordinates.
@@ -108,18 +111,9 @@ class Chain:
     # -- the first layer ----------------------------------------------------------------------------------------------
     def _choose_pivots(self, part: Part, tol: float) -> Tensor:
         """Rows of the first Gram matrix (of its entries, where outputs are coupled) that span the others."""
-        if self.max_rank is None or part.coupled or self._pairwise:
-            _, chosen = pivoted_cholesky(
-                self._first_gram(part, self.rows, None), tol=tol, max_rank=self.max_rank
-            )
-        else:
-            points = take(self.X, self.rows)
-
-            def column(index: int) -> Tensor:
-                return part.gram(points, points[index : index + 1])[:, 0]
-
-            _, chosen = pivoted_cholesky(column, diagonal=part.diag(points), tol=tol, max_rank=self.max_rank)
-        return part.entries(self.rows)[chosen]
+        rows = pivot_candidates(self.rows, self.max_rank)
+        _, chosen = pivoted_cholesky(self._first_gram(part, rows, None), tol=tol, max_rank=self.max_rank)
+        return part.entries(rows)[chosen]
 
     def _first_cholesky(self, part: Part, pivots: Tensor) -> Cholesky:
         samples, entries = part.locate(pivots)
@@ -297,6 +291,17 @@ class Chain:
             X = function(X)
             images.append(X)
         return images
+
+
+def pivot_candidates(rows: Tensor, max_rank: int | None) -> Tensor:
+    """The rows among which pivots are chosen: all, or a random few times as many as there may be pivots.
+
+    The greedy choice among all of many samples costs a pass over the data for each pivot, and gains little.
+    """
+    if max_rank is None or len(rows) <= CANDIDATES_PER_PIVOT * max_rank:
+        return rows
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+    return rows[order[: CANDIDATES_PER_PIVOT * max_rank].sort().values]
 
 
 def _back_solve(cholesky: Cholesky, theta: Tensor) -> Tensor:
