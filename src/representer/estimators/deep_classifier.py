@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
+from representer.estimators._adapted import takes_sparse
 from representer.estimators._calibration import Calibration, calibrate
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._deep import DeepKernelMachine
@@ -190,7 +191,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         if not isinstance(self.calibrated, bool | np.bool_):
             raise ValueError(f"calibrated must be True or False; got {self.calibrated!r}.")
         composition = self._composition()
-        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        first = composition.input_kernel
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         labels = self._encode(X, y)
         if self.loss == "squared":
             loss = _losses.squared(self.fit_intercept)

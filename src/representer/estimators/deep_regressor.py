@@ -11,6 +11,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
+from representer.estimators._adapted import takes_sparse
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
@@ -204,7 +205,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self._check_arguments(LOSSES)
         composition = self._composition()
         loss = self._loss(composition)
-        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        first = composition.input_kernel
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         targets, self._flat = check_targets(y, len(X))
         if np.isnan(targets).any():
             raise ValueError(
