@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.svm import SVC
 from sklearn.utils import get_tags
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, OperatorRidge
@@ -148,6 +149,17 @@ def test_every_kernel_in_a_classifier(name: str) -> None:
         assert model.score(X, y) > 0.5
     probabilities = DeepKernelClassifier([], kernel, cv=2, **options).fit(X, y).predict_proba(X[:4])
     np.testing.assert_allclose(probabilities.sum(1), 1.0)
+
+
+@pytest.mark.parametrize("name", ANY_DATA)
+def test_every_kernel_is_a_function_for_support_vector_machines(name: str) -> None:
+    needs(name)
+    kernel, X = ANY_DATA[name]
+    resolved = kernel.resolve(X)
+    gram = resolved(X)
+    y = np.arange(len(gram)) % 2
+    given = SVC(kernel="precomputed").fit(gram, y).decision_function(gram)
+    np.testing.assert_allclose(SVC(kernel=resolved).fit(X, y).decision_function(X), given, atol=1e-8)
 
 
 # -- one Gram matrix --------------------------------------------------------------------------------------------------
