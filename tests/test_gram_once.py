@@ -17,7 +17,7 @@ from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, Operat
 from representer.approximation import Nystroem, landmark_features
 from representer.estimators._adapted import Adapted
 from representer.estimators._composition import Composition
-from representer.estimators._gram_once import precompute
+from representer.estimators._gram_once import Restore, precompute
 from representer.expansions import Expansion
 from representer.kernels import (
     Cached,
@@ -286,6 +286,14 @@ def test_learning_does_not_start_from_an_indefinite_kernel() -> None:
     for layers, outer in (([], Match(Gaussian("auto"))), ([(Match(Gaussian("auto")), 2)], "rbf")):
         with pytest.raises(NotPositiveDefiniteError, match=r"give numbers .* or use OperatorRidge"):
             DeepKernelRegressor(layers, outer).fit(bags, y)
+
+
+def test_an_indefinite_matrix_within_a_search_is_explained() -> None:
+    error = NotPositiveDefiniteError("use repair_gram")
+    for learned, message in ((True, r"^The search met .* use OperatorRidge"), (False, "use repair_gram")):
+        restore = Restore(WORDS, learned=learned)
+        with pytest.raises(NotPositiveDefiniteError, match=message), restore.advice():
+            raise error
 
 
 @pytest.mark.parametrize("kernel", [Match(Gaussian(2.0)), Match(Gaussian("auto"))])

@@ -520,6 +520,11 @@ def test_the_kind_of_new_strings_is_compared_with_that_of_the_training_strings()
         )
 
 
+def test_pairs_where_rows_are_expected() -> None:
+    with pytest.raises(ValueError, match=r"X is no array of numbers.*domain='objects'"):
+        OperatorRidge(Functional(Gaussian(1.0))).fit(CURVES, np.arange(len(CURVES)))
+
+
 def test_nan_in_rows_of_curves_is_named() -> None:
     with pytest.raises(ValueError, match="contains NaN"):
         OperatorRidge(Functional(Gaussian(1.0))).fit([[0.0, np.nan], [0.0, 1.0]], [0.0, 1.0])

@@ -72,7 +72,7 @@ class Restore:
         except NotPositiveDefiniteError as error:
             if not self.learned:
                 raise
-            raise NotPositiveDefiniteError(f"{error} {ADVICE}") from error
+            raise NotPositiveDefiniteError(f"The search met an indefinite Gram matrix. {ADVICE}") from error
 
 
 def precompute(

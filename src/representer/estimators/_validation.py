@@ -125,7 +125,13 @@ def refuse_non_numbers(data: Any, name: str) -> None:
     """Strings of digits and dates would be converted to numbers without a word."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(
+            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind; pairs "
+            "(times, values) need Functional(…, domain='objects')."
+        ) from error
     strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
     if array.dtype.kind in "SUMm" or (
         array.dtype == object and any(isinstance(entry, strangers) for entry in array.ravel())

@@ -174,7 +174,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
         y : array-like of shape (n_samples,)
             Class labels.
 

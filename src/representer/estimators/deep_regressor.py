@@ -191,7 +191,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
 

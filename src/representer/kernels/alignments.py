@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,14 +127,16 @@ class Subsequence(StringKernel):
             raise ValueError(f"length of Subsequence must be a positive integer; got {self.length!r}.")
         super().check_hyperparameters()
 
-    factor: ClassVar[bool] = True  # is λ^(2n) part of it?
+    _has_factor = True  # is λ^(2n), which may be too small for a number, part of it?
 
     def _up_to_scale(self) -> Kernel:
-        return _Unscaled(self.length, self.decay)
+        new = copy.copy(self)
+        new._has_factor = False
+        return new
 
     def _in_range(self, values: np.ndarray, decay: complex) -> np.ndarray:
         """With the factor λ^(2n), where that has a number."""
-        power = 2 * int(self.length) if self.factor else 0
+        power = 2 * int(self.length) if self._has_factor else 0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = values * (decay if decay.imag else decay.real) ** power if power else values
         if not np.isfinite(scaled).all() or ((scaled.real == 0) & (values.real > 0)).any():
@@ -167,12 +170,6 @@ class Subsequence(StringKernel):
             return self._in_range(np.concatenate(values)[order], decay)
 
         return _differentiable(of, per_row(number(self, "decay", torch.zeros((), dtype=torch.float64))))
-
-
-class _Unscaled(Subsequence):
-    """The kernel without its factor λ^(2n), which may be too small for a number."""
-
-    factor = False
 
 
 def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.ndarray:

@@ -29,10 +29,10 @@ class Functional(Mapped):
 
     - ``domain="vectors"``: rows of a matrix, values at the times of a common ``grid``; integrals by the trapezoid rule.
     - ``domain="objects"``: a list of pairs (times, values), each curve with times of its own. With ``grid`` the curves
-      are interpolated there, linearly, and treated as before. Without, integrals are those of the piecewise linear
-      interpolants, exactly, on the union of all times: no refinement of a curve by points on it changes them. The
-      vectors then have two entries for each interval between distinct times in the data; with many curves whose times
-      are all different, a ``grid`` costs far less.
+      are interpolated there, linearly (beyond its own times a curve keeps its first and last value), and treated as
+      before. Without, integrals are those of the piecewise linear interpolants, exactly, on the union of all times: no
+      refinement of a curve by points on it changes them. The vectors then have two entries for each interval between
+      distinct times in the data; with many curves whose times are all different, a ``grid`` costs far less.
 
     Parameters
     ----------
