@@ -1,8 +1,8 @@
 """What kernels of graphs, molecules, strings and curves achieve: ``python -m benchmarks.any_data [names …]``.
 
 Graphs and molecules are read from the folder that the environment variable REPRESENTER_DATA names (``mutag.npz``,
-``nci1.npz``, ``esol.csv``, ``freesolv.csv``, ``bace.csv``); what is not there is left out. Strings and curves are made
-here. Prints the rows of a Markdown table.
+``nci1.npz``, ``esol.csv``, ``freesolv.csv``, ``bace.csv``); what is not there is left out. Strings and curves are
+those of ``representer.datasets``. Prints the rows of a Markdown table.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from sklearn.svm import SVC
 
 from benchmarks.bench_graphs import load
 from representer import Morgan, OperatorRidge
+from representer.datasets import make_bumps, make_motif_strings
 from representer.kernels import (
     Edit,
     Functional,
@@ -174,25 +175,9 @@ def scored(
 
 
 # -- strings -----------------------------------------------------------------------------------------------------------
-def make_strings(n: int, length: int, rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
-    """Random strings over ACGT; half of them hold a motif of ten letters, two of which have changed."""
-    motif = "GATTACAGCT"
-    classes = np.arange(n) % 2
-    strings = []
-    for has_motif in classes:
-        letters = rng.choice(list("ACGT"), length)
-        if has_motif:
-            copy = np.array(list(motif))
-            copy[rng.choice(len(motif), 2, replace=False)] = rng.choice(list("ACGT"), 2)
-            start = rng.integers(0, length - len(motif) + 1)
-            letters[start : start + len(motif)] = copy
-        strings.append("".join(letters))
-    return strings, classes
-
-
 def strings() -> Iterator[Row]:
     """400 strings of 60 letters, ten folds."""
-    X, classes = make_strings(400, 60, np.random.default_rng(0))
+    X, classes = make_motif_strings(400, length=60, random_state=0)
     kernels = {
         "`Spectrum(k)`, k = 3 … 6": [Spectrum(k).normalized() for k in range(3, 7)],
         "`Mismatch(k, 1)`, k = 4 … 7": [Mismatch(k, 1, "ACGT").normalized() for k in range(4, 8)],
@@ -205,24 +190,9 @@ def strings() -> Iterator[Row]:
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
-def make_curves(n: int, rng: np.random.Generator) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
-    """Two bumps, the first or the second the higher one, at irregular times, warped and noisy."""
-    classes = np.arange(n) % 2
-    curves = []
-    for second in classes:
-        times = np.sort(np.r_[0.0, rng.uniform(0, 1, rng.integers(25, 45)), 1.0])
-        warped = times ** rng.uniform(0.6, 1.7)
-        heights = (0.8, 1.2) if second else (1.2, 0.8)
-        values = sum(
-            h * np.exp(-0.5 * ((warped - c) / 0.07) ** 2) for h, c in zip(heights, (0.3, 0.7), strict=True)
-        )
-        curves.append((times, values + 0.2 * rng.normal(size=len(times))))
-    return curves, classes
-
-
 def curves() -> Iterator[Row]:
     """200 curves, ten folds; the last two kernels see the sequence of values only."""
-    X, classes = make_curves(200, np.random.default_rng(0))
+    X, classes = make_bumps(200, random_state=0)
     scales = (0.1, 0.2, 0.4, 0.8)
     families = {
         "`Functional(Gaussian(ℓ))`, integrals over irregular grids": [

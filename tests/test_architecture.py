@@ -28,6 +28,7 @@ ROOMS = (
     "parameters",
     "values",
     "data",
+    "features",
     "kernels",
     "operators",
     "expansions",

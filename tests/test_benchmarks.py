@@ -15,6 +15,7 @@ from rich.console import Console
 
 from benchmarks import any_data
 from benchmarks._timing import Row, compare, medians, show
+from representer.datasets import make_bumps
 from representer.kernels import Functional, Gaussian
 
 ROOT = Path(__file__).parents[1]
@@ -88,17 +89,10 @@ def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     assert "there are: small" in run("nonsense").stderr
 
 
-def test_the_sets_that_are_made_can_be_learned() -> None:
-    rng = np.random.default_rng(0)
-    strings, classes = any_data.make_strings(40, 30, rng)
-    assert {len(s) for s in strings} == {30} and set("".join(strings)) == set("ACGT")
-    curves, sides = any_data.make_curves(40, rng)
-    assert all(
-        t[0] == 0.0 and t[-1] == 1.0 and (np.diff(t) > 0).all() and len(t) == len(x) for t, x in curves
-    )
+def test_curves_are_classified_and_the_better_kernel_is_chosen() -> None:
+    curves, sides = make_bumps(60, random_state=0)
     kernel = Functional(Gaussian(0.2), interval=(0.0, 1.0), domain="objects")
     (row,) = any_data.classified("curves", {"functional": [kernel]}, curves, sides)
     assert row[:2] == ("curves", "functional") and row[2].startswith(("8", "9", "10"))
-    useless = np.eye(40)
+    useless = np.eye(60)
     assert any_data.accuracies([useless, kernel(curves).numpy()], sides, folds=5).mean() > 0.8
-    assert classes.sum() == sides.sum() == 20

@@ -19,8 +19,10 @@ from representer.datasets import (
     load_segment,
     load_usps,
     load_yacht,
+    make_bumps,
     make_jump,
     make_kink,
+    make_motif_strings,
     square_grid,
     straight_kink,
 )
@@ -55,6 +57,34 @@ def test_samples(make: Callable[..., Any], function: Callable[..., Any]) -> None
     X, y = make(random_state=np.random.RandomState(0))
     assert len(y) == 100
     assert 0.005 < np.std(y - function(X)) < 0.02
+
+
+def test_strings_hold_the_motif_up_to_two_letters() -> None:
+    strings, classes = make_motif_strings(60, length=30, random_state=0)
+    assert {len(s) for s in strings} == {30} and set("".join(strings)) == set("ACGT")
+    assert classes.tolist() == [0, 1] * 30
+    letters = np.array([list(s) for s in strings])
+    windows = np.lib.stride_tricks.sliding_window_view(letters, 10, axis=1)
+    agreement = (windows == np.array(list("GATTACAGCT"))).sum(-1).max(1)
+    assert agreement[classes == 1].min() >= 8 and agreement[classes == 0].mean() < 7
+    assert make_motif_strings(60, length=30, random_state=0)[0] == strings
+    assert make_motif_strings(60, length=30, random_state=1)[0] != strings
+    assert len(make_motif_strings(3, length=10, random_state=np.random.default_rng(0))[0][0]) == 10
+    with pytest.raises(ValueError, match="length must be at least 10"):
+        make_motif_strings(length=9)
+
+
+def test_bumps_are_higher_on_their_side() -> None:
+    curves, classes = make_bumps(60, noise=0.0, random_state=0)
+    assert classes.tolist() == [0, 1] * 30
+    for times, values in curves:
+        assert times[0] == 0.0 and times[-1] == 1.0 and (np.diff(times) > 0).all()
+        assert len(times) == len(values) and values.max() < 1.3
+    late = np.array([t[values.argmax()] > 0.5 for t, values in curves])
+    assert np.mean(late == classes) > 0.8
+    noisy, _ = make_bumps(2, noise=0.2, random_state=0)
+    assert np.array_equal(noisy[0][0], curves[0][0])
+    assert 0.1 < np.std(noisy[0][1] - curves[0][1]) < 0.3
 
 
 def test_grid_has_the_mesh_width_of_the_paper() -> None:

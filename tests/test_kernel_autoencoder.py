@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -24,6 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from representer import KernelAutoencoder, Layer
 from representer.approximation import Nystroem
 from representer.kernels import (
+    Edit,
     Functional,
     Gaussian,
     Graph,
@@ -34,6 +36,7 @@ from representer.kernels import (
     Tanimoto,
     WeisfeilerLehman,
 )
+from representer.linalg import IndefiniteGramWarning
 from representer.operators import Decomposable, Dense
 from representer.testing import check_gradient
 
@@ -365,6 +368,20 @@ def test_fingerprints_with_a_target_of_their_own(rng):
     )
 
 
+def test_sparse_fingerprints_and_indefinite_kernels(rng):
+    X = (rng.uniform(size=(30, 64)) < 0.3).astype(float)
+    dense = KernelAutoencoder(2, Tanimoto(), target="kernel", **FIXED).fit(X)
+    sparse = KernelAutoencoder(2, Tanimoto(), **FIXED).fit(csr_matrix(X))
+    assert np.allclose(sparse.transform(csr_matrix(X)), dense.transform(X), atol=1e-6)
+    with pytest.raises(ValueError, match="takes sparse ones"):
+        KernelAutoencoder(2, Tanimoto(), target="features", **FIXED).fit(csr_matrix(X))
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("acgt"), rng.integers(5, 15))) for _ in range(60)]
+    with pytest.warns(IndefiniteGramWarning):
+        model = KernelAutoencoder(2, Edit(), **FIXED).fit(words)
+    assert np.isfinite(model.transform(words)).all() and 0 < model.explained_variance_ratio_ < 1
+
+
 @pytest.mark.parametrize("convert", [pd.DataFrame, torch.as_tensor, np.asfortranarray])
 def test_other_containers(curve, convert):
     model = KernelAutoencoder(1, **FIXED).fit(curve)
@@ -514,7 +531,7 @@ def test_bad_data(curve):
         KernelAutoencoder(1, Spectrum(2), preimage="weighted", **FIXED).fit(WORDS).reconstruct(WORDS)
     with pytest.raises(ValueError, match="image of nothing"):
         KernelAutoencoder(1, target="kernel", preimage="direct", **FIXED).fit(curve).reconstruct(curve)
-    with pytest.raises(ValueError, match="target='features' reconstructs vectors"):
+    with pytest.raises(ValueError, match="target='features' reconstructs dense vectors"):
         KernelAutoencoder(1, Spectrum(2), target="features", **FIXED).fit(WORDS)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
@@ -300,3 +301,18 @@ def test_bad_arguments(kernel: Any, message: str) -> None:
 def test_new_bags_have_the_same_features() -> None:
     with pytest.raises(ValueError, match="features"):
         MeanMap(Gaussian(1.0))(BAGS, [np.zeros((2, 3))])
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (5, "MeanMap takes a list of bags; got int"),
+        (sparse.eye_array(3), "MeanMap takes a list of bags; got dia_array"),
+        ([np.eye(2), sparse.csr_array(np.eye(2))], "Bag 1 is a sparse matrix"),
+        ([(np.eye(2), ["a", "b"])], "The weights of bag 0 must be numbers"),
+        ([np.eye(2), {"a": 1}], "Bag 1 must be an array or a list of points; got dict"),
+    ],
+)
+def test_what_is_no_bag_is_named(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MeanMap(Gaussian(1.0))(data)

@@ -259,3 +259,19 @@ def test_pipelines_and_grid_search() -> None:
         cross_val_predict(search.best_estimator_, records, target(frame), cv=3),
         cross_val_predict(search.best_estimator_, frame, target(frame), cv=3),
     )
+
+
+@pytest.mark.parametrize(
+    "fields", [("1", 1), ("a+b", ("a", "b")), ("0", "1", "a__b", "3", "2"), ("a__b", "0")], ids=str
+)
+def test_fields_that_would_share_a_parameter_name_are_refused(fields: Any) -> None:
+    kernel = Columns({field: Gaussian(1.0) for field in fields})
+    with pytest.raises(ValueError, match="would share the parameter name"):
+        kernel(
+            [{name: 0.0 for field in fields for name in (field if isinstance(field, tuple) else (field,))}]
+        )
+
+
+def test_one_record_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'name' is one str\. Put a single record in a list"):
+        Columns({"name": Delta(), "size": Linear()})({"name": "ab", "size": 2.0})

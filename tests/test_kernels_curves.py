@@ -274,3 +274,25 @@ def test_learners_take_rows_in_pipelines() -> None:
     rows = np.stack([np.interp(t, *curve) for curve in curves])
     model = make_pipeline(StandardScaler(with_std=False), OperatorRidge(Functional(Gaussian("auto"))))
     assert np.corrcoef(cross_val_predict(model, rows, y, cv=4), y)[0, 1] > 0.95
+
+
+def test_pairs_are_not_read_as_rows() -> None:
+    pairs = [([0.0, 1.0, 2.0], [1.0, 2.0, 3.0])] * 4
+    with pytest.raises(ValueError, match="domain='objects'"):
+        Functional(Linear())(pairs)
+    assert Functional(Linear())(np.ones((4, 2, 3))).shape == (4, 2, 2)  # a batch, said by an array
+
+
+def test_dates_are_no_times() -> None:
+    days = np.array(["2024-01-01", "2024-01-03"], dtype="datetime64[D]")
+    kernel = Functional(Linear(), domain="objects")
+    for times in (days, days.astype(object)):
+        with pytest.raises(ValueError, match="Curve 0 is not a pair"):
+            kernel([(times, [0.0, 1.0])])
+    with pytest.raises(ValueError, match="timedelta64"):
+        kernel([(days, [0.0, 1.0])])
+
+
+def test_beyond_its_times_a_curve_keeps_its_values_on_a_grid() -> None:
+    kernel = Functional(Linear(), [0.0, 1.0, 2.0], domain="objects")
+    assert kernel([([0.5, 1.0], [3.0, 3.0])]).item() == pytest.approx(9.0 * 2.0)

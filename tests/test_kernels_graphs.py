@@ -648,3 +648,33 @@ def test_grid_search_and_pipelines(problem: tuple[list[Graph], np.ndarray]) -> N
     assert search.fit(X, y).best_params_["operatorridge__kernel__iterations"] > 0
     predicted = cross_val_predict(search.best_estimator_, X, y, cv=4)
     assert np.corrcoef(predicted, y)[0, 1] > 0.6
+
+
+def test_a_graph_that_cannot_be_read_is_named_by_its_position() -> None:
+    networkx = pytest.importorskip("networkx")
+    good, partly, nan = (networkx.path_graph(3) for _ in range(3))
+    partly.nodes[0]["label"] = "C"
+    networkx.set_node_attributes(nan, float("nan"), "label")
+    for bad, message in (
+        (partly, "Graph 1: Some nodes"),
+        (nan, "Graph 1: .*NaN"),
+        (networkx.DiGraph([(0, 1)]), "Graph 1: Expected an undirected graph"),
+    ):
+        for kernel in (WeisfeilerLehman(1), VertexHistogram(), RandomWalk(0.05), GraKeL("vertex_histogram")):
+            with pytest.raises(ValueError, match=message):
+                kernel([good, bad])
+
+
+def test_smiles_are_led_to_the_kernel_of_molecules() -> None:
+    with pytest.raises(
+        ValueError, match=r"got str at position 0 \(1 of 1\)\. For SMILES there is Molecule\(\)"
+    ):
+        WeisfeilerLehman()(["CCO"])
+
+
+def test_what_grakel_raises_is_explained() -> None:
+    pytest.importorskip("grakel")
+    graphs = [Graph([(0, 1)], ["C", "O"]), Graph([(0, 1), (1, 2)], ["C", "O", "C"])]
+    for name in ("graph_hopper", "nonsense"):
+        with pytest.raises(ValueError, match=f"GraKeL's '{name}' failed on these graphs"):
+            GraKeL(name)(graphs)

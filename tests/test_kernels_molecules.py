@@ -270,3 +270,8 @@ def test_a_molecule_is_read_once() -> None:
     kernel(SMILES)
     kernel(SMILES, SMILES[:2])
     assert molecules._remembered.cache_info().misses == len(SMILES)
+
+
+def test_one_number_is_no_collection_of_molecules() -> None:
+    with pytest.raises(ValueError, match=r"got one int\. Pass \[5\]"):
+        Molecule()(5)

@@ -644,3 +644,54 @@ def test_landmarks() -> None:
         Spectrum((1, 2)), alpha=1e-2, approximation=Nystroem(20, sampling="pivots"), random_state=0
     ).fit(STRINGS, TARGETS)
     np.testing.assert_allclose(landmarks.predict(STRINGS), exact.predict(STRINGS), rtol=1e-3, atol=1e-3)
+
+
+# -- the range of numbers, and data of another form -------------------------------------------------------------------
+def test_a_normalised_subsequence_kernel_needs_no_factor() -> None:
+    strings = ["ab" * 60, "ab" * 50 + "ba" * 10, "ba" * 55, "a"]
+    gram = Subsequence(100, 0.01).normalized()(strings)
+    torch.testing.assert_close(gram.diagonal(), torch.tensor([1.0, 1.0, 1.0, 0.0], dtype=torch.float64))
+    assert 0 < gram[0, 1] < 1 and torch.allclose(gram, gram.mT)
+    short = [s[:12] for s in strings]
+    k = Subsequence(3, 0.3)
+    plain, roots = k(short), k.diag(short).sqrt()
+    expected = plain / torch.where(roots > 0, roots, 1.0)[:, None] / torch.where(roots > 0, roots, 1.0)
+    torch.testing.assert_close(k.normalized()(short), expected)
+    torch.testing.assert_close(k.normalized()(short[:2], short), expected[:2])
+    assert k.normalized() == Subsequence(3, 0.3).normalized()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "string", "advice"),
+    [
+        (Subsequence(100, 0.01), "ab" * 60, r"Use \.normalized\(\)"),
+        (Subsequence(200, 1.0), "ab" * 500, "Use a smaller decay"),
+        (Subsequence(200, 1.0).normalized(), "ab" * 500, "Use a smaller decay"),
+    ],
+    ids=repr,
+)
+def test_what_leaves_the_range_of_numbers_is_refused(kernel: Kernel, string: str, advice: str) -> None:
+    for call in (kernel, kernel.diag):
+        with pytest.raises(ValueError, match=f"leaves the floating-point range.*{advice}"):
+            call([string])
+
+
+def test_other_forms_of_data_are_not_read_as_strings() -> None:
+    for data, kind in (({"a": "b"}, "dict"), ({"ab", "c"}, "set")):
+        with pytest.raises(ValueError, match=f"takes a list of strings; got {kind}"):
+            Spectrum(1)(data)
+    frame = pd.DataFrame({"first": ["ab", "b"], "second": ["c", "dd"]})
+    for form in (frame, frame.to_numpy()):
+        with pytest.raises(ValueError, match="X has 2 columns of them"):
+            Spectrum(1)(form)
+    with pytest.raises(ValueError, match="X has 2 columns of them"):
+        OperatorRidge(Spectrum(1)).fit(frame, [0.0, 1.0])
+    letters = np.array([list("abc"), list("bcd")])
+    torch.testing.assert_close(Spectrum(2)(letters), Spectrum(2)(["abc", "bcd"]))
+
+
+def test_the_alphabet_is_of_the_kind_of_the_strings() -> None:
+    for alphabet, strings in ((b"ab", ["ab"]), ("ab", [b"ab"])):
+        with pytest.raises(ValueError, match=r"alphabet of Mismatch.*different kinds"):
+            Mismatch(2, 1, alphabet)(strings)
+    assert Mismatch(2, 1, "ab")([("a", "b")]).item() == 3.0

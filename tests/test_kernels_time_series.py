@@ -221,8 +221,15 @@ def test_invariances_of_signatures() -> None:
 def test_explicit_features_are_the_signature() -> None:
     kernel = Signature(3, scale=0.7)
     features = kernel.explicit_features(SERIES)
-    assert features.shape == (6, 1 + 3 + 9 + 27)
-    torch.testing.assert_close(features @ features.mT, kernel(SERIES))
+    assert features.matrix.shape == (6, 1 + 3 + 9 + 27) == (6, len(features.columns))
+    np.testing.assert_allclose(features.matrix @ features.matrix.T, kernel(SERIES))
+    rise = kernel.explicit_features([[[0.0, 0.0], [1.0, 2.0]]], features.columns).matrix[
+        0
+    ]  # time runs from 0 to 1
+    assert rise[features.columns[()]] == 1.0
+    assert rise[features.columns[0, 2]] == pytest.approx(0.7**2 * 1.0 * 2.0 / 2)
+    with pytest.raises(ValueError, match="columns are not those of series with 2 channels"):
+        kernel.explicit_features([[0.0, 1.0]], features.columns)
     with pytest.raises(ValueError, match="kernel=None"):
         Signature(2, Gaussian(1.0), scale=1.0).explicit_features(SERIES)
 
@@ -342,3 +349,12 @@ def test_series_in_pipelines_and_grid_search() -> None:
     grid = {f"{name}lengthscale": [0.001, 3.0], f"{name}triangular": [None, 9]}
     search = GridSearchCV(model, grid, cv=3).fit(series, y)
     assert search.best_params_[f"{name}lengthscale"] == 3.0
+
+
+@pytest.mark.parametrize("kernel", [GlobalAlignment(1.0), Signature(2, scale=1.0)], ids=repr)
+def test_pairs_of_times_and_values_are_no_series(kernel: Kernel) -> None:
+    pairs = [(np.arange(4.0), np.ones(4)), (np.arange(4.0), np.zeros(4))]
+    with pytest.raises(ValueError, match="Series 0 is a tuple of two sequences"):
+        kernel(pairs)
+    assert kernel([[[0.0, 1.0], [1.0, 1.0]], (0.0, 1.0, 2.0)][:1]).shape == (1, 1)
+    assert kernel([(0.0, 1.0), (1.0, 2.0)]).shape == (2, 2)  # two observations of one channel

@@ -19,6 +19,7 @@ from representer import OperatorRidge
 from representer.approximation import Nystroem
 from representer.estimators._adapted import Adapted, takes_sparse
 from representer.kernels import (
+    Cached,
     Callable,
     Columns,
     Constant,
@@ -35,6 +36,7 @@ from representer.kernels import (
     MinMax,
     Mismatch,
     Neural,
+    Parallel,
     Pullback,
     RandomWalk,
     ShortestPath,
@@ -55,6 +57,8 @@ LABELS = [word[0] for word in WORDS]
 GRAPHS = [Graph([(i, i + 1) for i in range(n)], ["C", *RNG.choice(["C", "O"], n)]) for n in range(1, 13)]
 BAGS = [RNG.normal(RNG.uniform(-1, 1), 1.0, (n, 2)) for n in RNG.integers(2, 9, 25)]
 RECORDS = [{"word": word, "size": len(word)} for word in WORDS]
+CURVES = [(np.linspace(0, 1, n), RNG.normal(size=n)) for n in range(4, 12)]
+SERIES = [values for _, values in CURVES]
 
 
 # -- precision --------------------------------------------------------------------------------------------------------
@@ -295,11 +299,8 @@ def test_ridge_on_explicit_features_is_the_kernel_machine(kernel: Any, X: Any) -
     y = np.cos(np.arange(len(X)))
     train, test = X[::2], X[1::2]
     kernel = kernel.resolve(train)
-    if isinstance(kernel, Signature):
-        known, new = kernel.explicit_features(train), kernel.explicit_features(test)
-    else:
-        features = kernel.explicit_features(train)
-        known, new = features.matrix, kernel.explicit_features(test, features.columns).matrix
+    features = kernel.explicit_features(train)
+    known, new = features.matrix, kernel.explicit_features(test, features.columns).matrix
     alpha = 0.1
     linear = Ridge(alpha=alpha, fit_intercept=False, tol=1e-12, solver="sparse_cg", max_iter=10_000)
     dual = OperatorRidge(kernel, alpha=alpha / len(train)).fit(train, y[::2])
@@ -324,14 +325,65 @@ def test_support_vector_machines_take_gram_matrices() -> None:
     assert model.score(k(WORDS[1::2], WORDS[::2]), classes[1::2]) > 0.85
 
 
-def test_linear_is_its_own_feature() -> None:
-    assert not hasattr(Linear(), "explicit_features")
-    assert not hasattr(Edit(), "explicit_features")
+@pytest.mark.parametrize(
+    ("kernel", "X"),
+    [
+        (2.0 * Spectrum(2), WORDS),
+        (Spectrum(1) + (0.5 * Spectrum(2).normalized() + 1.0), WORDS),
+        (Parallel(Mismatch(2, 1)).normalized(), WORDS),
+        (WeisfeilerLehman(2).normalized() + ShortestPath(), GRAPHS),
+        (Signature(3), SERIES),
+        (Signature(2).normalized() + 1.0, SERIES),
+        (Linear() + 1.0, RNG.normal(size=(9, 3))),
+        (Functional(Linear()), RNG.normal(size=(9, 5))),
+        (Functional(Linear(), np.linspace(0, 1, 7), derivative=(0, 1), domain="objects"), CURVES),
+        (MeanMap(Linear()), BAGS),
+        (MeanMap(Spectrum(2)), [[word, word[::-1]] for word in WORDS]),
+    ],
+    ids=lambda value: repr(value)[:60] if isinstance(value, Kernel) else "",
+)
+def test_explicit_features_of_compositions(kernel: Kernel, X: Any) -> None:
+    train, test = X[::2], X[1::2]
+    first = kernel.explicit_features(train)  # words are given their numbers
+    resolved = kernel.resolve(train)
+    features = resolved.explicit_features(train)
+    new = resolved.explicit_features(test, features.columns)
+    assert list(first.columns) == list(features.columns) == list(new.columns)
+    assert list(features.columns.values()) == list(range(features.matrix.shape[1]))
+    known, rows = (sparse.csr_array(part.matrix).toarray() for part in (features, new))
+    np.testing.assert_allclose(known @ known.T, resolved(train), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(rows @ known.T, resolved(test, train), rtol=1e-10, atol=1e-12)
+
+
+def test_a_stored_kernel_has_its_features(tmp_path: Any) -> None:
+    features = Cached(Spectrum(2), str(tmp_path)).explicit_features(WORDS)
+    assert features.columns == Spectrum(2).explicit_features(WORDS).columns
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X", "message"),
+    [
+        (Edit(1.0), WORDS, "no explicit features"),
+        (Spectrum(1) * Spectrum(2), WORDS, "no explicit features"),
+        (Spectrum(1).centered(), WORDS, "no explicit features"),
+        (Gaussian(1.0) + 1.0, BAGS[0], "no explicit features"),
+        (MeanMap(Linear(), Gaussian(1.0)), BAGS, "only with outer='linear'"),
+        (Functional(Linear(), interval="hull", domain="objects"), CURVES, "Give it a grid"),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_kernels_without_explicit_features_say_so(kernel: Kernel, X: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kernel.explicit_features(X)
+
+
+def test_words_need_their_numbers_before_features_share_columns() -> None:
+    columns = Signature(2).explicit_features(SERIES).columns
+    with pytest.raises(ValueError, match="resolve"):
+        Signature(2).explicit_features(SERIES, columns)
 
 
 # -- bad input, through learners --------------------------------------------------------------------------------------
-CURVES = [(np.linspace(0, 1, n), RNG.normal(size=n)) for n in range(4, 12)]
-SERIES = [values for _, values in CURVES]
 
 
 @pytest.mark.parametrize(
@@ -389,6 +441,88 @@ def test_what_cannot_be_compared_is_named(kernel: Kernel, X: Any, bad: Any, mess
     for call in (lambda: model.predict(bad), lambda: clone(model).fit(bad, np.zeros(len(bad)))):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X", "one"),
+    [
+        (Spectrum(1), WORDS, "abc"),
+        (Spectrum(1), [word.encode() for word in WORDS], b"abc"),
+        (Callable(lambda x, y: float(x == y)), WORDS, "abc"),
+        (Delta(), LABELS, "abc"),
+        (WeisfeilerLehman(1), GRAPHS, GRAPHS[0]),
+        (Columns({"word": Spectrum(1)}), RECORDS, "abc"),
+        (MeanMap(Gaussian(1.0)), BAGS, 5.0),
+        (Spectrum(1), WORDS, {"a": "b"}),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_one_object_is_no_collection_of_objects(kernel: Kernel, X: Any, one: Any) -> None:
+    model = OperatorRidge(kernel, alpha=0.1).fit(X, np.arange(len(X)))
+    message = f"Expected a list with one object for each sample; got one {type(one).__name__}"
+    for call in (lambda: model.predict(one), lambda: clone(model).fit(one, np.zeros(3))):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_one_record_is_no_dictionary_of_columns() -> None:
+    model = OperatorRidge(Columns({"word": Spectrum(1)}), alpha=0.1).fit(RECORDS, N_OF_A)
+    with pytest.raises(ValueError, match="Put a single record in a list"):
+        model.predict(RECORDS[0])
+    np.testing.assert_array_equal(model.predict({"word": WORDS}), model.predict(RECORDS))
+
+
+def test_one_graph_of_other_libraries_is_no_collection() -> None:
+    model = OperatorRidge(WeisfeilerLehman(1), alpha=0.1).fit(GRAPHS, np.arange(len(GRAPHS)))
+    with pytest.raises(ValueError, match="got one Graph"):
+        model.predict(pytest.importorskip("networkx").path_graph(3))
+    with pytest.raises(ValueError, match="got one Mol"):
+        model.predict(pytest.importorskip("rdkit.Chem").MolFromSmiles("CCO"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "X"),
+    [
+        (Spectrum(1), WORDS),
+        (WeisfeilerLehman(1), GRAPHS),
+        (RandomWalk(0.05), GRAPHS),
+        (MeanMap(Gaussian(1.0)), BAGS),
+        (MeanMap(Spectrum(1)), [([word], [2.0]) for word in WORDS]),
+        (GlobalAlignment(1.0), SERIES),
+        (Signature(2, scale=1.0), SERIES),
+        (Functional(Gaussian(1.0), domain="objects"), CURVES),
+        (Callable(lambda x, y: float(len(x) == len(y))), WORDS),
+    ],
+    ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
+)
+def test_a_frame_of_one_column_is_that_column(kernel: Kernel, X: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    column = np.empty(len(X), dtype=object)
+    column[:] = [*X]
+    frame = pandas.DataFrame({"object": column})
+    y = np.arange(len(X))
+    model = OperatorRidge(kernel, alpha=0.1)
+    expected = clone(model).fit(X, y).predict(X)
+    np.testing.assert_array_equal(model.fit(frame, y).predict(frame), expected)
+    np.testing.assert_array_equal(model.predict([*frame["object"]]), expected)
+    torch.testing.assert_close(kernel.resolve(X)(frame), kernel.resolve(X)(X))
+
+
+def test_the_kind_of_new_strings_is_compared_with_that_of_the_training_strings() -> None:
+    model = OperatorRidge(Spectrum(1), alpha=0.1).fit(WORDS, N_OF_A)
+    with pytest.raises(
+        ValueError, match=r"\(in learners, the training data\).*different kinds, bytes and str"
+    ):
+        model.predict([b"abc"])
+    with pytest.raises(ValueError, match=r"^Curves \[1\] have no times"):
+        OperatorRidge(Functional(Linear(), domain="objects"), alpha=0.1).fit(CURVES, range(8)).predict(
+            [CURVES[0], ([2.0, 3.0], [0.0, 1.0])]
+        )
+
+
+def test_pairs_where_rows_are_expected() -> None:
+    with pytest.raises(ValueError, match=r"X is no array of numbers.*domain='objects'"):
+        OperatorRidge(Functional(Gaussian(1.0))).fit(CURVES, np.arange(len(CURVES)))
 
 
 def test_nan_in_rows_of_curves_is_named() -> None:

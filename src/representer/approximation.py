@@ -10,10 +10,33 @@ from torch import Tensor
 
 from representer.data import count, same_features, take
 from representer.kernels.base import Kernel
-from representer.linalg import Cholesky, factorize, pivoted_cholesky
+from representer.linalg import (
+    Cholesky,
+    NotPositiveDefiniteError,
+    eigh,
+    factorize,
+    pivoted_cholesky,
+    repair_gram,
+    spectrum_of_factor,
+)
 from representer.memory import row_blocks
 from representer.parameters import is_count
 from representer.values import Value
+
+
+@dataclass(frozen=True)
+class PositivePart:
+    """The factor B = U diag(√e) (m × r) of an indefinite matrix's positive part, with the solves of a Cholesky one."""
+
+    factor: Tensor
+
+    def back_solve(self, right: Tensor) -> Tensor:
+        """U diag(1/√e) C."""
+        return (self.factor / (self.factor**2).sum(0)) @ right
+
+    def half_solve(self, right: Tensor) -> Tensor:
+        """diag(1/√e) Uᵀ C: the part outside of the positive one is left out."""
+        return (self.factor / (self.factor**2).sum(0)).mT @ right
 
 
 @dataclass(frozen=True)
@@ -31,28 +54,33 @@ class LandmarkFeatures:
 
     kernel: Kernel
     landmarks: Any
-    factor: Cholesky
+    factor: Cholesky | PositivePart
 
     def __call__(self, X: Any) -> Tensor:
         """Features (n, m), filled block by block."""
         X = self.kernel.prepare(X)
         if isinstance(X, Tensor) and self.kernel.domain == "vectors":
             X, _ = same_features(X.to(self.factor.factor), self.landmarks)
-        m = count(self.landmarks)
-        features = torch.empty(count(X), m, dtype=self.factor.factor.dtype)
+        m, r = self.factor.factor.shape
+        features = torch.empty(count(X), r, dtype=self.factor.factor.dtype)
         for rows in row_blocks(len(features), m * features.element_size()):
             features[rows] = self.factor.half_solve(self.kernel._gram(X[rows], self.landmarks).mT).mT
         return features
 
     def coefficients(self, theta: Tensor) -> Tensor:
         """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
-        return torch.linalg.solve_triangular(self.factor.factor.mT, theta, upper=True)
+        return self.factor.back_solve(theta)
 
 
 def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
-    """The features of given landmarks (prepared data)."""
-    factor = factorize(lambda: kernel._gram(landmarks, None), name="The Gram matrix of the landmarks")
-    return LandmarkFeatures(kernel, landmarks, factor)
+    """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
+    name = "The Gram matrix of the landmarks"
+    try:
+        factor = factorize(lambda: kernel._gram(landmarks, None), name=name)
+        return LandmarkFeatures(kernel, landmarks, factor)
+    except NotPositiveDefiniteError:
+        repaired = repair_gram(kernel._gram(landmarks, None), name=name)
+    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum_of_factor(eigh(repaired).root()).root()))
 
 
 class Nystroem(Value):

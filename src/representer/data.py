@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,40 @@ class SparseRows(sparse.csr_array):
 def count(X: Any) -> int:
     """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
+
+
+def is_single(X: Any) -> bool:
+    """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
+
+    Examples
+    --------
+    >>> from representer.data import is_single
+    >>> is_single("abc"), is_single(["abc"])
+    (True, False)
+    """
+    return (
+        isinstance(X, str | bytes | Mapping)
+        or not isinstance(X, Iterable)
+        or getattr(X, "ndim", 1) == 0
+        or hasattr(X, "is_multigraph")  # networkx: a graph is a collection of its nodes
+    )
+
+
+def as_items(X: Any) -> Any:
+    """One item a sample: the rows of a frame or an array, where a single column of objects is that column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.data import as_items
+    >>> as_items(np.array([["ab"], ["cde"]])).tolist(), as_items(["ab", "cde"])
+    (['ab', 'cde'], ['ab', 'cde'])
+    """
+    rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
+    column = (
+        isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSU"
+    )
+    return rows[:, 0] if column else rows
 
 
 def take(X: Any, rows: Tensor) -> Any:

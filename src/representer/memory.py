@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 # Rows are handled in blocks whose temporaries stay near this size.
 BLOCK_BYTES = 64 * 2**20
 # From this share of the free memory on, an exact computation is announced before it starts.
@@ -76,3 +79,10 @@ def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
     step = max(1, BLOCK_BYTES // max(1, bytes_per_row))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
+    """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
+    fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
+    inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
+    return getattr(a, operation + "_" if inplace else operation)(b)

@@ -182,6 +182,12 @@ def is_real(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def is_scalar(value: object) -> bool:
+    """Could it stand for one hyperparameter: a number, a tensor, an array of no dimension, or a word?"""
+    array = isinstance(value, np.ndarray) and value.ndim == 0
+    return is_real(value) or array or isinstance(value, Tensor | str)
+
+
 def is_count(value: object) -> bool:
     """Is it a positive integer, of Python or NumPy?"""
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0

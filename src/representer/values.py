@@ -295,3 +295,13 @@ def argument_repr(argument: Any) -> str:
     if inspect.isroutine(argument):
         return argument.__name__
     return repr(argument)
+
+
+def per_row(value: Tensor) -> Tensor:
+    """A hyperparameter that broadcasts over matrices (..., 1, 1), made to broadcast over vectors (..., 1)."""
+    return value if value.ndim < 2 else value.squeeze(-1)
+
+
+def all_values(value: Value) -> list[Value]:
+    """The value, and all that it is made from."""
+    return [value, *(v for _, child in value._children() for v in all_values(child))]

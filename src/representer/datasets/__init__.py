@@ -1,4 +1,4 @@
-"""Data: functions with a kink or a jump to sample from, and loaders for public sets that lie in a folder.
+"""Data: functions to sample from, strings and curves that are made, and loaders for public sets that lie in a folder.
 
 Nothing is downloaded. A loader reads from the ``folder`` it is given, or from the one that the environment variable
 ``REPRESENTER_DATA`` names.
@@ -6,6 +6,7 @@ Nothing is downloaded. A loader reads from the ``folder`` it is given, or from t
 
 from representer.datasets.files import MissingDataError, Source
 from representer.datasets.functions import jump, kink, make_jump, make_kink, square_grid, straight_kink
+from representer.datasets.generated import make_bumps, make_motif_strings
 from representer.datasets.images import FACES, USPS, load_faces, load_usps
 from representer.datasets.molecules import (
     BACE,
@@ -44,8 +45,10 @@ __all__ = [
     "load_segment",
     "load_usps",
     "load_yacht",
+    "make_bumps",
     "make_jump",
     "make_kink",
+    "make_motif_strings",
     "square_grid",
     "straight_kink",
 ]

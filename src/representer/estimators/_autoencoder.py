@@ -14,14 +14,16 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import take
+from representer.data import SparseRows
 from representer.estimators import _losses
+from representer.estimators._adapted import original, takes_sparse
 from representer.estimators._autoencoder_fit import AutoencoderFit, narrowest, ordered
 from representer.estimators._bound import BoundData
 from representer.estimators._callbacks import iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine, as_layer
 from representer.estimators._deep_fit import Settings
+from representer.estimators._gram_once import precompute
 from representer.estimators._supervision import label_targets
 from representer.estimators._target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
 from representer.estimators._validation import (
@@ -33,8 +35,8 @@ from representer.estimators._validation import (
     seed_of,
     warn_unconverged,
 )
-from representer.expansions import Expansion, Layer
-from representer.kernels import Kernel, Precomputed
+from representer.expansions import Layer
+from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.operators import Decomposable, OperatorKernel
 from representer.parameters import is_count, is_real
@@ -118,59 +120,53 @@ class Autoencoder(DeepKernelMachine):
     def _fit(self, X: Any, y: Any, context: Any) -> None:
         self._check_autoencoder()
         self._dtype = DTYPES[self.dtype]
-        first = as_operator_kernel(self.kernel, None)
-        if isinstance(self.n_components, list | tuple) and self.n_components:
-            entry = self.n_components[0]
-            first = first if is_count(entry) else as_layer(entry).operator_kernel
-        X = check_inputs(self, X, first.domain, reset=True)
+        first = self._first_kernel()
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         n = len(X)
         if n < 2:
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
-        self.X_fit_ = X
+        self.X_fit_, self._sparse = X, isinstance(X, SparseRows)
         data = self._prepared(first, X)
         if first.domain == "gram":
             data = repair_gram(data)
-        space, gram = self._make_space(first, data)
-        coordinates = space.coordinates(data)
+        like = self._tensor(np.zeros(1))
+        once = self._approximation() is None
+        encoder, encoder_input, restore = precompute(Composition([], first, 1.0), data, like, once=once)
+        gram = encoder_input if restore.kernel is not None else None
+        space = self._make_space(original(restore.kernel or first), data, gram)
+        coordinates = space.coordinates(data, gram)
         layers = self._layers(coordinates)
+        layers[0].kernel = encoder.kernel
         code = narrowest(layers)
         if layers[code].size >= n:
             raise ValueError(
                 f"n_components={layers[code].size} must be smaller than the number of samples, {n}: such codes could "
                 "simply number the samples."
             )
-        decoder = as_operator_kernel(self.decoder_kernel, None)
-        composition = Composition(layers, decoder, self.alpha)
+        composition = Composition(layers, as_operator_kernel(self.decoder_kernel, None), self.alpha)
         self._check_spaces(composition, space)
         targets = coordinates
         if self.supervision > 0:
             labels = label_targets(y, coordinates, self.supervision, n)
             targets = torch.cat([coordinates, labels], 1)
-        encoder_input, encoder_kernel = data, None
-        if gram is not None and not any(name.startswith("layers__0__kernel") for name in composition.free()):
-            encoder_input, encoder_kernel = gram, layers[0].kernel
-            layers[0].kernel = Decomposable(Precomputed(), encoder_kernel.operator)
         seed = seed_of(self.random_state)
-        fit = AutoencoderFit(
-            composition,
-            encoder_input,
-            targets,
-            _losses.squared(self.fit_intercept),
-            None,
-            Settings(
-                self.criterion,
-                self._splitter(seed),
-                self._approximation(),
-                self.n_restarts,
-                self.max_iter,
-                self.tol,
-                seed,
-                self.verbose,
-                iteration_callback(self, context),
-            ),
-            batch_size=self.batch_size,
+        settings = Settings(
+            self.criterion,
+            self._splitter(seed),
+            self._approximation(),
+            self.n_restarts,
+            self.max_iter,
+            self.tol,
+            seed,
+            self.verbose,
+            iteration_callback(self, context),
         )
-        solution = fit.run()
+        loss = _losses.squared(self.fit_intercept)
+        fit = AutoencoderFit(
+            composition, encoder_input, targets, loss, None, settings, batch_size=self.batch_size
+        )
+        with restore.advice():
+            solution = fit.run()
         if fit.collapsed:
             warn_unconverged(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
@@ -182,32 +178,38 @@ class Autoencoder(DeepKernelMachine):
             solution.problem.composition.kernel
         ]
         solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
-        self._keep(solution)
-        self._keep_autoencoder(space, coordinates, data, encoder_kernel, code)
+        self._keep(solution, restore)
+        self._keep_autoencoder(space, coordinates, data, code)
 
-    def _make_space(self, kernel: OperatorKernel, data: Any) -> tuple[TargetSpace, Tensor | None]:
-        """The target space, and the Gram matrix of objects, which is computed once for encoder and targets."""
+    def _first_kernel(self) -> OperatorKernel:
+        """The kernel that sees the data."""
+        entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
+        if not entries or is_count(entries[0]):
+            return as_operator_kernel(self.kernel, None)
+        layer = as_layer(entries[0])
+        layer.check()
+        return as_operator_kernel(layer.kernel, layer.operator)
+
+    def _make_space(self, kernel: OperatorKernel, data: Any, gram: Tensor | None) -> TargetSpace:
+        """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
-        target = kernel_of_target(self.target, scalar)
-        approximation = self._approximation()
-        max_rank = None if approximation is None else approximation.n_components
-        like = self._tensor(np.zeros(1))
-        gram = None
-        if scalar is not None and kernel.domain not in ("vectors", "gram") and max_rank is None:
-            scalar = scalar.resolve(data)
-            gram = repair_gram(scalar._gram(data, None).to(like))
+        target = kernel_of_target(self.target, scalar, sparse=self._sparse)
         if target is None:
-            return FeatureSpace(), gram
+            return FeatureSpace()
         if target.domain != kernel.domain:
             raise ValueError(
                 f"The target kernel {target!r} takes {target.domain!r}, but the data are {kernel.domain!r} for "
                 f"{kernel!r}: both see the same data."
             )
-        same = scalar is not None and target.resolve(data) == scalar
-        space = KernelSpace.of(
-            target.resolve(data), data, like, gram=gram if same else None, max_rank=max_rank
+        target = target.resolve(data)
+        approximation = self._approximation()
+        return KernelSpace.of(
+            target,
+            data,
+            self._tensor(np.zeros(1)),
+            gram=gram if target == scalar else None,
+            max_rank=None if approximation is None else approximation.n_components,
         )
-        return space, gram
 
     def _check_spaces(self, composition: Composition, space: TargetSpace) -> None:
         later = [(f"Layer {i} of n_components", l.domain) for i, l in enumerate(composition.layers)][1:]
@@ -224,20 +226,12 @@ class Autoencoder(DeepKernelMachine):
                 "an RKHS, or with supervision, give a scalar kernel."
             )
 
-    def _keep_autoencoder(
-        self, space: TargetSpace, coordinates: Tensor, data: Any, encoder_kernel: Any, code: int
-    ) -> None:
+    def _keep_autoencoder(self, space: TargetSpace, coordinates: Tensor, data: Any, code: int) -> None:
         r = coordinates.shape[1]
         decoder = self._functions[-1]
         self._functions[-1] = replace(decoder, coefficients=decoder.coefficients[:, :r].contiguous())
         self.dual_coef_, self.intercept_ = self.dual_coef_[:, :r], self.intercept_[:r]
         self.decoder_kernel_ = self.kernel_
-        if encoder_kernel is not None:  # objects again, in the place of their Gram rows
-            encoder_kernel = encoder_kernel.resolve(data)
-            coefficients = self._functions[0].coefficients
-            used = torch.nonzero(coefficients.abs().sum(1))[:, 0]
-            self._functions[0] = Expansion(encoder_kernel, take(data, used), coefficients[used])
-            self.layers_[0] = self.layers_[0].replaced(kernel=encoder_kernel.kernel)
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
         self._space, self.code_layer_ = space, code

@@ -12,9 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
+from representer.data import SparseRows
+from representer.estimators._adapted import Representation, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep_fit import DeepFit, Settings, Solution
+from representer.estimators._gram_once import Restore, precompute
 from representer.estimators._losses import Loss
 from representer.estimators._validation import (
     DTYPES,
@@ -98,11 +101,14 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        first = self.kernel
         if isinstance(self.layers, list | tuple) and len(self.layers):
             try:
-                tags.input_tags.pairwise = as_layer(self.layers[0]).domain == "gram"
+                layer = as_layer(self.layers[0])
+                first, tags.input_tags.pairwise = layer.kernel, layer.domain == "gram"
             except ValueError:  # fit will say what is wrong
-                tags.input_tags.pairwise = False
+                first, tags.input_tags.pairwise = None, False
+        tags.input_tags.sparse = not isinstance(self.layers, str) and takes_sparse(first)
         return tags
 
     def _check_arguments(self, losses: tuple[str, ...]) -> None:
@@ -162,7 +168,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         return torch.as_tensor(writeable, dtype=self._dtype, device=self.device)
 
     def _prepared(self, kernel: Any, X: Any) -> Any:
-        return kernel.prepare(self._tensor(X) if kernel.domain in ("vectors", "gram") else X)
+        return Representation(self._dtype, self.device, self._sparse).inputs(kernel, X)
 
     def _solve(
         self,
@@ -177,11 +183,14 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         self._dtype = DTYPES[self.dtype]
         if isinstance(self.layers, str) and composition.layers:
             composition.layers[0].size = min(LARGEST_AUTO, X.shape[1])
+        self._sparse = isinstance(X, SparseRows)
         data = self._prepared(composition.input_kernel, X)
         if composition.input_kernel.domain == "gram":
             data = repair_gram(data)
         if not loss.learnable and composition.free():
             composition = self._without_search(composition)
+        targets = self._tensor(Y)
+        composition, data, restore = precompute(composition, data, targets, once=self.approximation is None)
         settings = Settings(
             self.criterion,
             self.cv,
@@ -193,9 +202,14 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             self.verbose,
             iteration_callback(self, context),
         )
-        fit = DeepFit(composition, data, self._tensor(Y), loss, labels, settings)
-        solution = fit.run()
-        self._keep(solution)
+        fit = DeepFit(composition, data, targets, loss, labels, settings)
+        with restore.advice():
+            solution = fit.run()
+        if restore.needs_repair(learned := solution.problem.composition):
+            composition, data, restore = precompute(restore.composition(learned), restore.data, targets)
+            fit = replace(fit, composition=composition, X=data)
+            solution = replace(fit.run(), choice=solution.choice)
+        self._keep(solution, restore)
         return fit, solution
 
     def _without_search(self, composition: Composition) -> Composition:
@@ -209,7 +223,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             )
         return composition.replace(dict.fromkeys(alphas, 1.0))
 
-    def _keep(self, solution: Solution) -> None:
+    def _keep(self, solution: Solution, restore: Restore) -> None:
         problem, choice, result = solution.problem, solution.choice, solution.result
         if solution.interrupted:
             stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
@@ -221,13 +235,15 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         outer, intercept, _ = problem.solve(solution.point)
         chain = problem.chain
         inner = [] if chain is None else chain.expansions(chain.split(solution.point))
-        self._functions = [_moved(function, "cpu") for function in [*inner, outer]]
-        self.kernel_ = _plain_kernel(problem.composition.kernel)
-        self.layers_ = [_plain_layer(layer) for layer in problem.composition.layers]
-        self.alpha_ = float(problem.composition.alpha)
-        self.dual_coef_ = plain(outer.coefficients)
+        functions = [*inner, outer]
+        self.layer_norms_ = [math.sqrt(max(f.squared_norm().item(), 0.0)) for f in functions]
+        self._functions = [_moved(function, "cpu") for function in restore.functions(functions)]
+        composition = restore.composition(problem.composition)
+        self.kernel_ = _plain_kernel(composition.kernel)
+        self.layers_ = [_plain_layer(layer) for layer in composition.layers]
+        self.alpha_ = float(composition.alpha)
+        self.dual_coef_ = plain(self._functions[-1].coefficients)
         self.intercept_ = plain(intercept)
-        self.layer_norms_ = [math.sqrt(max(f.squared_norm().item(), 0.0)) for f in self._functions]
         self.objective_value_ = solution.value
         self.criterion_value_ = None if choice is None or math.isnan(choice.value) else choice.value
         self.search_history_ = [] if choice is None else choice.history
@@ -238,7 +254,8 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     def _inputs(self, X: Any) -> Any:
         check_is_fitted(self)
         kernel = self._functions[0].kernel
-        return self._prepared(kernel, check_inputs(self, X, kernel.domain, reset=False))
+        sparse = takes_sparse(kernel)
+        return self._prepared(kernel, check_inputs(self, X, kernel.domain, reset=False, sparse=sparse))
 
     def _placed(self) -> list[Expansion]:
         return [_moved(function, self.device) for function in self._functions]

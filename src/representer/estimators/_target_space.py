@@ -28,7 +28,7 @@ PIVOT_TOL = 1e-12
 class FeatureSpace:
     """ℝᵈ: vectors are their own coordinates."""
 
-    def coordinates(self, X: Tensor) -> Tensor:
+    def coordinates(self, X: Tensor, gram: Tensor | None = None) -> Tensor:
         """X itself."""
         return X
 
@@ -51,12 +51,15 @@ class KernelSpace:
         Those samples; of Gram rows, all of them.
     cholesky : Cholesky
         Of k(P, P).
+    of_gram : bool
+        Was it made from a Gram matrix of objects that the encoder works with, too?
     """
 
     kernel: Kernel
     pivots: Tensor
     points: Any
     cholesky: Cholesky
+    of_gram: bool = False
 
     @classmethod
     def of(
@@ -67,27 +70,28 @@ class KernelSpace:
         ``like`` has the precision and device of the coordinates, ``gram`` is k(X) if it is known.
         """
         rows = torch.arange(count(X))
-        if kernel.domain == "gram" or gram is not None:
-            gram = (kernel._gram(X, None) if gram is None else gram).to(like)
-        else:
-            rows = pivot_candidates(rows, max_rank)
-            gram = kernel._gram(take(X, rows), None).to(like)
-        _, pivots = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
-        block = gram[pivots[:, None], pivots]
-        pivots = rows[pivots]
-        points = X if kernel.domain == "gram" else take(X, pivots)
-        return cls(
-            kernel, pivots, points, factorize(block, name="The Gram matrix of the reconstruction space")
+        given = gram is not None
+        if gram is None:
+            rows = rows if kernel.domain == "gram" else pivot_candidates(rows, max_rank)
+            gram = kernel._gram(X if len(rows) == count(X) else take(X, rows), None)
+        gram = gram.to(like)
+        _, chosen = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
+        cholesky = factorize(
+            gram[chosen[:, None], chosen], name="The Gram matrix of the reconstruction space"
         )
+        pivots = rows[chosen]
+        return cls(kernel, pivots, X if kernel.domain == "gram" else take(X, pivots), cholesky, given)
 
     def _cross(self, X: Any) -> Tensor:
         if self.kernel.domain == "gram":
             return X[:, self.pivots]
         return self.kernel._gram(X, self.points)
 
-    def coordinates(self, X: Any) -> Tensor:
-        """k(x, P) L⁻ᵀ, (n, r), block by block."""
+    def coordinates(self, X: Any, gram: Tensor | None = None) -> Tensor:
+        """k(x, P) L⁻ᵀ, (n, r), block by block; of the training samples from k(X), if that is known (and repaired)."""
         like = self.cholesky.factor
+        if gram is not None and self.of_gram:
+            return self.cholesky.half_solve(gram[self.pivots].to(like)).mT
         values = like.new_empty(count(X), len(self.pivots))
         for rows in row_blocks(len(values), len(self.pivots) * like.element_size()):
             values[rows] = self.cholesky.half_solve(self._cross(X[rows]).to(like).mT).mT
@@ -111,18 +115,17 @@ class KernelSpace:
 TargetSpace = FeatureSpace | KernelSpace
 
 
-def kernel_of_target(target: Any, kernel: Kernel | None) -> Kernel | None:
+def kernel_of_target(target: Any, kernel: Kernel | None, *, sparse: bool) -> Kernel | None:
     """The kernel whose RKHS is meant by ``target``; None where vectors are reconstructed as they are."""
     if isinstance(target, Kernel):
         return target
     domain = "vectors" if kernel is None else kernel.domain
-    if target == "features" or (
-        target == "auto" and domain == "vectors" and not isinstance(kernel, Functional)
-    ):
-        if domain != "vectors":
+    dense = domain == "vectors" and not sparse
+    if target == "features" or (target == "auto" and dense and not isinstance(kernel, Functional)):
+        if not dense:
             raise ValueError(
-                f"target='features' reconstructs vectors, but {kernel!r} takes {domain!r}. Use target='kernel': "
-                "reconstructions in its RKHS."
+                f"target='features' reconstructs dense vectors, but {kernel!r} takes "
+                f"{'sparse ones' if sparse else repr(domain)}. Use target='kernel': reconstructions in its RKHS."
             )
         return None
     if kernel is None:

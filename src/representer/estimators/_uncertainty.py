@@ -10,12 +10,12 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, landmark_features
 from representer.data import count
-from representer.estimators._ridge import RidgeProblem, prior_scale
+from representer.estimators._adapted import silent_repairs
+from representer.estimators._ridge import RidgeProblem, prior_scale, ridge_system
 from representer.expansions import Expansion
 from representer.kernels import Linear
 from representer.memory import row_blocks
 from representer.operators import Decomposable, OperatorKernel, System
-from representer.operators.systems import factor_system
 
 
 class PredictiveSpread:
@@ -58,8 +58,11 @@ class PredictiveSpread:
             self.features = landmark_features(kernel.kernel, landmarks)
             self.inner = Decomposable(Linear())
             problem = replace(problem, X=self.features(Z))
+        elif isinstance(kernel, Decomposable):
+            with silent_repairs():  # fit has said it
+                problem = problem.with_fixed_gram(kernel.kernel)
         p = Y.shape[1]
-        self.system: System = factor_system(self.inner, problem.X, problem.noise(alpha), p)
+        self.system: System = ridge_system(self.inner, problem, alpha)
         if residuals is None:
             self.scale = prior_scale(self.system, problem, self.system.solve(Y))
         else:
@@ -75,7 +78,8 @@ class PredictiveSpread:
         found = []
         for v in directions.mT:
             dual = self.system.solve(torch.ones_like(problem.Y[:, :1]) * v)
-            found.append((v, Expansion(self.inner, problem.X, dual), (dual.sum(0) * v).sum()))
+            explained = Expansion(self.inner, problem.X, problem.known(dual))
+            found.append((v, explained, (dual.sum(0) * v).sum()))
         return found
 
     def __call__(self, Z: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 from torch import Tensor
 
-from representer.data import SparseRows
+from representer.data import SparseRows, as_items, is_single
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
@@ -104,16 +105,20 @@ def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse:
         if domain == "gram" and reset:
             check_gram(X)
         return SparseRows(X) if issparse(X) else X
+    if is_single(X) and not (domain == "records" and isinstance(X, Mapping)):
+        raise ValueError(
+            f"Expected a list with one object for each sample; got one {type(X).__name__}, {X!r:.60}. Put a single "
+            "object in a list."
+        )
     if domain == "labels":
         labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
         return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
     if domain == "records":
         return as_records(X)  # names are kept; the kernel knows which it needs
-    if hasattr(
-        X, "shape"
-    ):  # of a list it would take the length of the first object for the number of features
+    # Of a list it would take the length of the first object for the number of features.
+    if hasattr(X, "shape"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
+    rows = as_items(X)
     objects = rows if isinstance(rows, np.ndarray) else list(rows)
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
@@ -124,7 +129,13 @@ def refuse_non_numbers(data: Any, name: str) -> None:
     """Strings of digits and dates would be converted to numbers without a word."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
-    array = np.asarray(data)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(
+            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind; pairs "
+            "(times, values) need Functional(…, domain='objects')."
+        ) from error
     strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
     if array.dtype.kind in "SUMm" or (
         array.dtype == object and any(isinstance(entry, strangers) for entry in array.ravel())

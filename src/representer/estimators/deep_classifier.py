@@ -13,6 +13,7 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
+from representer.estimators._adapted import takes_sparse
 from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._deep import DeepKernelMachine
@@ -173,7 +174,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
         y : array-like of shape (n_samples,)
             Class labels.
 
@@ -190,7 +191,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         if not isinstance(self.calibrated, bool | np.bool_):
             raise ValueError(f"calibrated must be True or False; got {self.calibrated!r}.")
         composition = self._composition()
-        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        first = composition.input_kernel
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         labels = self._encode(X, y)
         if self.loss == "squared":
             loss = _losses.squared(self.fit_intercept)

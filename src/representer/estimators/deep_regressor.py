@@ -13,6 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
+from representer.estimators._adapted import takes_sparse
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
@@ -194,7 +195,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
 
@@ -208,7 +209,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self._check_arguments(LOSSES)
         composition = self._composition()
         loss = self._loss(composition)
-        X = check_inputs(self, X, composition.input_kernel.domain, reset=True)
+        first = composition.input_kernel
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         targets, self._flat = check_targets(y, len(X))
         if np.isnan(targets).any():
             raise ValueError(

@@ -199,7 +199,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         if self.approximation is not None and not isinstance(given, Decomposable):
             raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
         problem = self._validate(given, X, y, sample_weight)
-        given = self._adapted(given)
+        given = self._represented.adapted(given, repair=True)
         free = given.free() + ([OPERATOR] if learn_operator else [])
         guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
         self.__dict__.pop("_cached_system", None)
@@ -210,7 +210,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             problem = self._with_gram(kernel, problem)
         kernel = resolve_operator(kernel, problem, learn=learn_operator)
         seed = seed_of(self.random_state)
-        choice = self._choose(kernel, free, problem, seed, iteration_callback(self, context))
+        with silent_repairs():  # fit speaks of the last Gram matrix
+            choice = self._choose(kernel, free, problem, seed, iteration_callback(self, context))
         self._finish(choice, problem, seed)
         context.call_on_fit_task_end(estimator=self)
         return self
@@ -232,9 +233,6 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
     @property
     def _represented(self) -> Representation:
         return Representation(DTYPES[self.dtype], self.device, isinstance(self.X_fit_, SparseRows))
-
-    def _adapted(self, kernel: OperatorKernel) -> OperatorKernel:
-        return self._represented.adapted(kernel, repair=self.approximation is None)
 
     def _with_gram(self, kernel: OperatorKernel, problem: RidgeProblem) -> RidgeProblem:
         if isinstance(kernel, Decomposable) and self.approximation is None:
@@ -272,8 +270,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         choice = Choice(kernel, 0.0)
         if free:
             search = lbfgs_search(self, seed, callback)
-            with silent_repairs():  # fit speaks of the last Gram matrix
-                choice = learn(kernel, free, subset, alpha, self.criterion, search)
+            choice = learn(kernel, free, subset, alpha, self.criterion, search)
             if not isinstance(alpha, np.ndarray):
                 return choice
         best = choose_alpha(choice.kernel, subset, alpha, self.criterion)
@@ -287,7 +284,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         self.operator_ = kernel._operator if scalar else None
         self.landmarks_: Any = None
         if self.approximation is not None:
-            features = self.approximation.features(kernel.kernel, problem.X, seed=seed)
+            adapted: Any = self._operator_kernel()
+            features = self.approximation.features(adapted.kernel, problem.X, seed=seed)
             self.landmarks_ = plain(features.landmarks)
             problem = replace(problem, X=features(problem.X), gram=None)
             if not isinstance(alpha := check_alpha(self.alpha), float):
@@ -309,11 +307,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
 
     def _landmark_features(self) -> LandmarkFeatures:
         kernel: Any = self._operator_kernel()
-        return landmark_features(kernel.kernel, self._represented.inputs(kernel, self.landmarks_))
+        with silent_repairs():  # fit has said it
+            return landmark_features(kernel.kernel, self._represented.inputs(kernel, self.landmarks_))
 
     def _operator_kernel(self) -> OperatorKernel:
         kernel = self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
-        return self._adapted(kernel)
+        return self._represented.adapted(
+            kernel, repair=self.approximation is None
+        )  # landmarks have their own
 
     def _system_kernel(self) -> OperatorKernel:
         """The kernel of the ridge system: linear in the features under an approximation."""

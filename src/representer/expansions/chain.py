@@ -186,7 +186,7 @@ class Chain:
         if self._is_explicit(part, anchors.shape[-1]):
             phi = features(part.kernel, anchors)
             return phi @ _normal_solve(phi, theta)
-        return _back_solve(self._anchor_cholesky(part, anchors), theta)
+        return self._anchor_cholesky(part, anchors).back_solve(theta)  # B = K L⁻ᵀ: BΘ = K (L⁻ᵀ Θ)
 
     # -- coordinates --------------------------------------------------------------------------------------------------
     @property
@@ -276,7 +276,7 @@ class Chain:
         spread = []
         pieces = outputs.split(theta, [factor.shape[-1] for factor in self.factors])
         for part, pivots, piece in zip(outputs.parts, self.pivots, pieces, strict=True):
-            dual = _back_solve(self._first_cholesky(part, pivots), piece)
+            dual = self._first_cholesky(part, pivots).back_solve(piece)
             step = part.rows_per_sample
             full = dual.new_zeros(*dual.shape[:-2], len(anchors) * step, dual.shape[-1])
             full[..., place[pivots // step] * step + pivots % step, :] = dual
@@ -302,11 +302,6 @@ def pivot_candidates(rows: Tensor, max_rank: int | None) -> Tensor:
         return rows
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     return rows[order[: CANDIDATES_PER_PIVOT * max_rank].sort().values]
-
-
-def _back_solve(cholesky: Cholesky, theta: Tensor) -> Tensor:
-    """L⁻ᵀ Θ: B = K L⁻ᵀ on the anchors, so BΘ = K (L⁻ᵀ Θ)."""
-    return torch.linalg.solve_triangular(cholesky.factor.mT, theta, upper=True)
 
 
 def _least_squares(factor: Tensor, target: Tensor) -> Tensor:

@@ -46,7 +46,7 @@ class Expansion:
         X = self.kernel.prepare(X)
         if isinstance(X, Tensor) and self.kernel.domain in ("vectors", "gram"):
             X = X.to(self.coefficients)
-            if self.kernel.domain == "vectors":
+            if self.kernel.domain == "vectors" and isinstance(self.anchors, Tensor):
                 same_features(X, self.anchors)
         if isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             return self.kernel.apply(X, self.anchors, self.coefficients)

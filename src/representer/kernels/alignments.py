@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import combine, per_row
+from representer.kernels.base import Kernel, combine, per_row
 from representer.kernels.sequences import Coded, StringKernel, coded
 from representer.parameters import Below, Hyperparameter, Positive, Word, is_count
 from representer.values import number
@@ -65,7 +66,7 @@ def _of_pairs(
 
     The function gets the block of shorter strings first.
     """
-    strings = coded(X if Y is None else [*X, *Y])
+    strings = coded(X, Y)
     left = list(_blocks(strings, np.arange(len(X)), numbers))
     right = left if Y is None else list(_blocks(strings, np.arange(len(X), len(strings.lengths)), numbers))
     shift = 0 if Y is None else len(X)
@@ -126,6 +127,27 @@ class Subsequence(StringKernel):
             raise ValueError(f"length of Subsequence must be a positive integer; got {self.length!r}.")
         super().check_hyperparameters()
 
+    _has_factor = True  # is λ^(2n), which may be too small for a number, part of it?
+
+    def _up_to_scale(self) -> Kernel:
+        new = copy.copy(self)
+        new._has_factor = False
+        return new
+
+    def _in_range(self, values: np.ndarray, decay: complex) -> np.ndarray:
+        """With the factor λ^(2n), where that has a number."""
+        power = 2 * int(self.length) if self._has_factor else 0
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            scaled = values * (decay if decay.imag else decay.real) ** power if power else values
+        if not np.isfinite(scaled).all() or ((scaled.real == 0) & (values.real > 0)).any():
+            small = power and np.isfinite(values).all()
+            advice = "Use .normalized(), where decay^(2·length) cancels" if small else "Use a smaller decay"
+            raise ValueError(
+                f"Subsequence({self.length}, decay={decay.real:g}) leaves the floating-point range on these strings. "
+                f"{advice}, or a smaller length."
+            )
+        return scaled
+
     def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
         n = int(self.length)
 
@@ -133,7 +155,8 @@ class Subsequence(StringKernel):
             def block(x: Padded, y: Padded) -> np.ndarray:
                 return _gap_weighted(y.codes[:, None, :], x.codes[:, :, None], n, decay)
 
-            return _of_pairs(block, X, Y, lambda strings, longest: 2 * n * longest * strings**2)
+            values = _of_pairs(block, X, Y, lambda strings, longest: 2 * n * longest * strings**2)
+            return self._in_range(values, decay)
 
         return _differentiable(of, number(self, "decay", torch.zeros((), dtype=torch.float64)))
 
@@ -143,15 +166,16 @@ class Subsequence(StringKernel):
 
         def of(decay: complex) -> np.ndarray:
             values = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
-            return np.concatenate(values)[np.argsort(np.concatenate([block.samples for block in blocks]))]
+            order = np.argsort(np.concatenate([block.samples for block in blocks]))
+            return self._in_range(np.concatenate(values)[order], decay)
 
         return _differentiable(of, per_row(number(self, "decay", torch.zeros((), dtype=torch.float64))))
 
 
 def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.ndarray:
-    """The kernel of pairs of strings, positions first and then pairs, which broadcast against each other.
+    """The kernel of pairs of strings over λ^(2n), positions first and then pairs, which broadcast against each other.
 
-    Lodhi et al.'s recursion without its factor λ^(2n): ``ending[l]`` has, for a position of x (the loop) and each one
+    Lodhi et al.'s recursion without that factor: ``ending[l]`` has, for a position of x (the loop) and each one
     of y, the common subsequences of length l + 1 that end there, and ``earlier[l]`` the decayed sum of them over all
     positions up to there.
     """
@@ -174,7 +198,7 @@ def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.nd
             for before, here in pairwise(at):
                 here.add_(before, alpha=rate)
         torch.add(ending[:-1], earlier, alpha=rate, out=earlier)
-    return total.mul_(rate ** (2 * n)).numpy()
+    return total.numpy()
 
 
 def _decay(values: Tensor, rate: complex) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from representer.data import same_features, take
+from representer.data import as_items, is_single, same_features, take
+from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel, combine
 from representer.kernels.names import as_kernel
 from representer.kernels.products import Linear
@@ -77,7 +79,9 @@ class OnBags(Kernel, ABC):
 
     def prepare(self, X: Any) -> list[Any]:
         """The bags as a list; each has points that the inner kernel takes."""
-        bags = list(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        if is_single(X) or sparse.issparse(X):
+            raise ValueError(f"{type(self).__name__} takes a list of bags; got {type(X).__name__}.")
+        bags = list(as_items(X))
         if not bags:
             raise ValueError("Found 0 bags: a kernel needs at least one.")
         self._gathered(bags)
@@ -94,8 +98,12 @@ class OnBags(Kernel, ABC):
                 f"Bag {i} is a tuple of {len(bag)}: give a list of points, or (points, weights)."
             )
         points, weights = bag if isinstance(bag, tuple) else (bag, None)
-        if isinstance(points, str) or not hasattr(points, "__len__"):
+        if is_single(points) or not hasattr(points, "__len__"):
             raise ValueError(f"Bag {i} must be an array or a list of points; got {type(points).__name__}.")
+        if sparse.issparse(points):
+            raise ValueError(
+                f"Bag {i} is a sparse matrix, where a dense one is expected. Pass points.toarray()."
+            )
         if not len(points):
             raise ValueError(f"Bag {i} is empty: a bag needs at least one point. Remove it.")
         try:
@@ -109,7 +117,10 @@ class OnBags(Kernel, ABC):
         dtype = points.dtype if isinstance(points, Tensor) else torch.float64
         if weights is None:
             return points, torch.full((len(points),), 1.0 / len(points), dtype=dtype)
-        weights = torch.as_tensor(np.asarray(weights), dtype=dtype)
+        weights = np.asarray(weights)
+        if weights.dtype.kind not in "biuf":
+            raise ValueError(f"The weights of bag {i} must be numbers; got {weights.tolist()!r:.60}.")
+        weights = torch.as_tensor(weights, dtype=dtype)
         if weights.shape != (len(points),):
             raise ValueError(
                 f"Bag {i} has {len(points)} points, but weights of shape {tuple(weights.shape)}."
@@ -217,6 +228,16 @@ class MeanMap(OnBags):
                 vectors * values.clamp(min=0.0).sqrt()
             )  # points with these inner products
         return new
+
+    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        """The mean of the points' features."""
+        if not isinstance(as_kernel(self.outer), Linear):
+            raise ValueError(f"MeanMap has explicit features only with outer='linear'; got {self.outer!r}.")
+        bags = self._gathered(X)
+        points = self.kernel._features(bags.points, columns)
+        n, members = len(bags.weights), bags.members().numpy()
+        means = sparse.csr_array((bags.weights.numpy(), (members, np.arange(n))), shape=(len(X), n))
+        return ExplicitFeatures(means @ points.matrix, points.columns)
 
     def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
         return _weighted_sums(_weighted_sums(gram, left, -2), right, -1)

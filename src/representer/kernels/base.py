@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer import features
 from representer.data import as_vectors as as_vectors
 from representer.data import count as count
 from representer.data import same_features
+from representer.memory import combine as combine
 from representer.memory import require_gram
-from representer.parameters import Hyperparameter, NonNegative, Word, is_real
+from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
 from representer.values import Value, argument_repr, map_children, number
+from representer.values import per_row as per_row
 
 Domain = Literal["vectors", "labels", "gram", "objects", "records"]
 
@@ -44,6 +47,8 @@ class Kernel(Value, ABC):
     domain: Domain = "vectors"
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
+    explicit_features = features.explicit_features
+    _features = features.none
 
     @abstractmethod
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
@@ -81,6 +86,10 @@ class Kernel(Value, ABC):
         X = self.prepare(X)
         return self._resolve(X)._diag(X)
 
+    def _up_to_scale(self) -> Kernel:
+        """A multiple of the kernel whose numbers stay in range; its normalised form is the same."""
+        return self
+
     def prepare(self, X: Any) -> Any:
         """Checked data in the form that ``_gram`` takes: a tensor for vectors; idempotent."""
         return as_vectors(X) if self.domain == "vectors" else X
@@ -111,10 +120,10 @@ class Kernel(Value, ABC):
     def __mul__(self, other: Kernel | float | Tensor) -> Kernel:
         if isinstance(other, Kernel):
             return Product(self, other)
-        return Scaled(self, other) if _is_scalar(other) else NotImplemented
+        return Scaled(self, other) if is_scalar(other) else NotImplemented
 
     def __rmul__(self, other: float | Tensor | str) -> Kernel:
-        return Scaled(self, other) if _is_scalar(other) else NotImplemented
+        return Scaled(self, other) if is_scalar(other) else NotImplemented
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -134,30 +143,10 @@ class Kernel(Value, ABC):
         return Centered(self, anchors)
 
 
-def _is_scalar(value: Any) -> bool:
-    return (
-        is_real(value)
-        or isinstance(value, Tensor | str)
-        or (isinstance(value, np.ndarray) and value.ndim == 0)
-    )
-
-
 def _lift(value: Any) -> Kernel | None:
     if isinstance(value, Kernel):
         return value
-    return Constant(value) if _is_scalar(value) else None
-
-
-def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
-    """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
-    fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
-    inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
-    return getattr(a, operation + "_" if inplace else operation)(b)
-
-
-def per_row(value: Tensor) -> Tensor:
-    """A hyperparameter that broadcasts over matrices (..., 1, 1), made to broadcast over vectors (..., 1)."""
-    return value if value.ndim < 2 else value.squeeze(-1)
+    return Constant(value) if is_scalar(value) else None
 
 
 # -- two kernels ----------------------------------------------------------------------------------------------------
@@ -173,6 +162,7 @@ class Constant(Kernel):
 
     takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
+    _features = features.of_constant
 
     def __init__(self, value: Any = 1.0):
         self.value = value
@@ -240,6 +230,8 @@ class Sum(Pair):
     [[2.0, 4.0], [4.0, 8.0]]
     """
 
+    _features = features.of_sum
+
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         return self._combined("add", X, Y)
 
@@ -301,6 +293,7 @@ class Scaled(Wrapped):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"scale": FACTOR}
+    _features = features.of_multiple
 
     def __init__(self, kernel: Kernel, scale: Any = 1.0):
         self.kernel = kernel
@@ -332,22 +325,24 @@ class Normalized(Wrapped):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
+    _features = features.of_normalized
+
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
     def _weights(self, X: Any) -> Tensor:
-        diagonal = self.kernel._diag(X)
+        diagonal = self.kernel._up_to_scale()._diag(X)
         positive = diagonal > 0
         return torch.where(positive, torch.where(positive, diagonal, 1.0).rsqrt(), 0.0)
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         rows = self._weights(X)
         columns = rows if Y is None else self._weights(Y)
-        gram = combine("mul", self.kernel._gram(X, Y), rows[..., :, None])
+        gram = combine("mul", self.kernel._up_to_scale()._gram(X, Y), rows[..., :, None])
         return combine("mul", gram, columns[..., None, :])
 
     def _diag(self, X: Any) -> Tensor:
-        diagonal = self.kernel._diag(X)
+        diagonal = self.kernel._up_to_scale()._diag(X)
         return (diagonal > 0).to(diagonal.dtype)
 
 

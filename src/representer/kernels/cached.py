@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer import features
 from representer.kernels.base import Kernel, Wrapped
-from representer.values import Value
+from representer.values import Value, all_values
 
 # Counts up when a stored file would be read or named differently.
 FORMAT = 1
@@ -65,6 +66,8 @@ class Cached(Wrapped):
         self.kernel = kernel
         self.directory = directory
 
+    _features = features.of_inner
+
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         return self._stored("gram", (X, Y), lambda: self.kernel._gram(X, Y))
 
@@ -85,13 +88,9 @@ class Cached(Wrapped):
 
 def _is_searched(kernel: Kernel, data: tuple[Any, ...]) -> bool:
     """Does it hold tensors in the place of numbers, or could a gradient be asked?"""
-    values = [getattr(v, name) for v in _all_values(kernel) for name in v.hyperparameters]
+    values = [getattr(v, name) for v in all_values(kernel) for name in v.hyperparameters]
     watched = any(isinstance(item, Tensor) and item.requires_grad for item in data)
     return watched or any(isinstance(value, Tensor) for value in values)
-
-
-def _all_values(value: Value) -> list[Value]:
-    return [value, *(v for _, child in value._children() for v in _all_values(child))]
 
 
 # -- files ----------------------------------------------------------------------------------------------------------

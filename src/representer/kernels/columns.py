@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import same_features
+from representer.data import is_single, same_features
 from representer.kernels.base import Domain, Kernel, combine, per_row
 from representer.parameters import Hyperparameter, NonNegative, Word
 from representer.values import Value, number
@@ -92,6 +92,14 @@ class Columns(Kernel):
                 raise ValueError(
                     f"The kernel of field {field!r} of Columns must take vectors, labels or objects; got {kernel!r}."
                 )
+        names: dict[str, Any] = {}
+        for (name, _), field in zip(self._children(), self.kernels, strict=True):
+            if name in names:
+                raise ValueError(
+                    f"The fields {names[name]!r} and {field!r} of Columns would share the parameter name {name!r}. "
+                    "Rename a column."
+                )
+            names[name] = field
         if self.combine not in ("sum", "product"):
             raise ValueError(f"combine of Columns must be 'sum' or 'product'; got {self.combine!r}.")
         super().check_hyperparameters()
@@ -167,6 +175,12 @@ def as_records(X: Any) -> list[Record]:
     """
     columns = None
     if isinstance(X, Mapping):
+        single = [name for name, column in X.items() if is_single(column)]
+        if single:
+            raise ValueError(
+                f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is "
+                f"one {type(X[single[0]]).__name__}. Put a single record in a list."
+            )
         columns = dict(X)
     elif hasattr(X, "columns"):
         names = list(X.columns)

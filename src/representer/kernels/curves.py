@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from representer.data import as_items, is_single
+from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.learned import Mapped
 from representer.memory import require
@@ -27,10 +29,10 @@ class Functional(Mapped):
 
     - ``domain="vectors"``: rows of a matrix, values at the times of a common ``grid``; integrals by the trapezoid rule.
     - ``domain="objects"``: a list of pairs (times, values), each curve with times of its own. With ``grid`` the curves
-      are interpolated there, linearly, and treated as before. Without, integrals are those of the piecewise linear
-      interpolants, exactly, on the union of all times: no refinement of a curve by points on it changes them. The
-      vectors then have two entries for each interval between distinct times in the data; with many curves whose times
-      are all different, a ``grid`` costs far less.
+      are interpolated there, linearly (beyond its own times a curve keeps its first and last value), and treated as
+      before. Without, integrals are those of the piecewise linear interpolants, exactly, on the union of all times: no
+      refinement of a curve by points on it changes them. The vectors then have two entries for each interval between
+      distinct times in the data; with many curves whose times are all different, a ``grid`` costs far less.
 
     Parameters
     ----------
@@ -118,11 +120,14 @@ class Functional(Mapped):
         if self.domain == "objects":
             return check_curves(X, max(self._orders))
         try:
-            return super().prepare(X)
+            vectors = super().prepare(X)
+            if vectors.ndim > 2 and not isinstance(X, Tensor | np.ndarray):
+                raise ValueError(f"Expected rows of values; got entries of shape {tuple(vectors.shape[1:])}.")
         except ValueError as error:
             raise ValueError(
                 f"{error} For pairs (times, values), say Functional(…, domain='objects')."
             ) from error
+        return vectors
 
     def _resolve(self, X: Any) -> Self:
         new = self
@@ -133,6 +138,14 @@ class Functional(Mapped):
             new = self._rebuild(lambda name, argument: interval if name == "interval" else argument)
         kernel = self.kernel._resolve(new._images(X, None)[0])
         return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+
+    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        if self.domain == "objects" and self.grid is None:
+            raise ValueError(
+                "The features of Functional are values at all times in the data, which new curves would change. Give "
+                "it a grid."
+            )
+        return self.kernel._features(self._image(X), columns)
 
     # -- vectors ----------------------------------------------------------------------------------------------------
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
@@ -152,6 +165,8 @@ class Functional(Mapped):
                     f"data first, or give interval=(start, end) (got {ends!r})."
                 )
             curves = [[_pair(item) for item in part] for part in (X, Y or [])]
+            for part in curves:
+                _check_inside(part, float(ends[0]), float(ends[1]))
             both = embed_pairs([*curves[0], *curves[1]], self._orders, (float(ends[0]), float(ends[1])))
             return both[: len(X)], None if Y is None else both[len(X) :]
         left = self._on_grid(X)
@@ -182,9 +197,9 @@ class Functional(Mapped):
 # -- data -----------------------------------------------------------------------------------------------------------
 def check_curves(X: Any, order: int = 0) -> list[Any]:
     """Pairs (times, values) as a list, each checked; enough times for derivatives of an order."""
-    if isinstance(X, str | Mapping) or not hasattr(X, "__len__"):
+    if is_single(X):
         raise ValueError(f"Expected a sequence of pairs (times, values); got {type(X).__name__}.")
-    curves = X if isinstance(X, list) else list(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    curves = X if isinstance(X, list) else list(as_items(X))
     if not curves:
         raise ValueError("Found 0 curves: a kernel needs at least one.")
     for i, item in enumerate(curves):
@@ -209,7 +224,18 @@ def check_curves(X: Any, order: int = 0) -> list[Any]:
 
 def _pair(item: Any) -> Pair:
     times, values = item
-    return np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    return _numbers(times), _numbers(values)
+
+
+def _numbers(entries: Any) -> np.ndarray:
+    array = np.asarray(entries)
+    if array.dtype.kind in "mM":
+        raise ValueError(
+            "dates have no unit in an integral: make them numbers, such as (t - t[0]) / np.timedelta64(1, 'D')"
+        )
+    if array.dtype.kind not in "biufO":
+        raise ValueError(f"entries of type {array.dtype}")
+    return array.astype(np.float64)
 
 
 def _check_times(times: np.ndarray, what: str, order: int) -> None:
@@ -235,6 +261,12 @@ def _shared_interval(curves: Sequence[Pair], *, hull: bool) -> tuple[float, floa
             f"curve {ends.index(end)} ends at {end:g}. Give interval=(start, end) or 'hull'."
         )
     return start, end
+
+
+def _check_inside(curves: Sequence[Pair], start: float, end: float) -> None:
+    outside = [i for i, (t, _) in enumerate(curves) if t[-1] <= start or t[0] >= end]
+    if outside:
+        raise ValueError(f"Curves {outside[:5]} have no times within the interval ({start:g}, {end:g}).")
 
 
 # -- isometric embeddings -------------------------------------------------------------------------------------------
@@ -272,9 +304,6 @@ def embed_pairs(curves: Sequence[Pair], orders: Sequence[int], interval: tuple[f
     is exact; of two step functions one point is enough.
     """
     start, end = interval
-    outside = [i for i, (t, _) in enumerate(curves) if t[-1] <= start or t[0] >= end]
-    if outside:
-        raise ValueError(f"Curves {outside[:5]} have no times within the interval ({start:g}, {end:g}).")
     parts = []
     for order in orders:
         steps = [_derivative(torch.from_numpy(t), torch.from_numpy(x), order) for t, x in curves]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
 from representer.memory import row_blocks
 
 # A dense product does this many multiplications in the time of one in a sparse product.
 DENSE_ADVANTAGE = 100
-
-
-@dataclass(frozen=True)
-class ExplicitFeatures:
-    """φ(X) as a sparse matrix (n, q), and what its columns mean.
-
-    Attributes
-    ----------
-    matrix : scipy.sparse.csr_array
-        One row a sample.
-    columns : dict
-        The column of each feature, in the order of first appearance.
-    """
-
-    matrix: sparse.csr_array
-    columns: Mapping[Hashable, int]
 
 
 class ExplicitKernel(Kernel):
@@ -47,17 +31,6 @@ class ExplicitKernel(Kernel):
     @abstractmethod
     def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
         """φ of prepared objects, in given columns or in new ones."""
-
-    def explicit_features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
-        """φ(X), for linear models; with the ``columns`` of earlier features, in the same columns.
-
-        Features that ``columns`` does not have are left out. What the data decide is decided by X here only if
-        ``columns`` is None.
-        """
-        self.check_hyperparameters()
-        X = self.prepare(X)
-        features = (self._resolve(X) if columns is None else self)._features(X, columns)
-        return ExplicitFeatures(_short(features.matrix), features.columns)
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         if Y is None:
@@ -92,14 +65,6 @@ class CountingKernel(ExplicitKernel):
             (values, indices, ends), shape=(len(ends) - 1, len(known)), dtype=np.float64
         )
         return ExplicitFeatures(matrix, known)
-
-
-def _short(matrix: sparse.csr_array) -> sparse.csr_array:
-    """With short indices where they suffice: some of scikit-learn's linear models take no others."""
-    if max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
-        return matrix
-    parts = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
-    return sparse.csr_array(parts, shape=matrix.shape)
 
 
 def inner_products(

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from representer.data import as_items, is_single
 from representer.kernels.base import Domain, Kernel, as_vectors
 from representer.linalg import is_finite
 
@@ -81,8 +82,12 @@ class Callable(Kernel):
         """The objects as a list, rows of a frame or an array as arrays; a batched function gets X as it is."""
         if not callable(self.function):
             raise ValueError(f"Callable takes a function of two objects; got {self.function!r}.")
+        if is_single(X):
+            raise ValueError(
+                f"Callable takes a list of objects; got one {type(X).__name__}. Put it in a list."
+            )
         if not self.batched and not isinstance(X, list):
-            X = list(X.to_numpy() if hasattr(X, "to_numpy") else X)  # a frame would give its columns
+            X = list(as_items(X))
         if not len(X):
             raise ValueError("Found 0 objects: a kernel needs at least one.")
         return X

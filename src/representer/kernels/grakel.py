@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel
-from representer.kernels.graphs import as_graph, check_graphs
+from representer.kernels.graphs import Graph, check_graphs
 
 
 class GraKeL(Kernel):
@@ -55,10 +55,10 @@ class GraKeL(Kernel):
             raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
         super().check_hyperparameters()
 
-    def prepare(self, X: Any) -> list[Any]:
+    def prepare(self, X: Any) -> list[Graph]:
         """The graphs, as a list; GraKeL has no place for a graph without nodes."""
         items = check_graphs(X, "GraKeL")
-        empty = [i for i, item in enumerate(items) if as_graph(item).n_nodes == 0]
+        empty = [i for i, item in enumerate(items) if item.n_nodes == 0]
         if empty:
             raise ValueError(
                 f"GraKeL takes no graphs without nodes; got some at position {', '.join(map(str, empty[:5]))}"
@@ -80,20 +80,27 @@ class GraKeL(Kernel):
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         with warnings.catch_warnings():  # some of its kernels change the filters for the whole process
             kernel = self._kernel()
-            if Y is None:
-                gram = kernel.fit_transform(_translated(X))
-            else:
-                gram = kernel.fit(_translated(Y)).transform(_translated(X))
+            try:
+                if Y is None:
+                    gram = kernel.fit_transform(_translated(X))
+                else:
+                    gram = kernel.fit(_translated(Y)).transform(_translated(X))
+            except Exception as error:  # whatever that library raises
+                raise ValueError(
+                    f"GraKeL's {self.name!r} failed on these graphs ({type(error).__name__}: {error}). Some of its "
+                    "kernels take other labels than these (vectors, for graph_hopper and multiscale_laplacian), or "
+                    "options: see its documentation."
+                ) from error
         return torch.from_numpy(np.array(gram, dtype=np.float64))
 
     def _diag(self, X: Any) -> Tensor:
         return self._gram(X, None).diagonal().clone()  # some of its kernels depend on the other graphs
 
 
-def _translated(X: Sequence[Any]) -> list[list[Any]]:
+def _translated(X: Sequence[Graph]) -> list[list[Any]]:
     """Graphs as GraKeL takes them: neighbours, node labels, edge labels in both directions; 0 for no label."""
     found = []
-    for graph in map(as_graph, X):
+    for graph in X:
         neighbours: dict[int, dict[int, float]] = {node: {} for node in range(graph.n_nodes)}
         labels = {}
         for (u, v), label in zip(graph.edges.tolist(), graph.edge_labels, strict=True):

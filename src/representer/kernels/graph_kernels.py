@@ -18,9 +18,9 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
+from representer.features import ExplicitFeatures
 from representer.kernels.explicit import (
     CountingKernel,
-    ExplicitFeatures,
     ExplicitKernel,
     inner_products,
     squared_norms,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from representer.data import as_items, is_single
 from representer.kernels.labels import _label
 
 # A graph with more edges or nodes than this is summarised in its repr.
@@ -219,13 +220,13 @@ def _attribute(items: list[tuple[Any, dict]], name: Hashable, kind: str) -> list
     return None if without else [data[name] for _, data in items]
 
 
-def check_graphs(X: Any, who: str) -> list[Any]:
-    """A sequence of graphs, of any kind that ``as_graph`` takes, as a list of the same objects."""
+def check_graphs(X: Any, who: str) -> list[Graph]:
+    """A sequence of graphs, of any kind that ``as_graph`` takes, as a list of ``Graph`` records."""
     if is_graph(X):
         raise ValueError(f"{who} takes a sequence of graphs; got one {type(X).__name__}. Put it in a list.")
-    items = list(X.to_numpy() if hasattr(X, "to_numpy") else X) if isinstance(X, Iterable) else None
-    if items is None or isinstance(X, str | bytes | dict):
+    if is_single(X):
         raise ValueError(f"{who} takes a sequence of graphs; got {type(X).__name__}.")
+    items = list(as_items(X))
     if not items:
         raise ValueError("Found 0 graphs: a kernel needs at least one.")
     strangers = [i for i, item in enumerate(items) if not is_graph(item)]
@@ -233,13 +234,24 @@ def check_graphs(X: Any, who: str) -> list[Any]:
         kinds = ", ".join(sorted({type(items[i]).__name__ for i in strangers}))
         places = f"{', '.join(map(str, strangers[:5]))}{' …' if len(strangers) > 5 else ''}"
         advice = "Leave them out, or convert them: Graph(edges, node_labels) makes a graph."
-        if any(items[i] is None or isinstance(items[i], str) for i in strangers):
+        if any(isinstance(items[i], str) for i in strangers):
+            advice = (
+                "For SMILES there is Molecule(); rdkit.Chem.MolFromSmiles makes a graph of one (or None)."
+            )
+        elif any(items[i] is None for i in strangers):
             advice = "Molecules come from rdkit.Chem.MolFromSmiles, which gives None where it cannot read the text."
         raise ValueError(
             f"{who} takes graphs, each {EXPECTED}; got {kinds} at position {places} ({len(strangers)} of "
             f"{len(items)}). {advice}"
         )
-    return items
+    return [_at(i, item) for i, item in enumerate(items)]
+
+
+def _at(i: int, item: Any) -> Graph:
+    try:
+        return as_graph(item)
+    except ValueError as error:
+        raise ValueError(f"Graph {i}: {error}") from error
 
 
 # -- many graphs ------------------------------------------------------------------------------------------------------

@@ -132,12 +132,12 @@ class Neural(Mapped):
         samples = torch.stack(X) if isinstance(X, list) else X
         members = self._members()
         if members is None:
-            return self._features(self._weights(), samples)
-        first = self._features(members[0], samples)
+            return self._outputs(self._weights(), samples)
+        first = self._outputs(members[0], samples)
         if first.ndim == 2:
-            return torch.stack([first, *(self._features(member, samples) for member in members[1:])])
+            return torch.stack([first, *(self._outputs(member, samples) for member in members[1:])])
         samples = samples.expand(len(members), *samples.shape[1:])  # a batch themselves: one for each member
-        return torch.stack([self._features(*pair) for pair in zip(members, samples, strict=True)])
+        return torch.stack([self._outputs(*pair) for pair in zip(members, samples, strict=True)])
 
     def _members(self) -> list[dict[str, Tensor]] | None:
         """The weights of each network, if a batch of them was exchanged: each has one axis (a vector two) more."""
@@ -148,7 +148,7 @@ class Neural(Mapped):
         each = zip(*(weights[name].reshape(-1, *shapes[name]) for name in batched), strict=True)
         return [weights | dict(zip(batched, member, strict=True)) for member in each]
 
-    def _features(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
+    def _outputs(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
         like = next(iter(weights.values()), X)
         with _evaluating(self.module):
             try:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows
+from representer.data import SparseRows, as_items, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.fingerprints import MinMax
 from representer.parameters import is_count
@@ -153,13 +153,10 @@ def _generator(fingerprint: Fingerprint) -> Any:
 # -- molecules --------------------------------------------------------------------------------------------------------
 def as_molecules(X: Any) -> list[Any]:
     """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame."""
-    if isinstance(X, str):
-        raise ValueError(f"Expected a sequence of molecules, got one string. Pass [{X!r}].")
-    if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
-    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == 1:
-        X = X[:, 0]
-    molecules = [str(item) if isinstance(item, np.str_) else item for item in X]
+    if is_single(X):
+        what = "string" if isinstance(X, str) else type(X).__name__
+        raise ValueError(f"Expected a sequence of molecules, got one {what}. Pass [{X!r:.60}].")
+    molecules = [str(item) if isinstance(item, np.str_) else item for item in as_items(X)]
     if not molecules:
         raise ValueError("Found 0 molecules: at least one is needed.")
     kind = _rdkit().Chem.Mol

@@ -9,6 +9,7 @@ import joblib
 import torch
 from torch import Tensor
 
+from representer import features
 from representer.data import count
 from representer.kernels.base import Kernel, Wrapped
 from representer.parameters import is_count
@@ -65,6 +66,8 @@ class Parallel(Wrapped):
         if not is_count(self.block_size):
             raise ValueError(f"block_size of Parallel must be a positive integer; got {self.block_size!r}.")
         super().check_hyperparameters()
+
+    _features = features.of_inner
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         searched = torch.is_grad_enabled() and any(

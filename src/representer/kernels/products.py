@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from representer import features
 from representer.kernels.base import FACTOR, Kernel, combine, per_row
 from representer.kernels.heuristics import inverse_size
 from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
@@ -23,6 +24,8 @@ class Linear(Kernel):
     >>> Linear()([[1.0, 2.0], [3.0, 4.0]]).tolist()
     [[5.0, 11.0], [11.0, 25.0]]
     """
+
+    _features = features.of_vectors
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
         return X @ (X if Y is None else Y).mT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from representer.data import as_items, is_single
 from representer.kernels.base import Domain, Kernel
 
 
@@ -21,22 +22,19 @@ class StringKernel(Kernel, ABC):
 
     def prepare(self, X: Any) -> list[Any]:
         """The strings as a list, checked: all of one kind, with symbols that can be compared."""
-        if isinstance(X, str | bytes):
-            raise ValueError(
-                f"{type(self).__name__} takes a list of strings; got one {type(X).__name__}. Pass [{X[:20]!r}]."
-            )
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
-        if hasattr(X, "to_numpy"):
-            X = X.to_numpy()  # a frame would give its columns
+        if is_single(X) or isinstance(X, Set):
+            one = (
+                f"one {type(X).__name__}. Pass [{X[:20]!r}]"
+                if isinstance(X, str | bytes)
+                else type(X).__name__
+            )
+            raise ValueError(f"{type(self).__name__} takes a list of strings; got {one}.")
+        X = as_items(X)
         if isinstance(X, np.ndarray):
             X = self._rows(X)
-        try:
-            strings = X if isinstance(X, list) else list(X)
-        except TypeError:
-            raise ValueError(
-                f"{type(self).__name__} takes a list of strings; got {type(X).__name__}."
-            ) from None
+        strings = X if isinstance(X, list) else list(X)
         if not strings:
             raise ValueError("Found 0 strings: a kernel needs at least one (which may be empty).")
         if one_kind(strings) not in (str, bytes):
@@ -44,13 +42,22 @@ class StringKernel(Kernel, ABC):
         return strings
 
     def _rows(self, X: np.ndarray) -> Any:
-        """One string a row; a single column of strings is that column."""
+        """One string a row."""
         if X.dtype.kind in "fc":
             raise ValueError(
                 f"{type(self).__name__} takes strings, but X is an array of real numbers. Choose a kernel on "
                 "vectors, or pass integer symbols."
             )
-        return (X[:, 0] if X.ndim == 2 and X.shape[1] == 1 and X.dtype.kind in "OSU" else X).tolist()
+        rows = X.tolist()
+        if X.ndim == 2 and any(
+            isinstance(cell, str | bytes) and len(cell) > 1 for row in rows for cell in row
+        ):
+            raise ValueError(
+                f"{type(self).__name__} takes one string a sample, but X has {X.shape[1]} columns of them. Choose one, "
+                "or give each column a kernel: Columns({'name': Spectrum(3), …}). If each is one symbol of a longer "
+                "string, pass [tuple(row) for row in X]."
+            )
+        return rows
 
 
 def _kind(item: Any) -> type | None:
@@ -120,8 +127,16 @@ class Coded:
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
 
-def coded(strings: Sequence[Any]) -> Coded:
-    """Number the symbols of strings of one kind."""
+def coded(strings: Sequence[Any], others: Sequence[Any] | None = None) -> Coded:
+    """Number the symbols of strings of one kind, and of others after them."""
+    if others is not None:
+        kinds = one_kind(strings).__name__, one_kind(others).__name__
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"X and Y (in learners, the training data) hold strings of different kinds, {kinds[0]} and {kinds[1]}: "
+                "their symbols would never be equal. Convert all to one kind."
+            )
+        strings = [*strings, *others]
     kind = one_kind(strings)
     lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
     if kind is tuple:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from representer.features import ExplicitFeatures
 from representer.kernels.base import ONE, Domain, Kernel, combine, per_row
 from representer.kernels.products import Linear
 from representer.kernels.time_series import as_series, blocks_by_length, check_series, padded
@@ -118,18 +119,24 @@ class Signature(Kernel):
         channels = paths[0].shape[1]
         return self.kernel is None and _n_integrals(channels, int(self.depth)) <= EXPLICIT_LIMIT
 
-    def explicit_features(self, X: Any) -> Tensor:
-        """The iterated integrals (n, 1 + d + … + d^depth), scaled: k(X) = F Fᵀ; with ``kernel=None`` only."""
-        self.check_hyperparameters()
+    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+        """The iterated integrals (n, 1 + d + … + d^depth), scaled; a column is named by the channels of dx … dx."""
         if self.kernel is not None:
             raise ValueError(
                 f"The paths have finitely many features only with kernel=None; got {self.kernel!r}."
             )
-        paths = self._paths(self.prepare(X))
+        paths, depth = self._paths(X), int(self.depth)
         scale = number(self, "scale", paths[0]).reshape(())
-        levels = signatures(paths, int(self.depth))
-        scaled = [scale**m * level for m, level in enumerate(levels, start=1)]
-        return torch.cat([paths[0].new_ones(len(paths), 1), *scaled], 1)
+        scaled = [scale**m * level for m, level in enumerate(signatures(paths, depth), start=1)]
+        matrix = torch.cat([paths[0].new_ones(len(paths), 1), *scaled], 1).numpy()
+        channels = range(paths[0].shape[1])
+        words = itertools.chain.from_iterable(itertools.product(channels, repeat=m) for m in range(depth + 1))
+        names: dict[Hashable, int] = {word: i for i, word in enumerate(words)}
+        if columns is not None and dict(columns) != names:
+            raise ValueError(
+                f"The columns are not those of series with {len(channels)} channels (time included) and depth {depth}."
+            )
+        return ExplicitFeatures(matrix, names)
 
     # -- Gram matrices ----------------------------------------------------------------------------------------------
     def _gram(self, X: Any, Y: Any | None) -> Tensor:

@@ -57,10 +57,6 @@ def _count_matrix(rows: np.ndarray, codes: np.ndarray, bound: int, n_rows: int) 
     return matrix
 
 
-def _joined(X: Sequence[Any], Y: Sequence[Any] | None) -> Coded:
-    return coded(X if Y is None else [*X, *Y])
-
-
 def _products(matrix: sparse.csr_array, n: int, symmetric: bool, weights: np.ndarray | None = None) -> Tensor:
     """Inner products of the first n rows with the rest, or with themselves."""
     left, right = (matrix, None) if symmetric else (matrix[:n], matrix[n:])
@@ -150,7 +146,7 @@ class Spectrum(StringKernel, CountingKernel):
                 yield _count_matrix(rows[starts], codes, bound, len(strings.lengths))
 
     def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
-        parts = (_products(matrix, len(X), Y is None) for matrix in self._matrices(_joined(X, Y)))
+        parts = (_products(matrix, len(X), Y is None) for matrix in self._matrices(coded(X, Y)))
         return _weighted_sum(parts, [weight[..., None] for weight in self._weights()])
 
     def _diag(self, X: Sequence[Any]) -> Tensor:
@@ -224,6 +220,17 @@ class Mismatch(StringKernel, CountingKernel):
             )
         super().check_hyperparameters()
 
+    def prepare(self, X: Any) -> list[Any]:
+        """The strings as a list, checked, of the same kind as the alphabet."""
+        strings = super().prepare(X)
+        kinds = {type(self.alphabet), one_kind(strings)}
+        if kinds == {str, bytes}:
+            raise ValueError(
+                f"The alphabet of Mismatch and the strings are of different kinds, {type(self.alphabet).__name__} and "
+                f"{one_kind(strings).__name__}: their symbols would never be equal. Convert one of them."
+            )
+        return strings
+
     def _resolve(self, X: Sequence[Any]) -> Self:
         resolved = super()._resolve(X)
         if self.alphabet is None:
@@ -295,7 +302,7 @@ class Mismatch(StringKernel, CountingKernel):
 
     def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
         parts = (
-            _products(matrix, len(X), Y is None, alphas) for matrix, alphas in self._matrices(_joined(X, Y))
+            _products(matrix, len(X), Y is None, alphas) for matrix, alphas in self._matrices(coded(X, Y))
         )
         return reduce(torch.Tensor.add_, parts)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer.data import as_items, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.heuristics import median_distance
 from representer.kernels.parallel import pairwise_blocks
@@ -23,11 +24,19 @@ BLOCK_ENTRIES = 2**15
 # -- data -----------------------------------------------------------------------------------------------------------
 def check_series(X: Any) -> list[Any]:
     """The series as a list, each checked to be numbers (length,) or (length, channels), of the same channels all."""
-    if isinstance(X, str | Mapping) or not hasattr(X, "__len__"):
+    if is_single(X):
         raise ValueError(f"Expected a sequence of time series; got {type(X).__name__}.")
-    series = X if isinstance(X, list) else list(X.to_numpy() if hasattr(X, "to_numpy") else X)
+    series = X if isinstance(X, list) else list(as_items(X))
     if not series:
         raise ValueError("Found 0 time series: a kernel needs at least one.")
+    pairs = [
+        i for i, item in enumerate(series) if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0])
+    ]
+    if pairs:
+        raise ValueError(
+            f"Series {pairs[0]} is a tuple of two sequences. If these are times and values, pass the values alone, or "
+            "np.column_stack([times, values]); two observations of several channels are a list or an array."
+        )
     channels = [_array(item, i).shape[1] for i, item in enumerate(series)]
     strangers = [i for i, d in enumerate(channels) if d != channels[0]]
     if strangers:

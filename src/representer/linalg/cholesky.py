@@ -30,11 +30,15 @@ class Cholesky:
 
     def solve(self, right: Tensor) -> Tensor:
         """A⁻¹ B, by two triangular solves: ``torch.cholesky_solve`` would copy the factor."""
-        return torch.linalg.solve_triangular(self.factor.mT, self.half_solve(right), upper=True)
+        return self.back_solve(self.half_solve(right))
 
     def half_solve(self, right: Tensor) -> Tensor:
         """L⁻¹ B, whose columns have the squared norms of Bᵀ A⁻¹ B."""
         return torch.linalg.solve_triangular(self.factor, right, upper=False)
+
+    def back_solve(self, right: Tensor) -> Tensor:
+        """L⁻ᵀ B."""
+        return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
     def inverse(self) -> Tensor:
         """A⁻¹, dense."""
