@@ -16,7 +16,6 @@ from representer import DeepKernelRegressor, Layer
 from representer.datasets import make_jump
 from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.operators import Separate
-from representer.reproduce import penalty_grid
 from representer.reproduce.penalty_grid import (
     LinearOuter,
     Problem,
@@ -62,16 +61,13 @@ def test_a_linear_outer_kernel_is_multiple_kernel_learning(data: tuple[np.ndarra
         assert np.abs(ours - theirs).max() < 0.02
 
 
-def test_neighbours_help_and_never_hurt(
-    data: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_help_and_never_hurt(data: tuple[np.ndarray, np.ndarray]) -> None:
     X, y = data
     problem = TwoLayers(Layer(Separate(MIXTURE), len(MIXTURE)), TensorMatern(1, 1.0), X, y)
     penalties = [1e-1, 1e-3, 1e-5]
     points, values = solve_grid(problem, penalties, problem.starts(1, 0))
     torch.testing.assert_close(problem.values(points, all_pairs(penalties, len(y))), values)
-    monkeypatch.setattr(penalty_grid, "SWEEPS", 0)
-    _, alone = solve_grid(problem, penalties, problem.starts(1, 0))
+    _, alone = solve_grid(problem, penalties, problem.starts(1, 0), sweeps=0)
     assert bool((values <= alone).all()) and bool((values < 0.9 * alone).any())
     # No minimum grows when a penalty falls; what is found may miss that by what neighbours are not told of.
     grid = values.reshape(3, 3)
@@ -109,10 +105,13 @@ class Known(Problem):
         return np.full(len(X), abs(math.log(lam / 0.1)) + abs(math.log(mu / 0.01)))
 
 
-def test_cross_validation_takes_the_pair_of_least_error() -> None:
+@pytest.mark.parametrize("stop", [None, 5])
+def test_cross_validation_takes_the_pair_of_least_error(stop: int | None) -> None:
     X, y = np.zeros((10, 2)), np.zeros(10)
     splits = list(KFold(5).split(X))
-    problem, point, pair = cross_validated(Known, PENALTIES, splits, X, y, starts=1, final_starts=2)
+    problem, point, pair = cross_validated(
+        Known, PENALTIES, splits, X, y, starts=1, final_starts=2, stop=stop
+    )
     assert np.allclose(problem.predict(point, pair, X), 0.0, atol=1e-12)
     assert abs(float(point)) < 1e-3
     torch.testing.assert_close(10 * pair, torch.tensor([0.1, 0.01], dtype=torch.float64))

@@ -175,18 +175,20 @@ def all_pairs(penalties: Sequence[float], n: int) -> Tensor:
     return torch.cartesian_prod(alphas, alphas)
 
 
-def solve_grid(problem: Problem, penalties: Sequence[float], starts: Tensor) -> tuple[Tensor, Tensor]:
+def solve_grid(
+    problem: Problem, penalties: Sequence[float], starts: Tensor, *, first: int = FIRST, sweeps: int = SWEEPS
+) -> tuple[Tensor, Tensor]:
     """The best points (p², m) and values (p²,) found for every pair of penalties, which are in falling order."""
     pairs = all_pairs(penalties, len(problem.y))
     found, values = problem.minimise(
-        starts.repeat(len(pairs), 1), pairs.repeat_interleave(len(starts), 0), max_iter=FIRST
+        starts.repeat(len(pairs), 1), pairs.repeat_interleave(len(starts), 0), max_iter=first
     )
     values, best = values.reshape(len(pairs), -1).min(1)
     points = found.reshape(len(pairs), len(starts), -1)[torch.arange(len(pairs)), best]
     neighbours = _neighbours(len(penalties))
     width = (penalties[0] / penalties[1]) ** 0.5 if len(penalties) > 1 else 1.0
     changed = torch.ones(len(pairs), dtype=torch.bool)
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         told = (neighbours & changed).nonzero()  # (pair, a neighbour of it that has changed)
         if not len(told):
             break
@@ -228,20 +230,25 @@ def cross_validated(
     *,
     starts: int,
     final_starts: int,
+    stop: int | None = None,
     seed: int = 0,
 ) -> tuple[Problem, Tensor, Tensor]:
-    """The problem on all data, the best point found for the pair of least held-out squared error, and that pair."""
+    """The problem on all data, the best point found for the pair of least held-out squared error, and that pair.
+
+    With ``stop``, no search has more iterations than that, and neighbours do not help each other.
+    """
+    effort = {} if stop is None else {"first": stop, "sweeps": 0}
     errors = np.zeros(len(penalties) ** 2)
     for train, test in splits:
         fold = make(X[train], y[train])
-        points, _ = solve_grid(fold, penalties, fold.starts(starts, seed))
+        points, _ = solve_grid(fold, penalties, fold.starts(starts, seed), **effort)
         pairs = all_pairs(penalties, len(train))
         for i, (point, pair) in enumerate(zip(points, pairs, strict=True)):
             errors[i] += ((fold.predict(point, pair, X[test]) - y[test]) ** 2).sum()
     chosen = int(np.argmin(errors))
     problem = make(X, y)
     begin, pair = problem.starts(final_starts, seed), all_pairs(penalties, len(y))[chosen]
-    points, values = solve_grid(problem, penalties, begin[:starts])
-    raced, reached = problem.minimise(begin, pair.expand(len(begin), 2), race=True)
+    points, values = solve_grid(problem, penalties, begin[:starts], **effort)
+    raced, reached = problem.minimise(begin, pair.expand(len(begin), 2), max_iter=stop or MAX_ITER, race=True)
     best = raced[reached.argmin()] if reached.min() < values[chosen] else points[chosen]
     return problem, best, pair
