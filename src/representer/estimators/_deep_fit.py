@@ -281,17 +281,21 @@ class DeepFit:
         images, interrupted = self._explore(X, Y)
         if interrupted:
             return Choice(self.composition, float("nan"), [], interrupted=True), images or None
-        if images and ("alpha" in self.free or self.criterion == "loo"):
-            alpha, unexplained = self._ridge_alpha(images[-1], Y)
-            if "alpha" in self.free:
-                self.composition = self.composition.replace({"alpha": alpha})
-            if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
-                self.criterion = "validation"
         try:
+            if images and ("alpha" in self.free or self.criterion == "loo"):
+                self._look_again(images[-1], Y)
             choice = self._descend(X, Y, rows, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
             choice = Choice(self.composition, float("nan"), [], interrupted=True)
         return choice, images if images and len(rows) == count(self.X) else None
+
+    def _look_again(self, image: Tensor, Y: Tensor) -> None:
+        """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
+        alpha, unexplained = self._ridge_alpha(image, Y)
+        if "alpha" in self.free:
+            self.composition = self.composition.replace({"alpha": alpha})
+        if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
+            self.criterion = "validation"
 
     def _descend(self, X: Any, Y: Tensor, rows: Tensor, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""
