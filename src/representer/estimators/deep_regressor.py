@@ -69,8 +69,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
         What chooses what is left to be learned: the error on held-out folds, for which the inner layers are fitted
         anew; or, for squared loss, a closed form for the outer function with the inner layers held fixed, which is
-        cheaper and too optimistic for large inner layers. ``"auto"``: leave-one-out if the inner layers have fewer than
-        one unknown for four samples, otherwise validation. At most 500 random samples are used.
+        cheaper and too optimistic for large inner layers or noisy targets. ``"auto"``: leave-one-out if the inner
+        layers have fewer than one unknown for four samples and explain most of the variance, otherwise validation. At
+        most 500 random samples are used.
     cv : int or splitter, default=5
         The folds of ``criterion="validation"``, as in scikit-learn; fewer where there are too few samples for so many.
     approximation : Nystroem, default=None
