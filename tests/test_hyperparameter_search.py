@@ -403,3 +403,16 @@ def test_ctrl_c_at_any_moment_of_a_search_gives_a_model(samples, monkeypatch):
             model = DeepKernelRegressor([1], Fragile(1.0), **options).fit(X, y)
         outcomes.append(np.isfinite(model.predict(X)).all())
     assert len(outcomes) > 5 and all(outcomes)
+
+
+def test_noisy_targets_are_not_left_to_leave_one_out(rng):
+    """Inner layers adapt to noise, and leave-one-out holds them fixed: "auto" then holds samples out."""
+    X = rng.normal(size=(60, 2))
+    f = np.sin(2 * X[:, 0] + X[:, 1])
+    options = {"layers": [1], "n_restarts": 2, "random_state": 0}
+    for noise, criterion in ((0.01, "loo"), (3.0, "validation")):
+        y = f + noise * rng.normal(size=60)
+        chosen, expected = (
+            DeepKernelRegressor(criterion=c, **options).fit(X, y) for c in ("auto", criterion)
+        )
+        assert chosen.criterion_value_ == expected.criterion_value_

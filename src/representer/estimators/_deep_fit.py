@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -142,13 +142,7 @@ class DeepFit:
             starts = found.point[None]
             if found.interrupted:
                 return Solution(problem, found.point, problem.value(starts).item(), found, choice)
-        try:
-            result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
-        except KeyboardInterrupt:  # before the first value: what the hyperparameters were found with is kept
-            if choice is None:
-                raise
-            stopped = replace(choice, interrupted=True)
-            return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, stopped)
+        result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
         return Solution(problem, result.point, result.value, result, choice)
 
     def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -294,17 +288,21 @@ class DeepFit:
         images, interrupted = self._explore(X, Y)
         if interrupted:
             return Choice(self.composition, float("nan"), [], interrupted=True), images or None
-        if images and ("alpha" in self.free or self.criterion == "loo"):
-            alpha, unexplained = self._ridge_alpha(images[-1], Y)
-            if "alpha" in self.free:
-                self.composition = self.composition.replace({"alpha": alpha})
-            if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
-                self.criterion = "validation"
         try:
+            if images and ("alpha" in self.free or self.criterion == "loo"):
+                self._look_again(images[-1], Y)
             choice = self._descend(X, Y, rows, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
             choice = Choice(self.composition, float("nan"), [], interrupted=True)
         return choice, images if images and len(rows) == count(self.X) else None
+
+    def _look_again(self, image: Tensor, Y: Tensor) -> None:
+        """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
+        alpha, unexplained = self._ridge_alpha(image, Y)
+        if "alpha" in self.free:
+            self.composition = self.composition.replace({"alpha": alpha})
+        if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
+            self.criterion = "validation"
 
     def _descend(self, X: Any, Y: Tensor, rows: Tensor, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""

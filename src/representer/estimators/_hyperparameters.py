@@ -41,7 +41,11 @@ def minimise(
     info = torch.finfo(starts.dtype)
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
     floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
-    unit = problem.value(starts[:1]).detach().abs().clamp(min=floor)
+    try:
+        unit = problem.value(starts[:1]).detach().abs().clamp(min=floor)
+    except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
+        values = starts.new_full((len(starts),), torch.nan)
+        return OptimizeResult(starts[0], math.nan, values, False, "interrupted", 0, 0, True, [])
     if not bool(torch.isfinite(unit).all()):
         unit = torch.ones_like(unit)
         if not bool(torch.isfinite(problem.value(starts)).any()):

@@ -57,8 +57,9 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
     criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
         What chooses what is left to be learned: the error on held-out folds, for which the inner layers are fitted
         anew; or, for squared loss, a closed form for the outer function with the inner layers held fixed, which is
-        cheaper and too optimistic for large inner layers. ``"auto"``: leave-one-out if the inner layers have fewer than
-        one unknown for four samples, otherwise validation. At most 500 random samples are used.
+        cheaper and too optimistic for large inner layers or noisy targets. ``"auto"``: leave-one-out if the inner
+        layers have fewer than one unknown for four samples and explain most of the variance, otherwise validation. At
+        most 500 random samples are used.
     cv : int or splitter, default=5
         The folds of ``criterion="validation"`` and of the calibration, as in scikit-learn; fewer where there are too
         few samples for so many.
@@ -245,7 +246,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             return
         targets = torch.from_numpy(labels)[torch.cat([rows for _, rows in parts])]
         decisions = [each.double().cpu() for each, _ in parts]
-        if all(map(is_constant, [*decisions, self._decide(self._image(fit.X))])):
+        outer, intercept, images = solution.problem.solve(solution.point)
+        if all(map(is_constant, [*decisions, outer(images[-1]) + intercept])):
             self.calibration_ = base_rates(targets, len(self.classes_))
         else:
             self.calibration_ = calibrate(torch.cat(decisions), targets)

@@ -13,14 +13,21 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
-from representer.estimators._adapted import takes_sparse
+from representer.estimators._adapted import silent_repairs, takes_sparse
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Settings
+from representer.estimators._gram_once import precompute
 from representer.estimators._losses import Loss
 from representer.estimators._uncertainty import PredictiveSpread
-from representer.estimators._validation import check_inputs, check_targets, plain, warn_unconverged
+from representer.estimators._validation import (
+    as_operator_kernel,
+    check_inputs,
+    check_targets,
+    plain,
+    warn_unconverged,
+)
 from representer.linalg import repair_gram
 from representer.parameters import is_real
 
@@ -70,8 +77,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
         What chooses what is left to be learned: the error on held-out folds, for which the inner layers are fitted
         anew; or, for squared loss, a closed form for the outer function with the inner layers held fixed, which is
-        cheaper and too optimistic for large inner layers. ``"auto"``: leave-one-out if the inner layers have fewer than
-        one unknown for four samples, otherwise validation. At most 500 random samples are used.
+        cheaper and too optimistic for large inner layers or noisy targets. ``"auto"``: leave-one-out if the inner
+        layers have fewer than one unknown for four samples and explain most of the variance, otherwise validation. At
+        most 500 random samples are used.
     cv : int or splitter, default=5
         The folds of ``criterion="validation"``, as in scikit-learn; fewer where there are too few samples for so many.
     approximation : Nystroem, default=None
@@ -224,10 +232,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self._squared, self._has_intercept = loss.squared, loss.intercept
         # Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: standard
         # deviations then take refits, which wait until somebody asks for them. What those need is kept here.
-        self._refits: tuple[Composition, Settings] | None = None
+        self._refits: Settings | None = None
         if loss.squared and not fit.inner_is_small and len(targets) > 1:
-            settings = replace(fit.settings, cv=fit.folds(), verbose=0, callback=None)
-            self._refits = (solution.problem.composition, settings)
+            self._refits = replace(fit.settings, cv=fit.folds(), verbose=0, callback=None)
         if self.loss == "interpolate":
             self._check_interpolation(X, targets)
         context.call_on_fit_task_end(estimator=self)
@@ -338,14 +345,17 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
         if self._refits is None:
             return None
-        composition, settings = self._refits
-        if composition.input_kernel.domain == "gram":
-            data = repair_gram(data)
         Y = self._tensor(self._targets)
         images: list[Tensor] = []
         for function in self._placed()[:-1]:
             images.append(function(images[-1] if images else data))
-        fit = DeepFit(composition, data, Y, _losses.squared(self._has_intercept), None, settings)
+        composition = Composition(list(self.layers_), as_operator_kernel(self.kernel_, None), self.alpha_)
+        if composition.input_kernel.domain == "gram":
+            data = repair_gram(data)
+        once = self._refits.approximation is None
+        with silent_repairs():  # fit has spoken of it
+            composition, data, _ = precompute(composition, data, Y, once=once)
+        fit = DeepFit(composition, data, Y, _losses.squared(self._has_intercept), None, self._refits)
         residuals = torch.full_like(Y, torch.nan)
         for decisions, rows in fit.held_out(composition, images):
             residuals[rows] = Y[rows] - decisions
