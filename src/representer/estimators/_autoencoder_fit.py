@@ -20,7 +20,7 @@ COLLAPSED = 1e-3
 # Starts of a second search from where the first has collapsed.
 RESCUE_STARTS = 8
 # A step of Adam moves a coordinate by about this share of the size that coordinates have at the start.
-RELATIVE_STEP = 0.02
+RELATIVE_STEP = 0.1
 # Kernel values that agree to this relative error under a rotation of the codes do not depend on it.
 ROTATION_TOL = 1e-8
 
@@ -60,7 +60,7 @@ class AutoencoderFit(DeepFit):
         def value(point: Tensor, rows: Tensor) -> Tensor:
             return problem.restricted(rows).value(point[None])[0]
 
-        return adam(
+        result = adam(
             with_gradient(value),
             start,
             n_samples=len(problem.rows),
@@ -72,6 +72,8 @@ class AutoencoderFit(DeepFit):
             verbose=self.settings.verbose,
             **options,
         )
+        with torch.no_grad():  # of all samples: batches have decoders of their own
+            return replace(result, value=problem.value(result.point[None]).item())
 
 
 def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> Tensor:
