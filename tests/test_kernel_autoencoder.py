@@ -24,6 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import KernelAutoencoder, Layer
 from representer.approximation import Nystroem
+from representer.estimators._supervision import label_targets
 from representer.kernels import (
     Edit,
     Functional,
@@ -230,6 +231,62 @@ def test_codes_are_in_order_of_variance_where_the_decoder_does_not_mind(curve):
     assert ard.objective_value_ < np.inf and abs(covariance[0, 1]) > 1e-8 * covariance[0, 0]
 
 
+@pytest.mark.parametrize("later", [("poly", 4), ("linear", 4), (Gaussian(1.0), 4)])
+def test_turning_the_codes_changes_no_function(curve, later):
+    """Explicit features of a layer after the code turn with it: then the codes stay as they are."""
+    model = KernelAutoencoder([2, later], **FIXED).fit(curve)
+    value = model.reconstruction_error(curve).mean() + 1e-3 * sum(norm**2 for norm in model.layer_norms_)
+    assert model.objective_value_ == pytest.approx(value, rel=1e-6)
+
+
+def test_codes_in_single_precision_are_in_order_too(curve):
+    codes = KernelAutoencoder(2, Gaussian(1.0), dtype="float32", **FIXED).fit_transform(curve)
+    assert abs(np.corrcoef(codes.T)[0, 1]) < 1e-3
+
+
+def test_an_offset_of_the_data_does_not_spoil_the_distortion(curve):
+    model = KernelAutoencoder(1, **FIXED).fit(curve)
+    for offset, dtype in ((1e7, "float64"), (2e2, "float32")):
+        moved = KernelAutoencoder(1, dtype=dtype, **FIXED).fit(curve + offset)
+        assert moved.explained_variance_ratio_ == pytest.approx(model.explained_variance_ratio_, abs=1e-2)
+        assert moved.score(curve + offset) == pytest.approx(moved.explained_variance_ratio_, abs=1e-3)
+
+
+def test_scores_of_gram_rows_rank_models_as_true_scores_do(rng):
+    Y = rng.standard_t(3, size=(45, 4)) @ rng.normal(size=(4, 4))
+    train, test = Y[:30], 3 * Y[30:]  # k(x, x) of new samples is larger
+    scores, truth = [], []
+    for alpha in (1e-3, 1e-1, 1.0, 10.0):
+        options = {**FIXED, "alpha": alpha}
+        scores.append(
+            KernelAutoencoder(1, "precomputed", **options).fit(train @ train.T).score(test @ train.T)
+        )
+        truth.append(KernelAutoencoder(1, "linear", target="kernel", **options).fit(train).score(test))
+    assert np.argsort(scores).tolist() == np.argsort(truth).tolist()
+
+
+def test_layers_in_the_list(curve):
+    gram = curve @ curve.T
+    assert np.isfinite(cross_val_score(KernelAutoencoder([("precomputed", 1)], **FIXED), gram, cv=3)).all()
+    own = KernelAutoencoder([Layer(Gaussian(1.0), 2)], **FIXED).fit(curve)
+    assert own.layers_[0].alpha == 1e-3  # Layer leaves it open
+    with pytest.raises(ValueError, match="name the kernel of the data"):
+        KernelAutoencoder([(Gaussian(1.0), 1)], "precomputed", **FIXED).fit(curve)
+
+
+def test_candidates_of_gram_rows_need_their_diagonal(curve):
+    gram = curve @ curve.T
+    model = KernelAutoencoder(1, "precomputed", **FIXED).fit(gram)
+    vectors = KernelAutoencoder(1, "linear", target="kernel", preimage="nearest", **FIXED).fit(curve)
+    codes = np.linspace(-1, 1, 5)[:, None]
+    with pytest.raises(ValueError, match="Pass diagonal="):
+        model.inverse_transform(codes, gram[:9])
+    chosen = model.inverse_transform(codes, gram[:9], gram.diagonal()[:9])
+    assert np.allclose(curve[chosen], vectors.inverse_transform(codes, curve[:9]))
+    with pytest.raises(ValueError, match="cannot be negative"):
+        model.inverse_transform(codes, gram[:9], -gram.diagonal()[:9])
+
+
 def test_the_bound_is_theorem_5(curve):
     model = KernelAutoencoder(2, Gaussian(1.0), Gaussian(0.8), **FIXED).fit(curve)
     bound = model.generalization_bound(0.1)
@@ -296,6 +353,21 @@ def test_labels_shape_the_code(rng):
     assert np.isfinite(named.transform(X)).all()
     auto = KernelAutoencoder(1, supervision=1.0, random_state=0, max_iter=10, cv=2).fit(X, X[:, 1] ** 2)
     assert auto.criterion_value_ > 0
+    two = np.column_stack(
+        [X[:, 1], np.where(np.arange(80) < 5, X[:, 0], np.nan)]
+    )  # gaps in one of two outputs
+    gaps = label_targets(two, torch.as_tensor(X), 2.0, 80)
+    assert gaps.isnan().sum(0).tolist() == [0, 75]
+    variance = ((X - X.mean(0)) ** 2).sum(1).mean()
+    assert np.nanmean(gaps.numpy() ** 2, axis=0).sum() == pytest.approx(2.0 * variance)
+    assert label_targets(np.arange(80) // 27, torch.as_tensor(X), 1.0, 80).shape == (
+        80,
+        3,
+    )  # integers are classes
+    with pytest.raises(ValueError, match="of one type"):
+        named.fit(X, np.array(["a", 1] * 40, dtype=object))
+    with pytest.raises(ValueError, match="numbers or class labels"):
+        named.fit(X, np.arange(80) * 1j)
     with pytest.raises(ValueError, match="fit got no y"):
         named.fit(X)
     with pytest.raises(ValueError, match="Every label in y is missing"):
@@ -352,7 +424,15 @@ def test_curves_are_reconstructed_in_l2(rng):
     pairs = [(t, np.sin(2 * np.pi * t + p)) for (t, _), p in zip(pairs, phase, strict=False)]
     model = KernelAutoencoder(1, Functional(Gaussian("median"), domain="objects"), **FIXED).fit(pairs)
     assert isinstance(model.target_kernel_.kernel, Linear)
-    assert any(model.reconstruct(pairs)[0] is pair for pair in pairs)
+    back = model.reconstruct(pairs)  # on all times together
+    times, values = back[0]
+    distance = model.target_kernel_([pairs[0], (times, values)]).numpy()
+    error = distance[0, 0] - 2 * distance[0, 1] + distance[1, 1]
+    assert error == pytest.approx(model.reconstruction_error(pairs)[0], abs=1e-6)
+    slopes = KernelAutoencoder(1, Functional(Gaussian("median"), grid, derivative=1), **FIXED).fit(X)
+    assert any(
+        np.array_equal(slopes.reconstruct(X[:1])[0], row) for row in X
+    )  # the level is not known: nearest
 
 
 def test_fingerprints_with_a_target_of_their_own(rng):
@@ -538,8 +618,12 @@ def test_bad_data(curve):
 def test_degenerate_data(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        with pytest.raises(ValueError, match="is zero for all samples"):
+            KernelAutoencoder(1, "precomputed", **FIXED).fit(np.zeros((9, 9)))
         constant = KernelAutoencoder(1, n_restarts=1, random_state=0, max_iter=10).fit(np.ones((10, 2)))
-        assert np.allclose(constant.reconstruct(np.ones((3, 2))), 1.0)
+        assert (
+            np.allclose(constant.reconstruct(np.ones((3, 2))), 1.0) and constant.score(np.ones((3, 2))) == 1.0
+        )
         doubled = np.repeat(rng.standard_normal((8, 3)), 3, axis=0)
         assert np.isfinite(
             KernelAutoencoder(2, n_restarts=1, random_state=0, max_iter=10).fit(doubled).score(doubled)

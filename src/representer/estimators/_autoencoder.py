@@ -82,14 +82,14 @@ class Autoencoder(DeepKernelMachine):
 
     def _layers(self, targets: Tensor) -> list[Layer]:
         """The inner layers that n_components describes."""
-        given = self.n_components
+        wanted = given = self.n_components
         if is_real(given) and not is_count(given):
-            if not 0 < given < 1:
-                raise ValueError(
-                    "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of "
-                    f"inner layers; got {given!r}."
-                )
-            given = components_for(targets, float(given))
+            given = components_for(targets, float(given)) if 0 < given < 1 else None
+        if not (is_count(given) or isinstance(given, list | tuple)):
+            raise ValueError(
+                "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of inner "
+                f"layers; got {wanted!r}."
+            )
         entries = list(given) if isinstance(given, list | tuple) else [given]
         if not entries:
             raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
@@ -98,7 +98,7 @@ class Autoencoder(DeepKernelMachine):
             kernel = self.kernel if i == 0 else self.decoder_kernel
             short = is_count(entry)
             layer = Layer(kernel, int(entry), alpha=self.encoder_alpha) if short else as_layer(entry)
-            if not short and not isinstance(entry, Layer):
+            if isinstance(layer.alpha, str):
                 layer = layer.replaced(alpha=self.encoder_alpha)
             layer = layer.__sklearn_clone__()
             layer.check()
@@ -188,7 +188,23 @@ class Autoencoder(DeepKernelMachine):
             return as_operator_kernel(self.kernel, None)
         layer = as_layer(entries[0])
         layer.check()
-        return as_operator_kernel(layer.kernel, layer.operator)
+        kernel = as_operator_kernel(layer.kernel, layer.operator)
+        if self.kernel != "rbf" and as_operator_kernel(self.kernel, layer.operator) != kernel:
+            raise ValueError(
+                f"Both kernel={self.kernel!r} and the first entry of n_components, {entries[0]!r}, name the kernel of "
+                "the data. Leave kernel at its default, or give a size in the list."
+            )
+        return kernel
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            first = self._first_kernel()
+        except (ValueError, TypeError):  # fit will say what is wrong
+            return tags
+        tags.input_tags.pairwise = first.domain == "gram"
+        tags.input_tags.sparse = takes_sparse(first)
+        return tags
 
     def _make_space(self, kernel: OperatorKernel, data: Any, gram: Tensor | None) -> TargetSpace:
         """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
@@ -231,6 +247,7 @@ class Autoencoder(DeepKernelMachine):
         decoder = self._functions[-1]
         self._functions[-1] = replace(decoder, coefficients=decoder.coefficients[:, :r].contiguous())
         self.dual_coef_, self.intercept_ = self.dual_coef_[:, :r], self.intercept_[:r]
+        self.layer_norms_[-1] = max(self._functions[-1].squared_norm().item(), 0.0) ** 0.5
         self.decoder_kernel_ = self.kernel_
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
@@ -242,10 +259,8 @@ class Autoencoder(DeepKernelMachine):
         spread = (norms.max() - norms.min()).item()
         constant = spread <= len(norms) * torch.finfo(norms.dtype).eps * abs(self._mean_squared_norm)
         self._constant_norm = self._mean_squared_norm if constant else None
-        values = self._decode(self._codes(data))
-        distortion = (norms - 2.0 * (coordinates * values).sum(1) + values.square().sum(1)).mean()
-        variance = norms.mean() - self._centre.square().sum()
-        self.explained_variance_ratio_ = 1.0 - (distortion / variance).item() if variance > 0 else 0.0
+        self._train_variance = space.squared_distances(data, self._centre[None], norms).mean().item()
+        self.explained_variance_ratio_ = self._explained(data, norms)
         self._bound_data = BoundData.of(self._functions, self._inner_images(data), norms, r)
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
@@ -277,14 +292,19 @@ class Autoencoder(DeepKernelMachine):
         return self._tensor(codes)
 
     def _distortion(self, X: Any, norms: Tensor) -> Tensor:
-        values = self._decode(self._codes(X))
-        cross = (self._space.coordinates(X) * values).sum(1)
-        return (norms - 2.0 * cross + values.square().sum(1)).clamp(min=0.0)
+        """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
+        return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
 
-    def _variance(self, X: Any, norms: Tensor) -> Tensor:
-        """Mean squared distance from the training mean."""
-        cross = self._space.coordinates(X) @ self._centre
-        return (norms - 2.0 * cross + self._centre.square().sum()).mean()
+    def _explained(self, X: Any, norms: Tensor, variance: float | None = None) -> float:
+        """1 − distortion / mean squared distance from the training mean, or a given variance."""
+        distortion = self._distortion(X, norms).mean().item()
+        if variance is None:
+            variance = self._space.squared_distances(X, self._centre[None], norms).mean().item()
+        if variance <= torch.finfo(norms.dtype).eps * norms.abs().mean().item():
+            return (
+                1.0 if distortion <= torch.finfo(norms.dtype).eps ** 0.5 * norms.abs().mean().item() else 0.0
+            )
+        return 1.0 - distortion / variance
 
     def _squared_norms(self, X: Any, diagonal: Any, *, strict: bool = True) -> Tensor:
         """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
@@ -294,11 +314,15 @@ class Autoencoder(DeepKernelMachine):
                 raise ValueError(
                     "diagonal= is for kernel='precomputed'; this kernel computes k(x, x) itself."
                 )
-            values = check_array(plain(diagonal), ensure_2d=False, dtype=np.float64, input_name="diagonal")
+            values = check_array(
+                np.atleast_1d(plain(diagonal)), ensure_2d=False, dtype=np.float64, input_name="diagonal"
+            )
             if values.shape != (len(X),):
                 raise ValueError(
                     f"diagonal must have shape ({len(X)},), one k(x, x) a sample; got {values.shape}."
                 )
+            if (values < 0).any():
+                raise ValueError("diagonal holds k(x, x), which cannot be negative.")
             return self._tensor(values)
         if domain != "gram":
             return self._space.squared_norms(X)
@@ -313,7 +337,7 @@ class Autoencoder(DeepKernelMachine):
         return X.new_full((len(X),), known)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
-    def _preimage(self, values: Tensor, candidates: Any) -> Any:
+    def _preimage(self, values: Tensor, candidates: Any, diagonal: Any) -> Any:
         """Objects for elements of the RKHS."""
         space = self._space
         assert isinstance(space, KernelSpace)
@@ -324,10 +348,10 @@ class Autoencoder(DeepKernelMachine):
         if how == "direct":
             if not space.is_linear or candidates is not None:
                 raise ValueError(
-                    f"preimage='direct' is for linear kernels on vectors and without candidates; {space.kernel!r} has "
+                    f"preimage='direct' is for linear kernels and without candidates; {space.kernel!r} has "
                     "elements that are the image of nothing. Use preimage='nearest' or, for vectors, 'weighted'."
                 )
-            return plain(space.weights(values) @ space.points.to(values))
+            return plain(space.combine(values))
         if how == "weighted" and domain != "vectors":
             raise ValueError(
                 f"preimage='weighted' is a mean of vectors, but the data are {domain!r}: they have no mean. Use "
@@ -338,10 +362,7 @@ class Autoencoder(DeepKernelMachine):
         else:
             objects = check_inputs(self, candidates, domain, reset=False)
         prepared = self._prepared(space.kernel, objects)
-        if domain == "gram":
-            norms = self._squared_norms(prepared, None)
-        else:
-            norms = space.squared_norms(prepared)
+        norms = self._squared_norms(prepared, diagonal)
         distance = preimage.distances(values, space.coordinates(prepared), norms)
         if how == "weighted":
             return plain(preimage.weighted(distance) @ prepared.to(values))

@@ -21,8 +21,6 @@ COLLAPSED = 1e-3
 RESCUE_STARTS = 8
 # A step of Adam moves a coordinate by about this share of the size that coordinates have at the start.
 RELATIVE_STEP = 0.1
-# Kernel values that agree to this relative error under a rotation of the codes do not depend on it.
-ROTATION_TOL = 1e-8
 
 
 @dataclass
@@ -35,12 +33,14 @@ class AutoencoderFit(DeepFit):
     def run(self) -> Solution:
         """Fit; where the codes have collapsed, once more from random starts, of which some are wider."""
         solution = super().run()
-        if not self._has_collapsed(solution):
+        if solution.interrupted or not self._has_collapsed(solution):
             return solution
         assert solution.problem.chain is not None
         principal = self._starts(solution.problem)[0]
         starts = random_starts(solution.problem.chain, principal, RESCUE_STARTS, self.generator)
-        result = self._minimise(solution.problem, starts, description="restarts")
+        result = self._minimise(
+            solution.problem, starts, callback=self.settings.callback, description="restarts"
+        )
         if result.value < solution.value:
             solution = replace(solution, point=result.point, value=result.value, result=result)
         self.collapsed = self._has_collapsed(solution)
@@ -55,7 +55,10 @@ class AutoencoderFit(DeepFit):
     def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
         if self.batch_size is None or problem.landmarks is None or self.batch_size >= len(problem.rows):
             return super()._minimise(problem, starts, **options)
-        start = starts[0]
+        with torch.no_grad():  # Adam takes one start: the best for as many samples as a batch has
+            some = problem.rows[:: max(1, len(problem.rows) // self.batch_size)]
+            values = problem.restricted(some).value(starts)
+        start = starts[torch.where(values.isfinite(), values, torch.inf).argmin()]
 
         def value(point: Tensor, rows: Tensor) -> Tensor:
             return problem.restricted(rows).value(point[None])[0]
@@ -92,7 +95,12 @@ def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> T
     turned = codes @ Vt.mT
     signs = turned.gather(0, turned.abs().argmax(0, keepdim=True)).sign()
     coordinates[layer] = coordinates[layer] @ (Vt.mT * torch.where(signs == 0, 1.0, signs))
-    return flat(coordinates)
+    # Explicit features of a later layer turn with the codes, and its coordinates would have to follow.
+    before, behind = (
+        images[layer + 1 :] for images in (chain.images(chain.split(point)), chain.images(coordinates))
+    )
+    same = all(_is_close(a, b) for a, b in zip(before, behind, strict=True))
+    return flat(coordinates) if same else point
 
 
 def _is_turned_freely(kernel: OperatorKernel, codes: Tensor) -> bool:
@@ -104,8 +112,12 @@ def _is_turned_freely(kernel: OperatorKernel, codes: Tensor) -> bool:
     mixing = torch.ones(size, size, dtype=codes.dtype).cumsum(0).sin() + torch.eye(size, dtype=codes.dtype)
     Q = torch.linalg.qr(mixing).Q
     Q[:, 0] *= -torch.linalg.det(Q).sign()  # a reflection, too: signs are chosen freely
-    before, behind = kernel.kernel._gram(some, None), kernel.kernel._gram(some @ Q.to(codes), None)
-    return bool((before - behind).abs().max() <= ROTATION_TOL * before.abs().max())
+    return _is_close(kernel.kernel._gram(some, None), kernel.kernel._gram(some @ Q.to(codes), None))
+
+
+def _is_close(a: Tensor, b: Tensor) -> bool:
+    """Up to half the digits."""
+    return bool((a - b).abs().max() <= torch.finfo(a.dtype).eps ** 0.5 * a.abs().max())
 
 
 def narrowest(layers: list[Layer]) -> int:

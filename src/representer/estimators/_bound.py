@@ -37,7 +37,7 @@ class GeneralizationBound:
         How fast the decoder's kernel changes: the largest Tr(K₂(z, z) − 2K₂(z, z') + K₂(z', z'))/‖z − z'‖², as a root.
         The trace is over the coordinates of the target space that the training data span.
     s, t : float
-        The norms of encoder and decoder.
+        The norms of encoder and decoder; a constant that was fitted with it is not counted.
     p, n : int
         The size of the code and the number of samples.
     delta : float
@@ -78,7 +78,7 @@ class BoundData:
             return None
         encoder, decoder = functions
         p = encoder.coefficients.shape[-1]
-        K = encoder.kernel.diag(images[0], p).max().item()
+        K = encoder.kernel.diag(images[0], p).mean(1).max().item()
         return cls(len(norms), norms.max().clamp(min=0.0).sqrt().item(), K, _lipschitz(decoder, images[1], r))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,9 +20,6 @@ from representer.expansions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
-
-# Pivots are chosen until this share of the largest k(x, x) is left: half the digits of an inner product.
-PIVOT_TOL = 1e-12
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,10 @@ class FeatureSpace:
     def squared_norms(self, X: Tensor) -> Tensor:
         """‖x‖²."""
         return X.square().sum(-1)
+
+    def squared_distances(self, X: Tensor, values: Tensor, norms: Tensor) -> Tensor:
+        """‖x − v‖², row by row, without cancellation."""
+        return (X - values).square().sum(-1)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,13 @@ class KernelSpace:
             rows = rows if kernel.domain == "gram" else pivot_candidates(rows, max_rank)
             gram = kernel._gram(X if len(rows) == count(X) else take(X, rows), None)
         gram = gram.to(like)
-        _, chosen = pivoted_cholesky(gram, tol=PIVOT_TOL, max_rank=max_rank)
+        rounding = len(gram) * torch.finfo(gram.dtype).eps
+        _, chosen = pivoted_cholesky(gram, tol=rounding, max_rank=max_rank)
+        if not len(chosen):
+            raise ValueError(
+                f"{kernel!r} is zero for all samples: in its RKHS there is nothing to reconstruct. Check the data, or "
+                "choose another kernel."
+            )
         cholesky = factorize(
             gram[chosen[:, None], chosen], name="The Gram matrix of the reconstruction space"
         )
@@ -101,15 +109,31 @@ class KernelSpace:
         """k(x, x)."""
         return self.kernel._diag(X).to(self.cholesky.factor)
 
+    def squared_distances(self, X: Any, values: Tensor, norms: Tensor) -> Tensor:
+        """‖φ(x) − v‖² of elements v with these coordinates, row by row; ``norms`` are k(x, x)."""
+        cross = (self.coordinates(X) * values).sum(-1)
+        return norms - 2.0 * cross + values.square().sum(-1)
+
     def weights(self, values: Tensor) -> Tensor:
         """The w of Σ_j w_j φ(p_j) that has these coordinates, (n, r)."""
         return torch.linalg.solve_triangular(self.cholesky.factor.mT, values.mT, upper=True).mT
 
     @property
     def is_linear(self) -> bool:
-        """Is Σ w φ(p) = φ(Σ w p), so that every element has a pre-image?"""
-        kernel = self.kernel.kernel if isinstance(self.kernel, Functional) else self.kernel
-        return self.kernel.domain == "vectors" and isinstance(kernel, Linear)
+        """Is Σ w φ(p) = φ(Σ w p), so that every element has a pre-image? Derivatives alone forget the level."""
+        kernel = self.kernel
+        if isinstance(kernel, Functional):
+            return isinstance(kernel.kernel, Linear) and 0 in kernel._orders
+        return kernel.domain == "vectors" and isinstance(kernel, Linear)
+
+    def combine(self, values: Tensor) -> Any:
+        """The vectors, or curves with times of their own, Σ_j w_j p_j with these coordinates."""
+        w = self.weights(values)
+        if self.kernel.domain == "vectors":
+            return w @ self.points.to(values)
+        times = np.unique(np.concatenate([np.asarray(t, dtype=float) for t, _ in self.points]))
+        curves = np.stack([np.interp(times, t, v) for t, v in self.points])
+        return [(times, row) for row in w.cpu().numpy() @ curves]
 
 
 TargetSpace = FeatureSpace | KernelSpace

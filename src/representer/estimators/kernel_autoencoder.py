@@ -40,16 +40,17 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     target : {"auto", "features", "kernel"} or Kernel, default="auto"
         Where reconstructions live: in the space of the vectors themselves, in the RKHS of ``kernel``, or in that of
         another kernel. ``"auto"``: ``"features"`` for vectors, L² for ``Functional`` kernels of curves, otherwise
-        ``"kernel"``.
+        ``"kernel"``. What is learned of ``kernel`` does not move its space: there it has the numbers of the start.
     alpha : float or "auto", default="auto"
         The weight of the decoder's squared norm beside the mean distortion; ``"auto"`` learns it.
     encoder_alpha : float or "auto", default="auto"
-        That of every inner layer that is not a ``Layer`` with an alpha of its own.
+        That of every inner layer that is not a ``Layer`` with a number of its own.
     fit_intercept : bool, default=True
         Let reconstructions vary around a constant that costs nothing. False is the problem of the paper.
     supervision : float, default=0.0
         How much codes serve the ``y`` given to fit: the decoder also predicts y, whose variance counts this many times
-        that of the data. With 0, y is ignored. Labels that are missing (NaN or None) are left out.
+        that of the data. With 0, y is ignored. Floats are numbers; integers, booleans and strings are classes. What is
+        missing (NaN or None) is left out.
     preimage : {"auto", "nearest", "weighted", "direct"}, default="auto"
         What ``inverse_transform`` makes of an element of an RKHS: the nearest candidate; the mean of the 10 nearest,
         weighted by 1/distance² (vectors); or the element itself (linear kernels). ``"auto"``: ``"direct"`` where it can
@@ -67,7 +68,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         Samples in each step of Adam, each with the best decoder for them; the last decoder is fitted to all. None: all
         samples in each step of L-BFGS. Without ``approximation``, 500 landmarks are taken.
     n_restarts : int, default=4
-        Starts of the search: kernel PCA, and random ones, which race.
+        Starts of the search: kernel PCA, and random ones, which race; batches take the best of them.
     max_iter : int, default=200
         Most iterations (of Adam: passes over the data).
     tol : float, default=1e-5
@@ -96,7 +97,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     alpha_ : float
         The weight of the decoder's norm that was used.
     explained_variance_ratio_ : float
-        The share of the training data's variance (in the target space) that reconstructions keep.
+        The share of the training data's variance (in the target space) that reconstructions keep. With landmarks and an
+        RKHS it is a little too high: the mean is known on the landmarks only.
     layer_norms_ : list of float
         ‖f_l‖ of every function from the input on, the decoder last.
     dual_coef_ : ndarray of shape (n_anchors, n_coordinates)
@@ -225,7 +227,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         """
         return plain(self._codes(self._inputs(X)))
 
-    def inverse_transform(self, Z: Any, candidates: Any = None) -> Any:
+    def inverse_transform(self, Z: Any, candidates: Any = None, diagonal: Any = None) -> Any:
         """Decode codes.
 
         Parameters
@@ -235,6 +237,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         candidates : array-like or sequence of what the kernel takes, default=None
             Where reconstructions are elements of an RKHS: the objects among which those that come closest are chosen;
             the training data by default.
+        diagonal : array-like of shape (n_candidates,), default=None
+            For a precomputed kernel: k(c, c) of each candidate, as for ``reconstruction_error``.
 
         Returns
         -------
@@ -250,16 +254,16 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
                     "itself. Leave candidates=None, or fit with target='kernel'."
                 )
             return plain(values)
-        return self._preimage(values, candidates)
+        return self._preimage(values, candidates, diagonal)
 
-    def reconstruct(self, X: Any, candidates: Any = None) -> Any:
+    def reconstruct(self, X: Any, candidates: Any = None, diagonal: Any = None) -> Any:
         """Encode and decode data: ``inverse_transform(transform(X))``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
             Data; with a precomputed kernel, k(X, X_train).
-        candidates : array-like or sequence of what the kernel takes, default=None
+        candidates, diagonal : array-like, default=None
             As for ``inverse_transform``.
 
         Returns
@@ -267,7 +271,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         X : ndarray of shape (n_samples, n_features), or list of objects
             Reconstructions.
         """
-        return self.inverse_transform(self.transform(X), candidates)
+        return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def reconstruction_error(self, X: Any, diagonal: Any = None) -> np.ndarray:
@@ -287,7 +291,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             Squared distances. ``mean()`` is the test distortion.
         """
         X = self._inputs(X)
-        return plain(self._distortion(X, self._squared_norms(X, diagonal)))
+        return plain(self._distortion(X, self._squared_norms(X, diagonal)).clamp(min=0.0))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Share of the variance of X around the training mean that reconstructions keep; higher is better.
@@ -295,8 +299,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Data; with a precomputed kernel, k(X, X_train), where the mean of the training samples' k(x, x) stands for
-            that of new ones: this ranks models as the true score does.
+            Data; with a precomputed kernel, k(X, X_train). If k(x, x) differs between samples, that of new ones is not
+            known: the training samples' mean and variance stand for theirs, which ranks models on the same X as the
+            true score does.
         y : Ignored
             Not used, present for API consistency.
 
@@ -306,8 +311,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             1 − distortion / variance: 1 for perfect reconstructions, 0 for a constant.
         """
         X = self._inputs(X)
-        norms = self._squared_norms(X, None, strict=False)
-        return 1.0 - (self._distortion(X, norms).mean() / self._variance(X, norms)).item()
+        unknown = self._functions[0].kernel.domain == "gram" and self._constant_norm is None
+        variance = self._train_variance if unknown else None
+        return self._explained(X, self._squared_norms(X, None, strict=False), variance)
 
     def generalization_bound(self, delta: float = 0.05) -> GeneralizationBound:
         """Excess distortion on new data that theorem 5 of the paper allows, up to its unknown constant C₀.
