@@ -16,12 +16,13 @@ from representer.objectives.targets import ArrayLike, Targets, hilbert_targets
 
 @dataclass(frozen=True)
 class Score:
-    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P."""
+    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P + diag(diagonal)."""
 
     value: Tensor
     left: Tensor
     weights: Tensor | None = None
     alpha_gradient: Tensor | float = 0.0  # beside what alpha changes through W
+    diagonal: Tensor | None = None  # what depends on the diagonal of K itself
 
 
 class SquaredLoss(Objective, ABC):
@@ -69,6 +70,8 @@ class SquaredLoss(Objective, ABC):
         matrix_gradient = alpha_gradient = coefficients = intercept = None
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights)
+            if score.diagonal is not None:
+                system.add_diagonal(matrix_gradient, score.diagonal)
             if self.alpha is not None:
                 alpha_gradient = score.alpha_gradient + len(training.factor) * _trace(score, system, C)
         if dual:
