@@ -157,21 +157,21 @@ def class_risk(
             decisions.append(K[i, fitted] @ C + b)
     labels = [list(Y[i]).index(1.0) for i in rows]
     if held_out == "each" or softmax:
-        counts = [labels.count(c) for c in range(k)]
+        m = len(rows)
 
         def loss(log_scale: float) -> float:
             total = 0.0
             for f, c in zip(decisions, labels, strict=True):
-                log_p = math.exp(log_scale) * f - np.logaddexp.reduce(math.exp(log_scale) * f)
-                target = np.array([(counts[c] * (j == c) + 1) / (counts[c] + k) for j in range(k)])
-                total -= target @ log_p
+                logits = math.exp(log_scale) * np.array([math.asinh(f[j] / 0.2) for j in range(k)])
+                target = np.array([(m * (j == c) + 1) / (m + k) for j in range(k)])
+                total -= target @ (logits - np.logaddexp.reduce(logits))
             return total / len(rows)
 
-        found = scipy.optimize.minimize_scalar(loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10})
+        found = scipy.optimize.minimize_scalar(
+            loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10}
+        )
         return float(found.fun) + weight * r
-    entropies = [
-        -math.log(min(max(f[c], 1e-15), 1.0)) for f, c in zip(decisions, labels, strict=True)
-    ]
+    entropies = [-math.log(min(max(f[c], 1e-15), 1.0)) for f, c in zip(decisions, labels, strict=True)]
     return sum(entropies) / len(rows) + weight * r
 
 

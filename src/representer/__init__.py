@@ -2,18 +2,21 @@
 
 from importlib.metadata import version
 
-from representer import approximation, datasets, kernels, operators, plotting
+from representer import approximation, datasets, kernels, metrics, operators, plotting
+from representer.approximation import herd
 from representer.estimators import (
     MACCS,
     AtomPairs,
     DeepKernelClassifier,
     DeepKernelRegressor,
+    EmbeddingClassifier,
     Morgan,
     OperatorRidge,
     Paths,
     Torsions,
 )
-from representer.expansions import Layer
+from representer.expansions import Layer, mean_embedding
+from representer.metrics import mmd
 
 __version__ = version("representer")
 
@@ -22,6 +25,7 @@ __all__ = [
     "AtomPairs",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
+    "EmbeddingClassifier",
     "Layer",
     "Morgan",
     "OperatorRidge",
@@ -30,7 +34,11 @@ __all__ = [
     "__version__",
     "approximation",
     "datasets",
+    "herd",
     "kernels",
+    "mean_embedding",
+    "metrics",
+    "mmd",
     "operators",
     "plotting",
 ]

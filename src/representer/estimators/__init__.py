@@ -2,6 +2,7 @@
 
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
+from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.operator_ridge import OperatorRidge
@@ -11,6 +12,7 @@ __all__ = [
     "AtomPairs",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
+    "EmbeddingClassifier",
     "GaussianProcessKernel",
     "Morgan",
     "OperatorRidge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,7 @@ class _Risk:
     """A mean cross entropy, ∂/∂W = left Cᵀ + C leftᵀ + P diag(weights) P with left = P right + rest."""
 
     value: Tensor
+    accuracy: Tensor  # of the decisions that the cross entropy judges
     right: Tensor  # (..., t, k), of the rows that are fitted
     rest: Tensor | None = None  # (..., n, k)
     weights: Tensor | None = None  # (..., n)
@@ -33,8 +35,11 @@ class ClassRisk(SquaredLoss, ABC):
 
     f minimises squared loss to one-hot labels + α‖f‖²; r = √(tr(CᵀKC)·sup k(x, x)) with its dual coefficients C is the
     complexity in Theorem 4 of Hsu et al. A supremum attained at several diagonal entries shares its gradient among
-    them. r costs no factorisation and no solve beyond those of the cross entropy.
+    them. r costs no factorisation and no solve beyond those of the cross entropy. ``observer``, if there is one, is
+    told the cross entropy, r and the accuracy at every evaluation.
     """
+
+    observer: Callable[[Tensor, Tensor, Tensor], None] | None = None
 
     def __init__(
         self,
@@ -67,11 +72,14 @@ class ClassRisk(SquaredLoss, ABC):
         value, right, rest, diagonal = risk.value, risk.right, risk.rest, None
         shift_gradient, t = risk.shift_gradient, _fitted(system)
         own, shift = C[..., t, :], system.shift[..., None, None]
-        if self.weight > 0:
+        if self.weight > 0 or self.observer is not None:
             entries = system.gram_diagonal()
             S = entries.amax(-1) if self.supremum is None else entries.new_tensor(self.supremum)
             squares = inner(own, system.centred(Y[t]) - shift * own)
             r = (squares * S).clamp(min=torch.finfo(C.dtype).tiny).sqrt()
+            if self.observer is not None:
+                self.observer(risk.value, r, risk.accuracy)
+        if self.weight > 0:
             value = value + self.weight * r
             pull = (0.5 * self.weight * S / r)[..., None, None]
             right = right + pull * shift * own
@@ -90,6 +98,10 @@ class ClassRisk(SquaredLoss, ABC):
 
 def _fitted(system: RidgeSystem) -> Tensor | slice:
     return slice(None) if system.rows is None else system.rows
+
+
+def _accuracy(F: Tensor, Y: Tensor) -> Tensor:
+    return (F.argmax(-1) == Y.argmax(-1)).to(F).mean(-1)
 
 
 class RademacherBound(ClassRisk):
@@ -125,7 +137,9 @@ class RademacherBound(ClassRisk):
         intercept: bool = False,
     ) -> None:
         loss = ClippedCrossEntropy(epsilon)
-        weight = 4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
+        weight = (
+            4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
+        )
         super().__init__(
             targets, alpha=alpha, weight=weight, loss=loss, supremum=supremum, intercept=intercept
         )
@@ -133,15 +147,16 @@ class RademacherBound(ClassRisk):
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
         """From f = Y − shift·C, dC = −P dW C."""
         shift = system.shift[..., None, None]
-        value, slope = self.loss(Y - shift * C, Y)
-        return _Risk(value, 0.5 * shift * slope, shift_gradient=-inner(slope, C))
+        F = Y - shift * C
+        value, slope = self.loss(F, Y)
+        return _Risk(value, _accuracy(F, Y), 0.5 * shift * slope, shift_gradient=-inner(slope, C))
 
 
 class LeaveOneOutRisk(ClassRisk):
-    """min_τ 1/n Σ −log softmax(τ f₋ᵢ(x_i))_{y_i} + weight·r, f₋ᵢ the fit without sample i and with the same shift nα.
+    """min_τ 1/n Σ −log softmax(τ asinh(f₋ᵢ(x_i)/δ))_{y_i} + weight·r, f₋ᵢ the fit without i and with the same shift nα.
 
-    The cross entropy of calibrated leave-one-out predictions: f₋ᵢ(x_i) = y_i − C_i/P_ii, P = W⁻¹, in closed form; the
-    targets are smoothed as Platt advises (``SoftmaxCrossEntropy``). One Cholesky, one inverse, one product.
+    The cross entropy of calibrated leave-one-out predictions: f₋ᵢ(x_i) = y_i − C_i/P_ii, P = W⁻¹, in closed form; δ and
+    the smoothing of the labels are those of ``SoftmaxCrossEntropy``. One Cholesky, one inverse, one product.
 
     Parameters
     ----------
@@ -168,12 +183,13 @@ class LeaveOneOutRisk(ClassRisk):
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
         """From dC = −P dW C, dP_ii = −[P dW P]_ii."""
         s = system.diagonal()[..., None]
-        value, slope = self.loss(Y - C / s, Y)
-        return _Risk(value, 0.5 * slope / s, weights=-(slope * C).sum(-1) / s[..., 0] ** 2)
+        F = Y - C / s
+        value, slope = self.loss(F, Y)
+        return _Risk(value, _accuracy(F, Y), 0.5 * slope / s, weights=-(slope * C).sum(-1) / s[..., 0] ** 2)
 
 
 class HeldOutRisk(ClassRisk):
-    """A mean cross entropy over the validation rows v of the fit f to the others, plus weight·r of that fit: equation (13).
+    """A mean cross entropy over validation rows of the fit f to the others, plus weight·r of that fit: equation (13).
 
     Parameters
     ----------
@@ -212,16 +228,18 @@ class HeldOutRisk(ClassRisk):
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
         """From F_v = K_vt C + b with dF_v = dK_vt C − H dW C, H = K_vt P + 1gᵀ."""
-        t, v = self.training.to(C.device), self.validation.to(C.device)
+        t, v = system.rows, self.validation.to(C.device)
+        assert t is not None  # the rows of the fit are those not held out
         F = system.apply(C)
         if system.g is not None:
             F = F + system.g.mT @ Y[t]
-        value, slope = self.loss(F[..., v, :], Y[v])
+        F = F[..., v, :]
+        value, slope = self.loss(F, Y[v])
         rest = C.new_zeros(C.shape).index_copy_(-2, v, 0.5 * slope)
         right = -system.apply(rest)[..., t, :]
         if system.g is not None:
             rest = rest.index_copy_(-2, t, -system.g @ rest.sum(-2, keepdim=True))
-        return _Risk(value, right, rest)
+        return _Risk(value, _accuracy(F, Y[v]), right, rest)
 
 
 def rademacher_complexity(gram: Tensor, dual: Tensor, *, supremum: float | None = None) -> Tensor:
