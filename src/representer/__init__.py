@@ -7,6 +7,7 @@ from representer.approximation import herd
 from representer.estimators import (
     MACCS,
     AtomPairs,
+    ConditionalMeanEmbedding,
     DeepKernelClassifier,
     DeepKernelRegressor,
     EmbeddingClassifier,
@@ -23,6 +24,7 @@ __version__ = version("representer")
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
     "EmbeddingClassifier",

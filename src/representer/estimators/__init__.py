@@ -1,5 +1,6 @@
 """Learners: the only room that knows scikit-learn."""
 
+from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
 from representer.estimators.embedding_classifier import EmbeddingClassifier
@@ -10,6 +11,7 @@ from representer.estimators.operator_ridge import OperatorRidge
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
     "EmbeddingClassifier",

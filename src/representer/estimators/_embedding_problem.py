@@ -117,20 +117,14 @@ def landmarks(features: LandmarkFeatures) -> Features:
     return lambda kernel, X: features(X)
 
 
-def guard_memory(n: int, free: bool, approximation: Any, batch_size: int | None, element_size: int) -> None:
-    """Estimate what a fit needs before anything of size n × n exists."""
+def guard_memory(n: int, searched: int, approximation: Any, element_size: int) -> None:
+    """Estimate what a fit to n samples and a search on some of them need before anything of size n × n exists."""
     if isinstance(approximation, Nystroem | RandomFeatures):
         elements, advice = 4 * n * approximation.n_components, "Use fewer components."
     else:
-        elements = (8 if free and batch_size is None else 3) * n * n
-        advice = "Use batch_size=, approximation=Nystroem(m) or RandomFeatures(m), or fewer samples."
+        elements = max(8 * searched**2, 3 * n**2)
+        advice = "Use approximation=Nystroem(m) or RandomFeatures(m), a smaller batch_size, or fewer samples."
     require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
-
-
-def has_network(kernel: Kernel) -> bool:
-    """Is there a neural network in the kernel, whose weights are learned?"""
-    inside = [child for _, child in kernel._children() if isinstance(child, Kernel)]
-    return (isinstance(kernel, Neural) and bool(kernel.free())) or any(map(has_network, inside))
 
 
 def on_device(kernel: Kernel, device: str | None) -> Kernel:

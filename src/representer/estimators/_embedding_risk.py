@@ -50,12 +50,9 @@ def check_classifier(learner: Any) -> None:
         raise ValueError(
             f"epsilon must lie between 0 and 1: it clips the cross entropy; got {learner.epsilon!r}."
         )
-    if learner.batch_size is not None and not (is_count(learner.batch_size) and learner.batch_size > 1):
-        raise ValueError(f"batch_size must be None or an integer of at least 2; got {learner.batch_size!r}.")
-    if learner.batch_size is not None and learner.solver == "lbfgs":
-        raise ValueError(
-            "batch_size= needs solver='adam' (or 'auto'): L-BFGS minimises one function, not a random one."
-        )
+    size = learner.batch_size
+    if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
+        raise ValueError(f"batch_size must be None, 'auto' or an integer of at least 2; got {size!r}.")
     if not (learner.start is None or isinstance(learner.start, dict)):
         raise ValueError(f"start must be None or a dict of values by name; got {learner.start!r}.")
 
@@ -90,7 +87,7 @@ class Risk:
         if learner.objective == "erm":
             return RademacherBound(Y, weight=given or 0.0, epsilon=float(learner.epsilon), **options)
         if learner.objective == "loo":
-            return LeaveOneOutRisk(Y, weight=given or 0.0, **options)
+            return LeaveOneOutRisk(Y, weight=1.0 / len(Y) if given is None else given, **options)
         validation = held_out_rows(Y.argmax(-1).cpu(), float(learner.validation_fraction), self.seed)
         return HeldOutRisk(Y, weight=given or 0.0, validation=validation, loss="softmax", **options)
 

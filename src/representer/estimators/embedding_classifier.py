@@ -21,6 +21,9 @@ from representer.estimators._validation import check_alpha, check_inputs, plain,
 from representer.kernels import Kernel
 from representer.objectives.base import inner
 
+# Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
+LARGEST_BATCH = 2000
+
 
 class EmbeddingClassifier(ClassEmbedding):
     """Probabilities of classes as conditional expectations, with a kernel that is learned: any data with a kernel.
@@ -46,7 +49,7 @@ class EmbeddingClassifier(ClassEmbedding):
         The weight of ‖f‖² beside the mean loss, λ of the paper; n·alpha is that of scikit-learn's ``KernelRidge``.
     complexity_weight : float or "auto", default="auto"
         The weight of the Rademacher complexity r beside the mean cross entropy. ``"auto"``: 4e/n for
-        ``"rademacher"`` (4e, as printed in the paper, underfits; its code has 4e/n), 0 for the others.
+        ``"rademacher"`` (4e, as printed in the paper, underfits; its code has 4e/n), 1/n for ``"loo"``, else 0.
     shrinkage : float, default=1.0
         How much the lengthscales of the features are drawn towards a common multiple of where the data put them: a
         normal prior on their logarithms with variance 1/shrinkage. 0 is the paper's.
@@ -56,8 +59,9 @@ class EmbeddingClassifier(ClassEmbedding):
     calibration : {"loo", None}, default="loo"
         ``"loo"``: probabilities are softmax(τ asinh(f/δ)) with τ and δ fitted to leave-one-out estimates. None: they
         are the clip-normalised estimates, equation (6).
-    batch_size : int or None, default=None
-        Learn hyperparameters on random batches of this size (Algorithm 1), by Adam; None: on all samples.
+    batch_size : int, "auto" or None, default="auto"
+        How many samples hyperparameters are learned on at a time: by Adam on random batches of this size (Algorithm 1),
+        by L-BFGS on one. None: all. ``"auto"``: all, or 2,000 of more. f is fitted to all samples in any case.
     validation_fraction : float, default=0.25
         The share of the samples, or of each batch, that ``objective="validation"`` holds out.
     approximation : Nystroem, RandomFeatures or None, default=None
@@ -65,7 +69,7 @@ class EmbeddingClassifier(ClassEmbedding):
         Fourier features. Kernels with few explicit features (linear, a network with a linear kernel on top) need none:
         they are solved in the space of their features.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
-        ``"auto"``: L-BFGS, or Adam for batches.
+        ``"auto"``: L-BFGS, or Adam if ``batch_size`` is a number smaller than that of the samples.
     learning_rate : float, default=0.1
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
@@ -150,7 +154,7 @@ class EmbeddingClassifier(ClassEmbedding):
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
-        batch_size: int | None = None,
+        batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Nystroem | RandomFeatures | None = None,
         solver: str = "auto",
@@ -214,7 +218,8 @@ class EmbeddingClassifier(ClassEmbedding):
         free = given.free() if self.objective is not None else []
         inputs = self._inputs(given, self.X_fit_)
         problem = self._problem(given, inputs)
-        guard_memory(problem.n, bool(free), self.approximation, self.batch_size, self._like.element_size())
+        size = self._batch_size(problem)
+        guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
         kernel = self._adapted(given.resolve(inputs))
         seed = seed_of(self.random_state)
         Y = torch.nn.functional.one_hot(torch.from_numpy(labels)).to(self._like)
@@ -246,8 +251,20 @@ class EmbeddingClassifier(ClassEmbedding):
             problem, Y = problem.rows(rows), Y[rows]
         elif isinstance(self.approximation, RandomFeatures):
             problem = self._approximate(kernel, problem, seed)
-        size = problem.n if self.batch_size is None else min(int(self.batch_size), problem.n)
+        size = self._batch_size(problem)
         problem = problem.with_features(kernel, limit=size)
+        if (
+            problem.features is not None and self.batch_size == "auto"
+        ):  # features are cheap however many samples
+            size = problem.n
+        solver = self.solver
+        if solver == "auto":
+            solver = "lbfgs" if self.batch_size == "auto" or size == problem.n else "adam"
+        if solver == "lbfgs" and size < problem.n:
+            rows = (
+                torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))[:size].sort().values
+            )
+            problem, Y = problem.rows(rows), Y[rows]
         if not free:
             with silent_repairs():  # fit speaks of the last Gram matrix
                 problem = problem.with_fixed_gram(kernel)
@@ -261,21 +278,23 @@ class EmbeddingClassifier(ClassEmbedding):
             start=self.start,
             shrinkage=float(self.shrinkage),
         )
-        batched = size < problem.n
-        solver = ("adam" if batched else "lbfgs") if self.solver == "auto" else self.solver
         with silent_repairs():
             return search.run(
                 solver=solver,
                 max_iter=int(self.max_iter),
                 tol=float(self.tol),
                 n_restarts=int(self.n_restarts),
-                batch_size=size if batched else None,
+                batch_size=size if size < problem.n else None,
                 learning_rate=float(self.learning_rate),
                 seed=seed,
                 callback=callback,
                 verbose=int(self.verbose),
                 description=f"objective {self.objective}",
             )
+
+    def _batch_size(self, problem: EmbeddingProblem) -> int:
+        limit = LARGEST_BATCH if self.batch_size == "auto" else self.batch_size
+        return problem.n if limit is None else min(int(limit), problem.n)
 
     def _finish(self, found: Found, problem: EmbeddingProblem, Y: Tensor, seed: int) -> None:
         kernel, n = found.kernel, problem.n
