@@ -50,7 +50,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
         params = super().get_params(deep)
-        if deep and self.kernel == "rbf":
+        if deep and isinstance(self.kernel, str) and self.kernel in ("rbf", "gaussian"):
             params["kernel__lengthscale"] = "ard"
         return params
 

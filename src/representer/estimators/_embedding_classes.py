@@ -85,7 +85,8 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         y : ndarray of shape (n_samples,)
             The class of the largest estimate.
         """
-        return self.classes_[self.embedding(X).argmax(1)]
+        estimates = self.embedding(X)
+        return self.classes_[estimates.argmax(1)]
 
     def predict_proba(self, X: Any, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.

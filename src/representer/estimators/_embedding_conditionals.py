@@ -52,12 +52,12 @@ class Conditionals(EmbeddingEstimator):
         Y = plain(Y)
         if kernel.domain in ("vectors", "gram"):
             if hasattr(Y, "toarray"):
-                raise ValueError("Y is sparse, where a dense array is expected. Pass Y.toarray().")
-            refuse_non_numbers(Y, "Y")
-            array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="Y")
+                raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
+            refuse_non_numbers(Y, "y")
+            array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
             if array.ndim not in (1, 2):
                 raise ValueError(
-                    f"Y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}."
+                    f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}."
                 )
             if kernel.domain == "gram" and reset:
                 check_gram(array)
@@ -191,14 +191,14 @@ class Conditionals(EmbeddingEstimator):
         """
         return self.mean(X)
 
-    def score(self, X: Any, Y: Any) -> float:
+    def score(self, X: Any, y: Any) -> float:
         """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
             Inputs; with a precomputed kernel, k(X, X_train).
-        Y : targets
+        y : targets
             Their targets; with a precomputed output kernel l(Y, Y_train), and the terms l(y, y) are left out.
 
         Returns
@@ -207,11 +207,11 @@ class Conditionals(EmbeddingEstimator):
             The higher the better.
         """
         check_is_fitted(self)
-        targets, _ = self._checked_targets(self.output_kernel_, Y, reset=False)
+        targets, _ = self._checked_targets(self.output_kernel_, y, reset=False)
         embedding, new = self.embedding(X), self._targets(self.output_kernel_, targets)
         if len(targets) != len(embedding):
             raise ValueError(
-                f"X and Y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}."
+                f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}."
             )
         kernel = self._output_adapted()
         cross = kernel._gram(new, embedding.anchors)
@@ -390,8 +390,7 @@ class Conditionals(EmbeddingEstimator):
 
 
 def _variance(weights: Tensor, Y: Tensor) -> Tensor:
-    """Σ w_i (y_i − m)², m = Σ w_i y_i: centred first, for the digits."""
-    centre = Y.mean(0)
-    centred = Y - centre
-    first, second = weights @ centred, weights @ centred.square()
-    return (second - first.square()).clamp(min=0.0)
+    """E[Y²] − E[Y]², through centred targets, for the digits; s is E[1]."""
+    c, s = Y.mean(0), weights.sum(1, keepdim=True)
+    first, second = weights @ (Y - c), weights @ (Y - c).square()
+    return (second - first.square() + (1.0 - s) * (2.0 * c * first + c.square() * s)).clamp(min=0.0)

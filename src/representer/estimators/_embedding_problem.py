@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation import FourierFeatures, LandmarkFeatures, Nystroem, RandomFeatures
 from representer.data import take
-from representer.estimators._adapted import repaired_gram
+from representer.estimators._adapted import Adapted, repaired_gram
 from representer.kernels import Constant, Kernel, Linear, Polynomial
 from representer.kernels.base import Scaled, Sum
 from representer.kernels.learned import Mapped, Neural
@@ -24,6 +24,9 @@ Features = Callable[[Kernel, Any], Tensor]
 
 def explicit_features(kernel: Kernel, X: Any) -> Tensor | None:
     """φ(X) with k(x, y) = φ(x)ᵀφ(y), differentiable in the kernel, where few features are known; None otherwise."""
+    if isinstance(kernel, Adapted):
+        features = explicit_features(kernel.kernel, X)
+        return None if features is None else features.to(dtype=kernel.dtype, device=kernel.device)
     if isinstance(kernel, Mapped):
         return explicit_features(kernel.kernel, kernel._image(X))
     if not (isinstance(X, Tensor) and X.ndim == 2):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.data import take
+from representer.estimators._adapted import Adapted
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._ridge import random_starts
 from representer.estimators._validation import warn_unconverged
@@ -151,6 +152,8 @@ class EmbeddingSearch:
     def _start(self, like: Tensor) -> Tensor:
         values = self.kernel.hyperparameter_values()
         known = [*self.sizes, *(["alpha"] if self.alpha is None else [])]
+        if isinstance(self.kernel, Adapted):  # which the user has not seen
+            self.given = {f"kernel__{name}" if name != "alpha" else name: v for name, v in self.given.items()}
         unknown = [name for name in self.given if name not in known]
         if unknown:
             raise ValueError(

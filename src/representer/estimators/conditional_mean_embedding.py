@@ -146,14 +146,14 @@ class ConditionalMeanEmbedding(Conditionals):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @with_callbacks
-    def fit(self, X: Any, Y: Any) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the embedding.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
             Training inputs; with a precomputed kernel, their Gram matrix.
-        Y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Training targets; with a precomputed output kernel, their Gram matrix.
 
         Returns
@@ -167,12 +167,13 @@ class ConditionalMeanEmbedding(Conditionals):
         self._check_own()
         given = self._given_kernel()
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        targets = self._validate_targets(Y, len(self.X_fit_))
-        free = given.free() if self.criterion is not None else []
+        targets = self._validate_targets(y, len(self.X_fit_))
         inputs = self._inputs(given, self.X_fit_)
         problem = self._problem(given, inputs)
+        adapted = self._adapted(given)
+        free = adapted.free() if self.criterion is not None else []
         guard_memory(problem.n, min(problem.n, LARGEST_BATCH), None, self._like.element_size())
-        kernel = self._adapted(given.resolve(inputs))
+        kernel = adapted.resolve(inputs)
         seed = seed_of(self.random_state)
         found = self._search(kernel, free, problem, targets, seed, iteration_callback(self, context))
         self._finish(found, problem)
@@ -200,7 +201,11 @@ class ConditionalMeanEmbedding(Conditionals):
         given = as_kernel(self.output_kernel).__sklearn_clone__().numbers()
         self.Y_fit_, self._flat = self._checked_targets(given, Y, reset=True)
         if len(self.Y_fit_) != n:
-            raise ValueError(f"X and Y have inconsistent numbers of samples: {n} and {len(self.Y_fit_)}.")
+            raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(self.Y_fit_)}.")
+        if n < 2 and self.criterion is not None:
+            raise ValueError(
+                f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
+            )
         prepared = self._targets(given, self.Y_fit_)
         self.output_kernel_ = given.resolve(prepared)
         gram, _ = repaired_gram(self._output_adapted(), prepared)

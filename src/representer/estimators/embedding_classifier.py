@@ -215,12 +215,13 @@ class EmbeddingClassifier(ClassEmbedding):
         given = self._given_kernel()
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         self.classes_, labels = encode(self.X_fit_, y)
-        free = given.free() if self.objective is not None else []
         inputs = self._inputs(given, self.X_fit_)
         problem = self._problem(given, inputs)
+        adapted = self._adapted(given)
+        free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
         guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
-        kernel = self._adapted(given.resolve(inputs))
+        kernel = adapted.resolve(inputs)
         seed = seed_of(self.random_state)
         Y = torch.nn.functional.one_hot(torch.from_numpy(labels)).to(self._like)
         found = self._search(kernel, free, problem, Y, seed, iteration_callback(self, context))

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.metrics import log_loss
@@ -130,12 +129,8 @@ def fold_scores(
     scaler = MinMaxScaler().fit(X[train])
     A, B = scaler.transform(X[train]), scaler.transform(X[test])
     model = clone(model).fit(A, y[train])
-    if name == SVC_PLATT:
-        counts = np.unique(y[train], return_counts=True)[1]
-        model = CalibratedClassifierCV(
-            model.best_estimator_, cv=int(np.clip(counts.min(), 2, 5)), ensemble=False
-        )
-        model.fit(A, y[train])
+    if name == SVC_PLATT:  # probabilities only for the parameters that were chosen
+        model = clone(model.best_estimator_).set_params(probability=True, random_state=0).fit(A, y[train])
     p, classes = model.predict_proba(B), model.classes_
     known = np.isin(y[test], classes)
     p = np.clip(p, 1e-15, 1.0)
