@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.reproduce import bohn, hsu, hsu_toys, tables
+from representer.reproduce import bohn, hsu, hsu_mnist, hsu_toys, tables
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
@@ -17,6 +17,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *bohn.EXPERIMENTS,
     *hsu.EXPERIMENTS,
     *hsu_toys.EXPERIMENTS,
+    *hsu_mnist.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 
