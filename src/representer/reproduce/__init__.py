@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.reproduce import bohn, hsu, hsu_mnist, hsu_toys, tables
+from representer.reproduce import bohn, hsu, hsu_mnist, hsu_objectives, hsu_toys, tables
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
@@ -18,6 +18,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu.EXPERIMENTS,
     *hsu_toys.EXPERIMENTS,
     *hsu_mnist.EXPERIMENTS,
+    *hsu_objectives.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 
