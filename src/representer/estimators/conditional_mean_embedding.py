@@ -26,7 +26,7 @@ from representer.objectives import HeldOut, LeaveOneOut
 from representer.parameters import is_real
 
 # Beyond it, hyperparameters are learned on a random subset.
-LARGEST_BATCH = 2000
+LARGEST_BATCH = 1500
 
 
 class ConditionalMeanEmbedding(Conditionals):

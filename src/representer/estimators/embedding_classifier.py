@@ -22,7 +22,7 @@ from representer.kernels import Kernel
 from representer.objectives.base import inner
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
-LARGEST_BATCH = 2000
+LARGEST_BATCH = 1500
 
 
 class EmbeddingClassifier(ClassEmbedding):
@@ -61,7 +61,7 @@ class EmbeddingClassifier(ClassEmbedding):
         are the clip-normalised estimates, equation (6).
     batch_size : int, "auto" or None, default="auto"
         How many samples hyperparameters are learned on at a time: by Adam on random batches of this size (Algorithm 1),
-        by L-BFGS on one. None: all. ``"auto"``: all, or 2,000 of more. f is fitted to all samples in any case.
+        by L-BFGS on one. None: all. ``"auto"``: all, or 1,500 of more. f is fitted to all samples in any case.
     validation_fraction : float, default=0.25
         The share of the samples, or of each batch, that ``objective="validation"`` holds out.
     approximation : Nystroem, RandomFeatures or None, default=None

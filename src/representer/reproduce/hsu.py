@@ -195,7 +195,7 @@ def table_experiment(name: str) -> Experiment:
         f"training folds. Published error rates: {rest} %. GMCE and ERM by L-BFGS from the paper's start (it reaches "
         "the objective of 1,000 Adam steps); GMCE-SGD 1,000 Adam steps on batches of n/10; CEN 1,000 Adam steps on all "
         "samples at the rate 0.01; CV a grid of 5 × 5 (one lengthscale, alpha); MED the median heuristic with λ = 1. "
-        "Hyperparameters of embeddings are learned on at most 2,000 samples, the fit is to all. SVC tuned by 3-fold "
+        "Hyperparameters of embeddings are learned on at most 1,500 samples, the fit is to all. SVC tuned by 3-fold "
         f"cross-validation, then Platt scaling; GPC (isotropic, marginal likelihood) on at most {GPC_ROWS} samples.",
         (
             published(name),

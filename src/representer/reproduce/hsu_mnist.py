@@ -21,7 +21,7 @@ from representer.reproduce.hsu import ECE, ERROR, LOG_LOSS, PAPER, embedding
 from representer.reproduce.runner import Experiment, Result, Run
 
 SIZES = (50, 100, 250, 500, 1000, 2000, 5000)
-LARGEST_GPC = 250
+LARGEST_GPC = 100
 GROUPS = {"0 and 1": (0, 1), "3 and 8": (3, 8), "4 and 9": (4, 9), "all digits": tuple(range(10))}
 DEFAULT, BOUND, ERM, CEN, SOFTMAX = "our default", "MCE", "MCE without the bound", "CEN", "softmax"
 

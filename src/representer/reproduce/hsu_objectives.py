@@ -29,7 +29,7 @@ DEFAULT = "leave-one-out + r/n, prior (default)"
 
 def candidates(n: int) -> dict[str, EmbeddingClassifier]:
     """The objectives for n training samples; all probabilities are calibrated."""
-    paper = {"objective": "rademacher", "fit_intercept": False}
+    paper: dict[str, Any] = {"objective": "rademacher", "fit_intercept": False}
     return {
         DEFAULT: EmbeddingClassifier(),
         "leave-one-out, prior": EmbeddingClassifier(complexity_weight=0.0),
