@@ -121,6 +121,60 @@ def rademacher_bound(
     return sum(entropy) / n + weight * math.sqrt(S * np.trace(V.T @ K @ V))
 
 
+def constant_and_function(K: Array, Y: Array, shift: float, intercept: bool) -> tuple[Array, Array]:
+    """The dual coefficients and the constant of a ridge fit, from its optimality conditions as one system."""
+    n, k = Y.shape
+    if not intercept:
+        return np.linalg.solve(K + shift * np.eye(n), Y), np.zeros(k)
+    system = np.block([[K + shift * np.eye(n), np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]])
+    solution = np.linalg.solve(system, np.vstack([Y, np.zeros((1, k))]))
+    return solution[:n], solution[n]
+
+
+def class_risk(
+    K: Array,
+    Y: Array,
+    alpha: float,
+    *,
+    weight: float,
+    held_out: str | list[int] = "none",
+    intercept: bool = False,
+    softmax: bool = False,
+) -> float:
+    """A cross entropy of f, of its leave-one-out refits, or of held-out rows, + weight·r, sample by sample."""
+    n, k = Y.shape
+    rows = list(range(n)) if isinstance(held_out, str) else held_out
+    fitted = [i for i in range(n) if isinstance(held_out, str) or i not in held_out]
+    C, b = constant_and_function(K[np.ix_(fitted, fitted)], Y[fitted], len(fitted) * alpha, intercept)
+    r = math.sqrt(max(K.diagonal()) * np.trace(C.T @ K[np.ix_(fitted, fitted)] @ C))
+    decisions = []
+    for i in rows:
+        if held_out == "each":
+            others = [j for j in range(n) if j != i]
+            c, a = constant_and_function(K[np.ix_(others, others)], Y[others], n * alpha, intercept)
+            decisions.append(K[i, others] @ c + a)
+        else:
+            decisions.append(K[i, fitted] @ C + b)
+    labels = [list(Y[i]).index(1.0) for i in rows]
+    if held_out == "each" or softmax:
+        m = len(rows)
+
+        def loss(log_scale: float) -> float:
+            total = 0.0
+            for f, c in zip(decisions, labels, strict=True):
+                logits = math.exp(log_scale) * np.array([math.asinh(f[j] / 0.2) for j in range(k)])
+                target = np.array([(m * (j == c) + 1) / (m + k) for j in range(k)])
+                total -= target @ (logits - np.logaddexp.reduce(logits))
+            return total / len(rows)
+
+        found = scipy.optimize.minimize_scalar(
+            loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10}
+        )
+        return float(found.fun) + weight * r
+    entropies = [-math.log(min(max(f[c], 1e-15), 1.0)) for f, c in zip(decisions, labels, strict=True)]
+    return sum(entropies) / len(rows) + weight * r
+
+
 def separation_penalty(Z: Array) -> float:
     n = len(Z)
     return sum(1 / math.tanh(np.sum((Z[i] - Z[j]) ** 2)) for i in range(n) for j in range(i + 1, n))

@@ -34,10 +34,12 @@ from representer.objectives import (
     GeneralizedCrossValidation,
     HeldOut,
     HeldOutLoss,
+    HeldOutRisk,
     Hinge,
     Huber,
     Interpolation,
     LeaveOneOut,
+    LeaveOneOutRisk,
     Logistic,
     Objective,
     RademacherBound,
@@ -177,6 +179,35 @@ CASES = {
         lambda Y: RademacherBound(Y, alpha=ALPHA, weight=0.7, supremum=2.0, epsilon=0.05),
         one_hot_targets,
         lambda K, Y, alpha: naive.rademacher_bound(K, Y, alpha, weight=0.7, epsilon=0.05, supremum=2.0),
+    ),
+    "Rademacher, intercept": Case(
+        lambda Y: RademacherBound(Y, alpha=ALPHA, weight=0.3, intercept=True),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.3, intercept=True),
+    ),
+    "leave-one-out risk": Case(
+        lambda Y: LeaveOneOutRisk(Y, alpha=ALPHA, weight=0.2),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.2, held_out="each"),
+    ),
+    "leave-one-out risk, intercept": Case(
+        lambda Y: LeaveOneOutRisk(Y, alpha=ALPHA, intercept=True),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.0, held_out="each", intercept=True),
+    ),
+    "held-out risk": Case(
+        lambda Y: HeldOutRisk(Y, alpha=ALPHA, weight=0.2, validation=HELD_OUT),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.2, held_out=HELD_OUT),
+    ),
+    "held-out risk, softmax, intercept": Case(
+        lambda Y: HeldOutRisk(
+            Y, alpha=ALPHA, weight=0.2, validation=HELD_OUT, loss="softmax", intercept=True
+        ),
+        one_hot_targets,
+        lambda K, Y, alpha: naive.class_risk(
+            K, Y, alpha, weight=0.2, held_out=HELD_OUT, intercept=True, softmax=True
+        ),
     ),
 }
 

@@ -2,27 +2,33 @@
 
 from importlib.metadata import version
 
-from representer import approximation, datasets, kernels, operators, plotting
+from representer import approximation, datasets, kernels, metrics, operators, plotting
+from representer.approximation import herd
 from representer.estimators import (
     MACCS,
     AtomPairs,
+    ConditionalMeanEmbedding,
     DeepKernelClassifier,
     DeepKernelRegressor,
+    EmbeddingClassifier,
     KernelAutoencoder,
     Morgan,
     OperatorRidge,
     Paths,
     Torsions,
 )
-from representer.expansions import Layer
+from representer.expansions import Layer, mean_embedding
+from representer.metrics import mmd
 
 __version__ = version("representer")
 
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
+    "EmbeddingClassifier",
     "KernelAutoencoder",
     "Layer",
     "Morgan",
@@ -32,7 +38,11 @@ __all__ = [
     "__version__",
     "approximation",
     "datasets",
+    "herd",
     "kernels",
+    "mean_embedding",
+    "metrics",
+    "mmd",
     "operators",
     "plotting",
 ]

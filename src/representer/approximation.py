@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,7 +11,9 @@ import torch
 from torch import Tensor
 
 from representer.data import count, same_features, take
-from representer.kernels.base import Kernel
+from representer.expansions.embedding import Embedding
+from representer.kernels.base import Kernel, Scaled
+from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, Stationary
 from representer.linalg import (
     Cholesky,
     NotPositiveDefiniteError,
@@ -21,7 +25,7 @@ from representer.linalg import (
 )
 from representer.memory import row_blocks
 from representer.parameters import is_count
-from representer.values import Value
+from representer.values import Value, number
 
 
 @dataclass(frozen=True)
@@ -136,3 +140,159 @@ class Nystroem(Value):
 
             return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=self.n_components)[1]
         raise ValueError(f"sampling of Nystroem must be 'uniform' or 'pivots'; got {self.sampling!r}.")
+
+
+# -- random features --------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FourierFeatures:
+    """φ(x) = √(2/m) [cos(Ω x/ℓ), sin(Ω x/ℓ)]: k(x, y) ≈ φ(x)ᵀφ(y), and ‖φ(x)‖² = k(x, x).
+
+    Differentiable in the lengthscale of the kernel (and its scale), with the same Ω.
+    """
+
+    kernel: Kernel
+    frequencies: Tensor  # (d, m/2), for a lengthscale of 1
+
+    def __call__(self, X: Any) -> Tensor:
+        """Features (n, m)."""
+        kernel, scale = _stationary(self.kernel)
+        X = kernel.prepare(X)
+        phases = kernel._scaled(X) @ self.frequencies.to(X)
+        features = torch.cat([phases.cos(), phases.sin()], -1) / math.sqrt(self.frequencies.shape[1])
+        return features if scale is None else features * number(scale, "scale", X).sqrt()
+
+
+class RandomFeatures(Value):
+    """Replace a stationary kernel by random Fourier features (Rahimi & Recht, 2008): memory n·m instead of n².
+
+    Parameters
+    ----------
+    n_components : int
+        The number of features m: a cosine and a sine for each of m/2 frequencies.
+    orthogonal : bool
+        Frequencies in orthogonal blocks, which have less variance (Yu et al., 2016); for the Gaussian kernel only,
+        others draw them independently.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.approximation import RandomFeatures
+    >>> from representer.kernels import Gaussian
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> B = RandomFeatures(2000).features(Gaussian(0.5), X, seed=0)(X)
+    >>> bool((B @ B.T - Gaussian(0.5)(X)).abs().max() < 0.1)
+    True
+    """
+
+    def __init__(self, n_components: int = 1000, orthogonal: bool = True):
+        self.n_components = n_components
+        self.orthogonal = orthogonal
+
+    def features(self, kernel: Kernel, X: Any, *, seed: int) -> FourierFeatures:
+        """Draw the frequencies of a kernel with numbers for all hyperparameters but those that scale its inputs."""
+        if not is_count(self.n_components):
+            raise ValueError(
+                f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."
+            )
+        base, _ = _stationary(kernel)
+        X = base.prepare(X)
+        generator = torch.Generator().manual_seed(seed)
+        shape = X.shape[-1], -(-self.n_components // 2)
+        return FourierFeatures(kernel, _frequencies(base, shape, generator, self.orthogonal).to(X))
+
+
+def _stationary(kernel: Kernel) -> tuple[Stationary, Scaled | None]:
+    base = kernel.kernel if isinstance(kernel, Scaled) else kernel
+    if not isinstance(base, Gaussian | Laplacian | Matern | RationalQuadratic):
+        raise ValueError(
+            "RandomFeatures takes Gaussian, Laplacian, Matern or RationalQuadratic, or a multiple of one; got "
+            f"{kernel!r}. Nystroem takes any kernel."
+        )
+    return base, kernel if isinstance(kernel, Scaled) else None
+
+
+def _frequencies(
+    kernel: Stationary, shape: tuple[int, int], generator: torch.Generator, orthogonal: bool
+) -> Tensor:
+    """Samples of the spectral density for a lengthscale of 1."""
+    d, m = shape
+    normal = torch.randn(d, m, generator=generator, dtype=torch.float64)
+    if isinstance(kernel, Laplacian):  # Cauchy in each coordinate
+        return normal / torch.randn(d, m, generator=generator, dtype=torch.float64)
+    if isinstance(kernel, Matern) and not math.isinf(kernel.nu):  # Student's t with 2ν degrees of freedom
+        return normal * (2.0 * kernel.nu / _chi_squared(2.0 * kernel.nu, m, generator)).sqrt()
+    if isinstance(kernel, RationalQuadratic):  # a Gamma mixture of Gaussians
+        mixture = float(number(kernel, "mixture", normal))
+        return normal * (_chi_squared(2.0 * mixture, m, generator) / (2.0 * mixture)).sqrt()
+    if not orthogonal:
+        return normal
+    blocks = []
+    for _ in range(-(-m // d)):
+        rotation = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+        lengths = torch.randn(d, d, generator=generator, dtype=torch.float64).norm(dim=0)
+        blocks.append(rotation * lengths)
+    return torch.cat(blocks, 1)[:, :m]
+
+
+def _chi_squared(freedom: float, m: int, generator: torch.Generator) -> Tensor:
+    shape = torch.full((m,), 0.5 * freedom, dtype=torch.float64)
+    return 2.0 * torch._standard_gamma(shape, generator=generator)
+
+
+# -- herding ----------------------------------------------------------------------------------------------------------
+def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Any | None = None) -> Any:
+    """Samples that represent a distribution better than random ones: kernel herding (Chen, Welling & Smola, 2010).
+
+    Chooses y_1, y_2, … one after the other, each where μ(y) − 1/(t + 1) Σ_{s≤t} l(y, y_s) is greatest: so the mean of
+    the l(·, y_s) approaches μ in the RKHS of l.
+
+    Parameters
+    ----------
+    embedding : Embedding
+        One element μ: of ``mean_embedding``, or one row of ``ConditionalMeanEmbedding.embedding``.
+    n_samples : int, default=10
+        How many; a candidate may be chosen more than once.
+    candidates : data, default=None
+        Where to look; None: the samples that the embedding is made of.
+
+    Returns
+    -------
+    samples : ndarray of shape (n_samples, n_features), or list
+        Of the kind of the candidates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import herd, mean_embedding
+    >>> Y = np.random.default_rng(0).normal(size=(500, 1))
+    >>> samples = herd(mean_embedding(Y), 20)
+    >>> bool(abs(samples.mean()) < 0.1), bool(abs(samples.std() - 1) < 0.2)
+    (True, True)
+    """
+    if len(embedding.weights) != 1:
+        raise ValueError(
+            f"herd takes one element; the embedding has {len(embedding.weights)}. Choose one: embedding[i]."
+        )
+    if not is_count(n_samples):
+        raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
+    kernel = embedding.kernel
+    points = embedding.anchors if candidates is None else kernel.prepare(candidates)
+
+    def similar(index: Tensor) -> Tensor:
+        return kernel._gram(take(points, index), points)
+
+    chosen = take(points, herd_rows(embedding(points), similar, n_samples)[0])
+    return chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen
+
+
+def herd_rows(values: Tensor, similar: Callable[[Tensor], Tensor], n_samples: int) -> Tensor:
+    """Herding of q elements at once: the numbers (q, n_samples) of the candidates that are chosen.
+
+    ``values`` (q, m) are the elements at the candidates; ``similar`` maps q numbers to their rows of the Gram matrix.
+    """
+    sums, chosen = torch.zeros_like(values), []
+    for t in range(n_samples):
+        best = ((t + 1) * values - sums).argmax(-1)
+        chosen.append(best)
+        sums = sums + similar(best).to(sums)
+    return torch.stack(chosen, -1)

@@ -15,6 +15,11 @@ USPS = Source(
     "USPS handwritten digits: 7291 for training and 2007 for testing, 16 × 16 grey values in [0, 1].",
     "'ZIP code' data of The Elements of Statistical Learning (USPS, Y. LeCun et al.); grey value = (original + 1) / 2",
 )
+MNIST = Source(
+    "mnist.npz",
+    "MNIST handwritten digits: 60000 for training and 10000 for testing, 28 × 28 grey values in [0, 1].",
+    "Y. LeCun, C. Cortes, C. Burges, 'The MNIST database of handwritten digits'; grey value = original / 255",
+)
 FACES = Source(
     "olivetti_faces.npz",
     "Olivetti faces: 10 pictures of each of 40 people, 64 × 64 grey values in [0, 1].",
@@ -70,4 +75,31 @@ def load_faces(*, folder: str | Path | None = None) -> Bunch:
     data = images.reshape(len(images), -1) / 255.0
     bunch = make_bunch(FACES, path, data, people.astype(int), names, (400, 4096))
     bunch.images = bunch.data.reshape(-1, 64, 64)
+    return bunch
+
+
+def load_mnist(subset: Literal["train", "test"] = "train", *, folder: str | Path | None = None) -> Bunch:
+    """Load the MNIST digits.
+
+    Parameters
+    ----------
+    subset : {"train", "test"}, default="train"
+        The 60000 digits of the published training set, or the 10000 of the test set.
+    folder : path or None, default=None
+        Where ``mnist.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (n, 784) in single precision, ``images`` (n, 28, 28), ``target`` (n,) of digits, ``feature_names``,
+        ``DESCR``, ``filename``.
+    """
+    sizes = {"train": 60000, "test": 10000}
+    if subset not in sizes:
+        raise ValueError(f"subset must be 'train' or 'test'; got {subset!r}.")
+    path, (images, digits) = read_arrays(MNIST, folder, [f"X_{subset}", f"y_{subset}"])
+    data = images.reshape(len(images), -1).astype(np.float32) / np.float32(255.0)
+    names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
+    bunch = make_bunch(MNIST, path, data, digits.astype(int), names, (sizes[subset], 784))
+    bunch.images = bunch.data.reshape(-1, 28, 28)
     return bunch

@@ -20,6 +20,41 @@ SEGMENT = Source(
     "constant), 7 classes of 330.",
     "UCI Machine Learning Repository, 'Statlog (Image Segmentation)' (Vision Group, University of Massachusetts)",
 )
+BANKNOTE = Source(
+    "banknote.csv",
+    "Banknote authentication: 1372 pictures of genuine and forged banknotes, 4 wavelet features, 2 classes.",
+    "UCI Machine Learning Repository, 'Banknote Authentication' (V. Lohweg)",
+)
+ECOLI = Source(
+    "ecoli.csv",
+    "Ecoli: the localisation sites of 336 proteins, 7 features, 8 classes, the smallest of 2 proteins.",
+    "UCI Machine Learning Repository, 'Ecoli' (K. Nakai, P. Horton)",
+)
+ROBOT = Source(
+    "wall_robot_24.csv",
+    "Wall-following robot: 5456 readings of 24 ultrasound sensors, 4 movements.",
+    "UCI Machine Learning Repository, 'Wall-Following Robot Navigation Data' (A. Freire, M. Veloso, G. Barreto)",
+)
+WINE = Source(
+    "wine.csv",
+    "Wine: 13 chemical measurements of 178 wines of 3 cultivars.",
+    "UCI Machine Learning Repository, 'Wine' (M. Forina et al.)",
+)
+YEAST = Source(
+    "yeast.csv",
+    "Yeast: the localisation sites of 1484 proteins, 8 features, 10 classes, the smallest of 5 proteins.",
+    "UCI Machine Learning Repository, 'Yeast' (K. Nakai, P. Horton)",
+)
+PIMA = Source(
+    "pima.csv",
+    "Pima Indians diabetes: 8 measurements of 768 women, 268 with diabetes; zeros stand for missing values.",
+    "National Institute of Diabetes and Digestive and Kidney Diseases, 'Pima Indians Diabetes'",
+)
+IONOSPHERE = Source(
+    "ionosphere.csv",
+    "Ionosphere: 351 radar returns, 34 features (a02 is constant), good or bad.",
+    "UCI Machine Learning Repository, 'Ionosphere' (V. Sigillito)",
+)
 
 
 def load_yacht(*, folder: str | Path | None = None) -> Bunch:
@@ -59,5 +94,135 @@ def load_segment(*, folder: str | Path | None = None) -> Bunch:
     target = np.array(text_column(path, table, "class"))
     names = [name for name in table if name != "class"]
     bunch = make_bunch(SEGMENT, path, number_columns(path, table, names), target, names, (2310, 19))
+    bunch.target_names = np.unique(target)
+    return bunch
+
+
+def load_banknote(*, folder: str | Path | None = None) -> Bunch:
+    """Load banknote authentication, a classification set of 1372 × 4 numbers in 2 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``banknote.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (1372, 4), ``target`` (1372,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
+    """
+    return _load_classes(BANKNOTE, folder, (1372, 4), numbers=True)
+
+
+def load_ecoli(*, folder: str | Path | None = None) -> Bunch:
+    """Load ecoli, the localisation sites of proteins, a classification set of 336 × 7 numbers in 8 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``ecoli.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (336, 7), ``target`` (336,) of class names, ``target_names``, ``feature_names``,
+        ``DESCR``, ``filename``.
+    """
+    return _load_classes(ECOLI, folder, (336, 7))
+
+
+def load_robot(*, folder: str | Path | None = None) -> Bunch:
+    """Load the wall-following robot, a classification set of 5456 × 24 numbers in 4 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``wall_robot_24.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (5456, 24), ``target`` (5456,) of class names, ``target_names``, ``feature_names``,
+        ``DESCR``, ``filename``.
+    """
+    return _load_classes(ROBOT, folder, (5456, 24))
+
+
+def load_wine(*, folder: str | Path | None = None) -> Bunch:
+    """Load wine recognition, a classification set of 178 × 13 numbers in 3 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``wine.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
+    """
+    return _load_classes(WINE, folder, (178, 13), numbers=True)
+
+
+def load_yeast(*, folder: str | Path | None = None) -> Bunch:
+    """Load yeast, the localisation sites of proteins, a classification set of 1484 × 8 numbers in 10 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``yeast.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (1484, 8), ``target`` (1484,) of class names, ``target_names``, ``feature_names``,
+        ``DESCR``, ``filename``.
+    """
+    return _load_classes(YEAST, folder, (1484, 8))
+
+
+def load_pima(*, folder: str | Path | None = None) -> Bunch:
+    """Load Pima Indians diabetes, a classification set of 768 × 8 numbers in 2 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``pima.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (768, 8), ``target`` (768,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
+    """
+    return _load_classes(PIMA, folder, (768, 8), numbers=True)
+
+
+def load_ionosphere(*, folder: str | Path | None = None) -> Bunch:
+    """Load radar returns of the ionosphere, a classification set of 351 × 34 numbers in 2 classes.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``ionosphere.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (351, 34), ``target`` (351,) of class names, ``target_names``, ``feature_names``,
+        ``DESCR``, ``filename``. The feature ``a02`` is constant.
+    """
+    return _load_classes(IONOSPHERE, folder, (351, 34))
+
+
+def _load_classes(
+    source: Source, folder: str | Path | None, shape: tuple[int, int], *, numbers: bool = False
+) -> Bunch:
+    """A table of numbers with a column ``class``, and perhaps one of names that is no feature."""
+    path, table = read_table(source, folder, shape[0])
+    target = np.array(text_column(path, table, "class"))
+    if numbers:
+        target = number_columns(path, table, ["class"])[:, 0].astype(int)
+    names = [name for name in table if name not in ("class", "sequence")]
+    bunch = make_bunch(source, path, number_columns(path, table, names), target, names, shape)
     bunch.target_names = np.unique(target)
     return bunch

@@ -1,7 +1,9 @@
 """Learners: the only room that knows scikit-learn."""
 
+from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_regressor import DeepKernelRegressor
+from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
@@ -10,8 +12,10 @@ from representer.estimators.operator_ridge import OperatorRidge
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelRegressor",
+    "EmbeddingClassifier",
     "GaussianProcessKernel",
     "KernelAutoencoder",
     "Morgan",

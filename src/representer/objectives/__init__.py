@@ -20,7 +20,12 @@ from representer.objectives.huber import Huber
 from representer.objectives.inner_problem import NotConvergedError
 from representer.objectives.logistic import Logistic
 from representer.objectives.margins import EpsilonInsensitive, Hinge, SquaredHinge
-from representer.objectives.rademacher import RademacherBound, rademacher_complexity
+from representer.objectives.rademacher import (
+    HeldOutRisk,
+    LeaveOneOutRisk,
+    RademacherBound,
+    rademacher_complexity,
+)
 from representer.objectives.selection import GeneralizedCrossValidation, HeldOut, LeaveOneOut
 from representer.objectives.squared import Interpolation, Ridge, separation_penalty
 
@@ -31,10 +36,12 @@ __all__ = [
     "GeneralizedCrossValidation",
     "HeldOut",
     "HeldOutLoss",
+    "HeldOutRisk",
     "Hinge",
     "Huber",
     "Interpolation",
     "LeaveOneOut",
+    "LeaveOneOutRisk",
     "Logistic",
     "NotConvergedError",
     "Objective",

@@ -1,22 +1,116 @@
-"""The Rademacher complexity bound of conditional embedding classifiers (Hsu, Nock & Ramos)."""
+"""The risk of conditional embedding classifiers and its Rademacher complexity bound (Hsu, Nock & Ramos)."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from representer.objectives.base import Evaluation, Objective, factorize_shifted, inner, symmetric_part
-from representer.objectives.targets import ArrayLike, one_hot
+from representer.objectives.base import inner
+from representer.objectives.cross_entropy import ClippedCrossEntropy, CrossEntropy, SoftmaxCrossEntropy
+from representer.objectives.ridge_system import RidgeSystem
+from representer.objectives.selection import _held_out_rows
+from representer.objectives.squared import Score, SquaredLoss
+from representer.objectives.targets import ArrayLike, Targets, one_hot
 
 
-class RademacherBound(Objective):
-    """1/n Σ −log clip(f_{y_i}(x_i), ε, 1) + weight·r with f = KV, V = W⁻¹Y, r = √(tr(VᵀKV)·sup k(x, x)).
+@dataclass(frozen=True)
+class _Risk:
+    """A mean cross entropy, ∂/∂W = left Cᵀ + C leftᵀ + P diag(weights) P with left = P right + rest."""
 
-    Equation (12) of Hsu et al. has the weight 4e; their published code sums the cross entropies, which
-    amounts to 4e/n and reproduces their results: the default here. The gradient of a clipped sample is zero;
-    a supremum attained at several diagonal entries shares its gradient among them. One Cholesky and O(n²k).
+    value: Tensor
+    accuracy: Tensor  # of the decisions that the cross entropy judges
+    right: Tensor  # (..., t, k), of the rows that are fitted
+    rest: Tensor | None = None  # (..., n, k)
+    weights: Tensor | None = None  # (..., n)
+    shift_gradient: Tensor | float = 0.0  # beside what the shift changes through W
+
+
+class ClassRisk(SquaredLoss, ABC):
+    """A mean cross entropy of f, or of what f would be without the samples that judge it, plus weight·r.
+
+    f minimises squared loss to one-hot labels + α‖f‖²; r = √(tr(CᵀKC)·sup k(x, x)) with its dual coefficients C is the
+    complexity in Theorem 4 of Hsu et al. A supremum attained at several diagonal entries shares its gradient among
+    them. r costs no factorisation and no solve beyond those of the cross entropy. ``observer``, if there is one, is
+    told the cross entropy, r and the accuracy at every evaluation.
+    """
+
+    observer: Callable[[Tensor, Tensor, Tensor], None] | None = None
+
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        weight: float,
+        loss: CrossEntropy,
+        supremum: float | None,
+        intercept: bool,
+    ) -> None:
+        labels = one_hot(targets, name=type(self).__name__)
+        super().__init__(labels, None, alpha=alpha, intercept=intercept)
+        self.targets = Targets(labels)  # also where there are more classes than samples
+        if not (weight >= 0 and math.isfinite(weight)):
+            raise ValueError(
+                f"weight must be a finite number ≥ 0, the weight of the complexity; got {weight}."
+            )
+        if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
+            raise ValueError(f"supremum must be positive, an upper bound of k(x, x); got {supremum}.")
+        self.weight, self.loss, self.supremum = weight, loss, supremum
+
+    @abstractmethod
+    def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
+        """For one-hot labels Y (n, k) and dual coefficients C (..., n, k)."""
+
+    def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
+        """With ρ² = tr(CᵀKC) and KC = Y − 1bᵀ − shift·C: ∂ρ²/∂W = −2 sym((C − shift·PC)Cᵀ), and ∂ρ²/∂K = that + CCᵀ."""
+        risk = self._risk(system, Y, C)
+        value, right, rest, diagonal = risk.value, risk.right, risk.rest, None
+        shift_gradient, t = risk.shift_gradient, _fitted(system)
+        own, shift = C[..., t, :], system.shift[..., None, None]
+        if self.weight > 0 or self.observer is not None:
+            entries = system.gram_diagonal()
+            S = entries.amax(-1) if self.supremum is None else entries.new_tensor(self.supremum)
+            squares = inner(own, system.centred(Y[t]) - shift * own)
+            r = (squares * S).clamp(min=torch.finfo(C.dtype).tiny).sqrt()
+            if self.observer is not None:
+                self.observer(risk.value, r, risk.accuracy)
+        if self.weight > 0:
+            value = value + self.weight * r
+            pull = (0.5 * self.weight * S / r)[..., None, None]
+            right = right + pull * shift * own
+            rest = -0.5 * pull * C if rest is None else rest - 0.5 * pull * C
+            shift_gradient = shift_gradient - pull[..., 0, 0] * inner(own, own)
+            if self.supremum is None:
+                attained = (entries == S[..., None]).to(C)
+                share = attained / attained.sum(-1, keepdim=True)
+                diagonal = (0.5 * self.weight * r / S)[..., None] * share
+        left = system.solve(right)
+        if system.rows is not None:
+            left = C.new_zeros(C.shape).index_copy_(-2, system.rows, left)
+        left = left if rest is None else left + rest
+        in_alpha = own.shape[-2] * shift_gradient
+        return Score(value, left, risk.weights, alpha_gradient=in_alpha, diagonal=diagonal)
+
+
+def _fitted(system: RidgeSystem) -> Tensor | slice:
+    return slice(None) if system.rows is None else system.rows
+
+
+def _accuracy(F: Tensor, Y: Tensor) -> Tensor:
+    return (F.argmax(-1) == Y.argmax(-1)).to(F).mean(-1)
+
+
+class RademacherBound(ClassRisk):
+    """1/n Σ −log clip(f_{y_i}(x_i), ε, 1) + weight·r with f = KC, C = W⁻¹Y, r = √(tr(CᵀKC)·sup k(x, x)).
+
+    Equation (12) of Hsu et al. has the weight 4e; their published code sums the cross entropies, which amounts to 4e/n
+    and reproduces their results: the default here. The weight 0 is empirical risk minimisation. The gradient of a
+    clipped sample is zero. One Cholesky and O(n²k).
 
     Parameters
     ----------
@@ -29,6 +123,8 @@ class RademacherBound(Objective):
         The clip ε of the cross entropy, equation (7); 0 < ε < 1.
     supremum : float, optional
         sup k(x, x) if known and constant. Default: the largest diagonal entry of K, with its derivative.
+    intercept : bool
+        As for ``Ridge``; r is that of f without the constant.
     """
 
     def __init__(
@@ -39,46 +135,112 @@ class RademacherBound(Objective):
         weight: float | None = None,
         epsilon: float = 1e-15,
         supremum: float | None = None,
+        intercept: bool = False,
     ) -> None:
-        self.targets = one_hot(targets, name="RademacherBound")
-        super().__init__(n=len(self.targets), alpha=alpha)
-        if not 0.0 < epsilon < 1.0:
-            raise ValueError(f"epsilon must lie in (0, 1): it clips the cross entropy; got {epsilon}.")
-        if weight is not None and not (weight >= 0 and math.isfinite(weight)):
-            raise ValueError(f"weight must be a finite number ≥ 0, got {weight}. None means 4e/n.")
-        if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
-            raise ValueError(f"supremum must be positive, an upper bound of k(x, x); got {supremum}.")
-        self.weight = 4.0 * math.e / self.n if weight is None else weight
-        self.epsilon = epsilon
-        self.supremum = supremum
+        loss = ClippedCrossEntropy(epsilon)
+        weight = (
+            4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
+        )
+        super().__init__(
+            targets, alpha=alpha, weight=weight, loss=loss, supremum=supremum, intercept=intercept
+        )
 
-    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        """From f = Y − nαV, dV = −W⁻¹ dW V: one more solve, of Q = ∂(cross entropy)/∂f + (weight·S/r) V."""
-        n, Y, weight = self.n, self.targets.to(gram), self.weight
-        cholesky = factorize_shifted(gram, n * alpha)
-        V = cholesky.solve(Y)
-        shift = (n * alpha)[..., None, None]
-        q = (Y * (Y - shift * V)).sum(-1)  # f_{y_i}(x_i)
-        r = rademacher_complexity(gram, V, supremum=self.supremum)
-        value = -q.clamp(self.epsilon, 1.0).log().mean(-1) + weight * r
-        if not gradient:
-            return Evaluation(value, dual=V)
-        S = self._supremum_of(gram)
-        slope = torch.where((q > self.epsilon) & (q < 1.0), -1.0 / (n * q), 0.0)
-        pull = (weight * S / r)[..., None, None]
-        Q = slope[..., None] * Y + pull * V
-        PQ = shift * cholesky.solve(Q)
-        gram_gradient = symmetric_part((PQ - 0.5 * pull * V) @ V.mT)
-        if self.supremum is None:
-            attained = (gram.diagonal(dim1=-2, dim2=-1) == S[..., None]).to(gram)
-            share = attained / attained.sum(-1, keepdim=True)
-            gram_gradient.diagonal(dim1=-2, dim2=-1).add_((0.5 * weight * r / S)[..., None] * share)
-        return Evaluation(value, gram_gradient, alpha_gradient=n * inner(PQ - Q, V), dual=V)
+    def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
+        """From f = Y − shift·C, dC = −P dW C."""
+        shift = system.shift[..., None, None]
+        F = Y - shift * C
+        value, slope = self.loss(F, Y)
+        return _Risk(value, _accuracy(F, Y), 0.5 * shift * slope, shift_gradient=-inner(slope, C))
 
-    def _supremum_of(self, gram: Tensor) -> Tensor:
-        if self.supremum is not None:
-            return gram.new_full(gram.shape[:-2], self.supremum)
-        return gram.diagonal(dim1=-2, dim2=-1).amax(-1)
+
+class LeaveOneOutRisk(ClassRisk):
+    """min_τ 1/n Σ −log softmax(τ asinh(f₋ᵢ(x_i)/δ))_{y_i} + weight·r, f₋ᵢ the fit without i and with the same shift nα.
+
+    The cross entropy of calibrated leave-one-out predictions: f₋ᵢ(x_i) = y_i − C_i/P_ii, P = W⁻¹, in closed form; δ and
+    the smoothing of the labels are those of ``SoftmaxCrossEntropy``. One Cholesky, one inverse, one product.
+
+    Parameters
+    ----------
+    targets, alpha, supremum, intercept
+        As for ``RademacherBound``.
+    weight : float
+        Of the complexity r.
+    """
+
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        weight: float = 0.0,
+        supremum: float | None = None,
+        intercept: bool = False,
+    ) -> None:
+        loss = SoftmaxCrossEntropy()
+        super().__init__(
+            targets, alpha=alpha, weight=weight, loss=loss, supremum=supremum, intercept=intercept
+        )
+
+    def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
+        """From dC = −P dW C, dP_ii = −[P dW P]_ii."""
+        s = system.diagonal()[..., None]
+        F = Y - C / s
+        value, slope = self.loss(F, Y)
+        return _Risk(value, _accuracy(F, Y), 0.5 * slope / s, weights=-(slope * C).sum(-1) / s[..., 0] ** 2)
+
+
+class HeldOutRisk(ClassRisk):
+    """A mean cross entropy over validation rows of the fit f to the others, plus weight·r of that fit: equation (13).
+
+    Parameters
+    ----------
+    targets, alpha, epsilon, supremum, intercept
+        As for ``RademacherBound``; targets of both parts.
+    validation : array of int, or bool (n,)
+        The rows held out.
+    weight : float
+        The τ of equation (13).
+    loss : {"clipped", "softmax"}
+        Equation (7), or that of ``LeaveOneOutRisk``.
+    """
+
+    def __init__(
+        self,
+        targets: ArrayLike,
+        *,
+        alpha: float | Tensor,
+        validation: ArrayLike,
+        weight: float = 0.0,
+        loss: str = "clipped",
+        epsilon: float = 1e-15,
+        supremum: float | None = None,
+        intercept: bool = False,
+    ) -> None:
+        if loss not in ("clipped", "softmax"):
+            raise ValueError(f"loss must be 'clipped' or 'softmax'; got {loss!r}.")
+        entropy = ClippedCrossEntropy(epsilon) if loss == "clipped" else SoftmaxCrossEntropy()
+        super().__init__(
+            targets, alpha=alpha, weight=weight, loss=entropy, supremum=supremum, intercept=intercept
+        )
+        self.validation = _held_out_rows(validation, self.n)
+        kept = torch.ones(self.n, dtype=torch.bool)
+        kept[self.validation] = False
+        self.training = torch.nonzero(kept)[:, 0]
+
+    def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
+        """From F_v = K_vt C + b with dF_v = dK_vt C − H dW C, H = K_vt P + 1gᵀ."""
+        t, v = system.rows, self.validation.to(C.device)
+        assert t is not None  # the rows of the fit are those not held out
+        F = system.apply(C)
+        if system.g is not None:
+            F = F + system.g.mT @ Y[t]
+        F = F[..., v, :]
+        value, slope = self.loss(F, Y[v])
+        rest = C.new_zeros(C.shape).index_copy_(-2, v, 0.5 * slope)
+        right = -system.apply(rest)[..., t, :]
+        if system.g is not None:
+            rest = rest.index_copy_(-2, t, -system.g @ rest.sum(-2, keepdim=True))
+        return _Risk(value, _accuracy(F, Y[v]), right, rest)
 
 
 def rademacher_complexity(gram: Tensor, dual: Tensor, *, supremum: float | None = None) -> Tensor:

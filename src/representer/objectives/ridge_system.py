@@ -82,6 +82,14 @@ class RidgeSystem(ABC):
         Where the first two terms are −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
         """
 
+    @abstractmethod
+    def gram_diagonal(self) -> Tensor:
+        """That of K, (..., n)."""
+
+    @abstractmethod
+    def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
+        """Add what ∂/∂K = diag(diagonal) is in ``matrix``, in place."""
+
 
 class DenseSystem(RidgeSystem):
     """By a Cholesky factorisation of W."""
@@ -135,6 +143,12 @@ class DenseSystem(RidgeSystem):
         if weights is not None:
             half += self.unit_coefficients @ (0.5 * weights[..., None] * self.unit_coefficients)
         return half + half.mT
+
+    def gram_diagonal(self) -> Tensor:
+        return self.matrix.diagonal(dim1=-2, dim2=-1)
+
+    def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
+        gradient.diagonal(dim1=-2, dim2=-1).add_(diagonal)
 
 
 class FactorSystem(RidgeSystem):
@@ -192,3 +206,9 @@ class FactorSystem(RidgeSystem):
         if weights is not None:
             gradient += self.solve(weights[..., None] * self.unit_coefficients.mT)
         return 2.0 * gradient
+
+    def gram_diagonal(self) -> Tensor:
+        return self.matrix.square().sum(-1)
+
+    def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
+        gradient.add_(2.0 * diagonal[..., None] * self.matrix)

@@ -16,13 +16,14 @@ from representer.objectives.targets import ArrayLike, Targets, hilbert_targets
 
 @dataclass(frozen=True)
 class Score:
-    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P."""
+    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P + diag(diagonal)."""
 
     value: Tensor
     left: Tensor
     weights: Tensor | None = None
     root: Tensor | None = None  # R, where left Cᵀ + C leftᵀ = −RRᵀ
     alpha_gradient: Tensor | float = 0.0  # beside what alpha changes through W
+    diagonal: Tensor | None = None  # what depends on the diagonal of K itself
 
 
 class SquaredLoss(Objective, ABC):
@@ -70,6 +71,8 @@ class SquaredLoss(Objective, ABC):
         matrix_gradient = alpha_gradient = coefficients = intercept = None
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
+            if score.diagonal is not None:
+                system.add_diagonal(matrix_gradient, score.diagonal)
             if self.alpha is not None:
                 alpha_gradient = score.alpha_gradient + len(training.factor) * _trace(score, system, C)
         if dual:

@@ -7,13 +7,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.reproduce import bohn, tables
+from representer.reproduce import bohn, hsu, hsu_mnist, hsu_objectives, hsu_toys, tables
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Measurements", "Results", "Run", "reproduce", "select"]
 
-EXPERIMENTS: tuple[Experiment, ...] = (*bohn.EXPERIMENTS, *tables.EXPERIMENTS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *bohn.EXPERIMENTS,
+    *hsu.EXPERIMENTS,
+    *hsu_toys.EXPERIMENTS,
+    *hsu_mnist.EXPERIMENTS,
+    *hsu_objectives.EXPERIMENTS,
+    *tables.EXPERIMENTS,
+)
 
 
 def select(names: Sequence[str], experiments: Sequence[Experiment] = EXPERIMENTS) -> list[Experiment]:

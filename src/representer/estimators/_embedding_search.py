@@ -1,0 +1,320 @@
+"""The search over the hyperparameters of an embedding: what is free in a kernel, and alpha."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from representer.data import take
+from representer.estimators._adapted import Adapted
+from representer.estimators._embedding_problem import EmbeddingProblem
+from representer.estimators._ridge import random_starts
+from representer.estimators._validation import warn_unconverged
+from representer.kernels import Kernel
+from representer.linalg import NotPositiveDefiniteError
+from representer.objectives.low_rank import OnFactor
+from representer.objectives.rademacher import ClassRisk
+from representer.objectives.squared import SquaredLoss
+from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
+from representer.parameters import Positive
+
+# A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
+# every sample is an island, to six digits.
+LARGEST_FACTOR = 1e4
+# alpha stays below this multiple of the mean k(x, x), and above eps^(2/3) of it, where a third of the digits survive.
+LARGEST_ALPHA = 1e4
+# Where a search begins is the best of these: alpha over the mean k(x, x), and logarithms of a common factor of all
+# lengthscales.
+FIRST_ALPHAS = (math.exp(-4.0), math.exp(-7.0), math.exp(-10.0))
+FIRST_FACTORS = (0.0, -1.0)
+
+
+class EmbeddingEntry(NamedTuple):
+    """One iteration of L-BFGS, or one epoch of Adam, as ``history_`` keeps it."""
+
+    iteration: int
+    seconds: float  # since the search began
+    value: float  # of the objective
+    loss: float  # its cross entropy
+    complexity: float  # r
+    accuracy: float  # of the predictions that the cross entropy judges
+    gradient_norm: float
+
+
+@dataclass
+class Trace:
+    """What a risk consists of at each evaluation: gathered here, as the optimisers only see its value."""
+
+    seen: list[tuple[float, ...]] = field(default_factory=list)  # value, loss, complexity, accuracy
+    entries: list[EmbeddingEntry] = field(default_factory=list)
+    latest: tuple[float, ...] = (math.nan, math.nan, math.nan)
+
+    def observe(self, loss: Tensor, complexity: Tensor, accuracy: Tensor) -> None:
+        """Of the evaluation under way."""
+        self.latest = (float(loss), float(complexity), float(accuracy))
+
+    def close(self, value: float) -> None:
+        """The evaluation is complete."""
+        self.seen.append((value, *self.latest))
+
+    def __call__(self, entry: HistoryEntry) -> None:
+        """At the end of an iteration: the evaluation of its value, or the mean over an epoch of batches."""
+        same = [parts for value, *parts in self.seen if value == entry.value]
+        if not same and self.entries and entry.value == self.entries[-1].value:  # no better point than before
+            same = [list(self.entries[-1][3:6])]
+        if not same:
+            same = [parts for _, *parts in self.seen] or [[math.nan] * 3]
+        loss, complexity, accuracy = (sum(column) / len(same) for column in zip(*same, strict=True))
+        self.seen.clear()
+        self.entries.append(
+            EmbeddingEntry(
+                entry.iteration, entry.seconds, entry.value, loss, complexity, accuracy, entry.gradient_norm
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hyperparameters, the objective there, and how they were found."""
+
+    kernel: Kernel
+    alpha: float
+    value: float | None = None
+    history: list[Any] = field(default_factory=list)
+    n_iter: int = 1
+
+
+class EmbeddingSearch:
+    """An objective as a function of one vector: how far each free hyperparameter is from where the data put it, in its
+    logarithm if it is positive, and log alpha.
+
+    Parameters
+    ----------
+    problem : EmbeddingProblem
+    kernel : Kernel
+        With numbers for all hyperparameters: where the data put the free ones.
+    free : list of str
+        What is learned of it.
+    alpha : float or None
+        None: learned.
+    objective : callable
+        Row numbers, or None for all, -> an objective of these rows.
+    start : mapping
+        Where the search starts, by name.
+    shrinkage : float
+        s in the penalty s/(2n) Σ_j (u_j − ū)² on the logarithms u of each vector of positive hyperparameters.
+    logarithm : bool
+        Minimise the logarithm of the objective, so that its units do not matter.
+    """
+
+    def __init__(
+        self,
+        problem: EmbeddingProblem,
+        kernel: Kernel,
+        free: list[str],
+        alpha: float | None,
+        objective: Callable[[Tensor | None], SquaredLoss],
+        like: Tensor,
+        *,
+        start: Mapping[str, Any] | None = None,
+        shrinkage: float = 0.0,
+        logarithm: bool = False,
+    ):
+        self.problem, self.kernel, self.alpha, self.objective = problem, kernel, alpha, objective
+        self.shrinkage, self.logarithm = shrinkage, logarithm
+        self.packing, raw = kernel.packing(free)
+        self.origin = raw.to(like)
+        sizes = [shape.numel() for shape in self.packing.shapes.values()]
+        self.sizes = dict(zip(self.packing.shapes, sizes, strict=True))
+        positive = {name: isinstance(self.packing.constraints[name], Positive) for name in self.sizes}
+        entries = [positive[name] for name, size in self.sizes.items() for _ in range(size)]
+        self.positive = torch.tensor(entries, dtype=torch.bool, device=like.device)
+        self.vectors = [name for name, size in self.sizes.items() if size > 1 and positive[name]]
+        rows = torch.arange(min(problem.n, 1000))
+        diagonal = kernel._diag(problem.X[:1000, :1000] if problem.pairwise else take(problem.X, rows))
+        self.unit = float(diagonal.mean().clamp(min=torch.finfo(diagonal.dtype).tiny))
+        self.least = self.unit * torch.finfo(like.dtype).eps ** (2.0 / 3.0)
+        self.given = dict(start or {})
+        self.start = self._start(like)
+        self.trace = Trace()
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return len(self.start)
+
+    def _start(self, like: Tensor) -> Tensor:
+        values = self.kernel.hyperparameter_values()
+        known = [*self.sizes, *(["alpha"] if self.alpha is None else [])]
+        if isinstance(self.kernel, Adapted):  # which the user has not seen
+            self.given = {f"kernel__{name}" if name != "alpha" else name: v for name, v in self.given.items()}
+        unknown = [name for name in self.given if name not in known]
+        if unknown:
+            raise ValueError(
+                f"start has {unknown[0]!r}, which is not learned; learned are: {', '.join(known) or 'none'}."
+            )
+        chosen = {
+            name: torch.as_tensor(self.given.get(name, values[name]), dtype=torch.float64).expand(shape)
+            for name, shape in self.packing.shapes.items()
+        }
+        point = self.packing.pack(chosen).to(like) - self.origin
+        if self.alpha is not None:
+            return point
+        alpha = float(self.given.get("alpha", FIRST_ALPHAS[1] * self.unit))
+        if not (alpha > 0 and math.isfinite(alpha)):
+            raise ValueError(f"start['alpha'] must be positive and finite; got {alpha!r}.")
+        return torch.cat([point, like.new_tensor([math.log(alpha)])])
+
+    def unpack(self, point: Tensor) -> tuple[Kernel, Tensor]:
+        """The kernel and alpha of a point, differentiable, inside their bounds."""
+        moved, limit = point[: len(self.origin)], math.log(LARGEST_FACTOR)
+        raw = self.origin + torch.where(self.positive, moved.clamp(-limit, limit), moved)
+        kernel = self.kernel.replace(self.packing.unpack(raw)) if self.sizes else self.kernel
+        if self.alpha is not None:
+            return kernel, point.new_tensor(self.alpha)
+        bounds = math.log(self.least), math.log(LARGEST_ALPHA * self.unit)
+        return kernel, point[-1].clamp(*bounds).exp()
+
+    def __call__(self, point: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The objective, differentiable."""
+        kernel, alpha = self.unpack(point)
+        objective = self.objective(rows)
+        if isinstance(objective, ClassRisk):
+            objective.observer = self.trace.observe
+        matrix = self.problem.matrix(kernel, rows)
+        value = (objective if self.problem.features is None else OnFactor(objective))(matrix, alpha)
+        if self.logarithm:
+            value = value.clamp(min=torch.finfo(value.dtype).tiny).log()
+        if self.shrinkage > 0:
+            for name, part in self._parts(point).items():
+                if name in self.vectors:
+                    spread = (part - part.mean()).square().sum()
+                    value = value + 0.5 * self.shrinkage / self.problem.n * spread
+        return value
+
+    def _parts(self, point: Tensor) -> dict[str, Tensor]:
+        parts = point[: len(self.origin)].split(list(self.sizes.values()))
+        return dict(zip(self.sizes, parts, strict=True))
+
+    def value_and_gradient(self, point: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """At one point; NaN where the matrix cannot be factored."""
+        variable = point.detach().clone().requires_grad_()
+        try:
+            with torch.enable_grad():
+                value = self(variable, rows)
+            (gradient,) = torch.autograd.grad(value, variable, allow_unused=True, materialize_grads=True)
+        except NotPositiveDefiniteError:
+            return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)
+        self.trace.close(float(value.detach()))
+        return value.detach(), gradient
+
+    def batched(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """At several points, for L-BFGS."""
+        values, gradients = zip(*(self.value_and_gradient(point) for point in points), strict=True)
+        return torch.stack(values), torch.stack(gradients)
+
+    def scan(self, rows: Tensor | None = None) -> None:
+        """Move the start to the best of a few alphas and common factors of the lengthscales, unless it was given."""
+        if self.alpha is not None or self.given:
+            return
+        best, chosen = math.inf, self.start
+        factors = FIRST_FACTORS if bool(self.positive.any()) else (0.0,)
+        for factor in factors:
+            for alpha in FIRST_ALPHAS:
+                point = self.start.clone()
+                point[: len(self.origin)] += factor * self.positive
+                point[-1] = math.log(alpha * self.unit)
+                try:
+                    with torch.no_grad():
+                        value = float(self(point, rows))
+                except NotPositiveDefiniteError:
+                    continue
+                if value < best:
+                    best, chosen = value, point
+        self.start = chosen
+
+    # -- running it ---------------------------------------------------------------------------------------------------
+    def run(
+        self,
+        *,
+        solver: str,
+        max_iter: int,
+        tol: float,
+        n_restarts: int = 1,
+        batch_size: int | None = None,
+        learning_rate: float = 0.1,
+        seed: int = 0,
+        callback: Callable[[HistoryEntry], bool],
+        verbose: int,
+        description: str,
+    ) -> Found:
+        """Minimise the objective; what was found when it is interrupted is kept."""
+        rows = None
+        if batch_size is not None and batch_size < self.problem.n:
+            generator = torch.Generator().manual_seed(seed)
+            rows = torch.randperm(self.problem.n, generator=generator)[:batch_size]
+        self.scan(rows)
+        self.trace.seen.clear()
+
+        def report(entry: HistoryEntry) -> bool:
+            self.trace(entry)
+            return callback(entry)
+
+        options: dict[str, Any] = {
+            "max_iter": max_iter,
+            "tol": tol,
+            "callback": report,
+            "verbose": verbose,
+            "description": description,
+        }
+        if solver == "adam":
+            everything = rows is None
+            result = adam(
+                lambda point, index: self.value_and_gradient(point, None if everything else index),
+                self.start,
+                n_samples=self.problem.n,
+                batch_size=None if everything else batch_size,
+                learning_rate=learning_rate,
+                random_state=seed,
+                **options,
+            )
+        else:
+            starts = random_starts(self.start, n_restarts, seed)
+            result = lbfgs(self.batched, starts, **options)
+        return self._found(result)
+
+    def _found(self, result: OptimizeResult) -> Found:
+        if not result.converged:
+            warn_unconverged(f"The search over hyperparameters: {result.message}.")
+        with torch.no_grad():
+            kernel, alpha = self.unpack(result.point)
+        self._warn_bounds(result.point, float(alpha))
+        history: list[Any] = list(self.trace.entries)
+        if self.logarithm:
+            history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
+        value = math.exp(result.value) if self.logarithm else result.value
+        return Found(kernel.numbers(), float(alpha), value, history, max(1, result.n_iter))
+
+    def _warn_bounds(self, point: Tensor, alpha: float) -> None:
+        """Of what ran to the end of its range; a feature that became irrelevant is no reason to worry."""
+        said = []
+        if self.alpha is None and not self.least * 1.001 < alpha < LARGEST_ALPHA * self.unit / 1.001:
+            said.append(f"alpha = {alpha:.3g}")
+        limit = math.log(LARGEST_FACTOR)
+        for name, part in self._parts(point).items():
+            positive = isinstance(self.packing.constraints[name], Positive)
+            if positive and (bool((part <= -limit).any()) or bool((part >= limit).all())):
+                said.append(name)
+        if said:
+            warnings.warn(
+                f"The search over hyperparameters ended at a bound: {', '.join(said)}. The objective has no minimum "
+                "inside: classes that nothing separates, or that everything does. Check the data, or fix the number.",
+                UserWarning,
+                stacklevel=4,
+            )

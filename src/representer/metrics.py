@@ -1,0 +1,230 @@
+"""Distances between distributions, and the reliability of predicted probabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count, same_features
+from representer.kernels import as_kernel
+from representer.parameters import is_count
+
+
+# -- maximum mean discrepancy -----------------------------------------------------------------------------------------
+def mmd(X: Any, Y: Any, kernel: Any = "rbf", *, unbiased: bool = False) -> float:
+    """The maximum mean discrepancy of two samples: the distance of their mean embeddings.
+
+    Parameters
+    ----------
+    X, Y : data
+        Two samples of what the kernel takes.
+    kernel : Kernel or str, default="rbf"
+        A word in it (``"median"``) is given its number by both samples together.
+    unbiased : bool, default=False
+        False: ‖μ_X − μ_Y‖. True: the *squared* distance without the terms k(x, x), which is zero on average if both
+        samples come from the same distribution, and may be negative.
+
+    Returns
+    -------
+    distance : float
+        The discrepancy; squared if ``unbiased``.
+
+    Examples
+    --------
+    >>> from representer import mmd
+    >>> from representer.kernels import Linear
+    >>> mmd([[0.0], [2.0]], [[4.0]], Linear())
+    3.0
+    """
+    gram, m = _joint_gram(X, Y, kernel)
+    labels = np.zeros((1, len(gram)))
+    labels[:, :m] = 1.0
+    if unbiased and min(m, len(gram) - m) < 2:
+        raise ValueError("The unbiased estimate needs at least 2 samples of each distribution; got 1.")
+    (squared,) = _discrepancies(gram, labels, unbiased=unbiased)
+    return float(squared) if unbiased else float(max(squared, 0.0) ** 0.5)
+
+
+@dataclass(frozen=True)
+class MMDTest:
+    """The outcome of a two-sample test.
+
+    Attributes
+    ----------
+    statistic : float
+        The unbiased estimate of MMD².
+    p_value : float
+        The share of permutations, the given one included, whose statistic is as large: valid at any sample size.
+    null : ndarray of shape (n_permutations,)
+        The statistics of the permutations.
+    """
+
+    statistic: float
+    p_value: float
+    null: np.ndarray
+
+
+def mmd_test(
+    X: Any, Y: Any, kernel: Any = "rbf", *, n_permutations: int = 500, random_state: int | None = None
+) -> MMDTest:
+    """Test whether two samples come from the same distribution (Gretton et al., 2012), by permutations.
+
+    Parameters
+    ----------
+    X, Y : data
+        Two samples of at least 2 each.
+    kernel : Kernel or str, default="rbf"
+        As for ``mmd``.
+    n_permutations : int, default=500
+        The smallest p-value is 1/(n_permutations + 1).
+    random_state : int or None, default=None
+        Seed of the permutations.
+
+    Returns
+    -------
+    test : MMDTest
+        Statistic and p-value.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import mmd_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, same, other = rng.normal(size=(3, 80, 2)) * [[[1]], [[1]], [[2]]]
+    >>> mmd_test(X, same, random_state=0).p_value > 0.05, mmd_test(X, other, random_state=0).p_value < 0.01
+    (True, True)
+    """
+    if not is_count(n_permutations):
+        raise ValueError(f"n_permutations must be a positive integer; got {n_permutations!r}.")
+    gram, m = _joint_gram(X, Y, kernel)
+    n = len(gram)
+    if min(m, n - m) < 2:
+        raise ValueError(f"The test needs at least 2 samples of each distribution; got {m} and {n - m}.")
+    rng = np.random.default_rng(random_state)
+    labels = np.zeros((n_permutations + 1, n))
+    labels[0, :m] = 1.0
+    for row in labels[1:]:
+        row[rng.permutation(n)[:m]] = 1.0
+    statistics = _discrepancies(gram, labels, unbiased=True)
+    # Permutations that only exchange equal samples must count as ties, whatever the rounding.
+    rounding = 1e-12 * max(1.0, float(np.abs(statistics).max()))
+    p_value = float(np.mean(statistics >= statistics[0] - rounding))
+    return MMDTest(float(statistics[0]), p_value, statistics[1:])
+
+
+def _joint_gram(X: Any, Y: Any, kernel: Any) -> tuple[np.ndarray, int]:
+    """The Gram matrix of both samples together, and how many are of the first."""
+    given = as_kernel(kernel)
+    if given.domain == "gram":
+        raise ValueError(
+            "A precomputed kernel has no samples; pass a kernel that can be evaluated (Callable wraps any function)."
+        )
+    X, Y = given.prepare(X), given.prepare(Y)
+    m = count(X)
+    if isinstance(X, Tensor) and isinstance(Y, Tensor):
+        both: Any = torch.cat(same_features(X, Y))
+    else:
+        both = [*X, *Y]
+    return given(both).detach().cpu().numpy(), m
+
+
+def _discrepancies(gram: np.ndarray, labels: np.ndarray, *, unbiased: bool) -> np.ndarray:
+    """MMD² for each row of labels, 1 in the first sample and 0 in the second."""
+    m, n = labels[0].sum(), (1.0 - labels[0]).sum()
+    first = labels @ gram
+    total = gram.sum(0)
+    xx = (first * labels).sum(1)
+    xy = (first * (1.0 - labels)).sum(1)
+    yy = ((total - first) * (1.0 - labels)).sum(1)
+    if not unbiased:
+        return xx / m**2 + yy / n**2 - 2.0 * xy / (m * n)
+    own = labels @ gram.diagonal()
+    rest = gram.trace() - own
+    return (xx - own) / (m * (m - 1)) + (yy - rest) / (n * (n - 1)) - 2.0 * xy / (m * n)
+
+
+# -- calibration ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Reliability:
+    """How often predictions of each confidence are right.
+
+    Attributes
+    ----------
+    confidence, accuracy, share : ndarray of shape (n_bins,)
+        Mean confidence and accuracy in each bin of confidence, NaN in an empty one, and its share of the samples.
+    """
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    share: np.ndarray
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error Σ_b share_b |accuracy_b − confidence_b|."""
+        return float(np.nansum(self.share * np.abs(self.accuracy - self.confidence)))
+
+
+def reliability_curve(
+    y: Any, probabilities: Any, classes: Any | None = None, *, n_bins: int = 10
+) -> Reliability:
+    """Confidence against accuracy of the most probable class.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        The true labels.
+    probabilities : array-like of shape (n_samples, n_classes)
+        Predicted probabilities.
+    classes : array-like of shape (n_classes,), default=None
+        The label of each column; None: the sorted labels of y.
+    n_bins : int, default=10
+        Bins of equal width.
+
+    Returns
+    -------
+    curve : Reliability
+        With ``error``, the expected calibration error.
+
+    Examples
+    --------
+    >>> from representer.metrics import reliability_curve
+    >>> round(reliability_curve([0, 1], [[0.9, 0.1], [0.4, 0.6]]).error, 3)
+    0.25
+    """
+    y, p = np.asarray(y), np.asarray(probabilities, dtype=float)
+    labels = np.unique(y) if classes is None else np.asarray(classes)
+    if p.ndim != 2 or p.shape != (len(y), len(labels)):
+        raise ValueError(
+            f"probabilities must have shape (n_samples, n_classes) = ({len(y)}, {len(labels)}); got {p.shape}. Pass "
+            "classes= if y lacks some of them."
+        )
+    if not is_count(n_bins):
+        raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
+    confidence, right = p.max(1), labels[p.argmax(1)] == y
+    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
+    sizes = np.bincount(bins, minlength=n_bins)
+    with np.errstate(invalid="ignore"):
+        means = [np.bincount(bins, values, n_bins) / sizes for values in (confidence, right)]
+    return Reliability(means[0], means[1], sizes / len(y))
+
+
+def expected_calibration_error(
+    y: Any, probabilities: Any, classes: Any | None = None, *, n_bins: int = 10
+) -> float:
+    """The expected calibration error: the mean gap between confidence and accuracy over bins of confidence.
+
+    Parameters
+    ----------
+    y, probabilities, classes, n_bins
+        As for ``reliability_curve``.
+
+    Returns
+    -------
+    error : float
+        Between 0 and 1.
+    """
+    return reliability_curve(y, probabilities, classes, n_bins=n_bins).error

@@ -1,0 +1,537 @@
+"""EmbeddingClassifier: scikit-learn's contract, brute force, the paper's formulas, batches, features, bad input."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import warnings
+
+import naive_embeddings as ne
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import EmbeddingClassifier
+from representer.approximation import Nystroem, RandomFeatures
+from representer.estimators import _embedding_search, embedding_classifier
+from representer.estimators._embedding_calibration import EmbeddingCalibration, calibrate_embedding
+from representer.kernels import (
+    Callable,
+    Constant,
+    Gaussian,
+    Linear,
+    Matern,
+    Neural,
+    Polynomial,
+    Spectrum,
+)
+
+PAPER = {"objective": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
+NO_GRAM = {
+    "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition",
+    "check_decision_proba_consistency": "the check fits vectors, not a Gram matrix: they are refused as not square",
+}
+NOT_NORMALISED = {
+    "check_decision_proba_consistency": "raw estimates do not sum to one: their difference and their ratio, which is "
+    "what clip-normalising looks at, need not have the same order",
+}
+CHECKED = {
+    "default": (EmbeddingClassifier(max_iter=30, tol=1e-3, random_state=0), {}),
+    "paper": (EmbeddingClassifier(max_iter=30, tol=1e-3, random_state=0, **PAPER), NOT_NORMALISED),
+    "adam": (EmbeddingClassifier(batch_size=16, max_iter=3, tol=1e-3, random_state=0), {}),
+    "precomputed": (EmbeddingClassifier("precomputed", random_state=0), NO_GRAM),
+}
+
+
+def _expected(estimator):
+    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
+@parametrize_with_checks([model for model, _ in CHECKED.values()], expected_failed_checks=_expected)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def three(rng):
+    X = rng.uniform(-1, 1, (60, 2))
+    angle = np.arctan2(X[:, 1], X[:, 0]) + 0.3 * rng.normal(size=60)
+    return X, np.array(["left", "middle", "right"])[np.digitize(angle, [-1.0, 1.0])]
+
+
+def quiet(model, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
+
+
+def seeded(module):
+    """The module with weights that do not depend on torch's global generator."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.copy_(0.7 * torch.randn(weight.shape, generator=generator))
+    return module
+
+
+def fixed(**options):
+    arguments = {"kernel": Gaussian(0.6), "alpha": 0.01, "calibration": None, **options}
+    return EmbeddingClassifier(**arguments)
+
+
+# -- brute force ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("intercept", [False, True])
+def test_estimates_probabilities_and_entropies_by_brute_force(three, rng, intercept):
+    X, y = three
+    new = rng.uniform(-1.2, 1.2, (9, 2))
+    model = fixed(fit_intercept=intercept).fit(X, y)
+    labels = [list(model.classes_).index(label) for label in y]
+    Y = np.eye(3)[labels]
+
+    def kernel(a, b):
+        return ne.gaussian(a, b, 0.6)
+
+    w = ne.weights(ne.gram(X, X, kernel), ne.gram(new, X, kernel), 0.01, intercept)
+    np.testing.assert_allclose(model.embedding(new), w @ Y, atol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(new, "raw"), w @ Y, atol=1e-10)
+    np.testing.assert_allclose(model.predict_proba(new), ne.clip_normalized(w @ Y), atol=1e-10)
+    np.testing.assert_array_equal(model.predict(new), model.classes_[(w @ Y).argmax(1)])
+    clipped, expected = ne.entropies(w @ Y, labels, w)
+    np.testing.assert_allclose(model.entropy(new, "clipped"), clipped, atol=1e-9)
+    np.testing.assert_allclose(model.entropy(new, "embedding"), expected, atol=1e-9)
+    if intercept:
+        np.testing.assert_allclose(model.embedding(new).sum(1), 1.0, atol=1e-10)
+        far = model.embedding([[100.0, 100.0]])[0]
+        assert far.min() > 0.1 and far.max() < 0.6  # near the shares of the classes, not zero
+
+
+def test_several_classes_are_as_many_ridge_regressions(three):
+    X, y = three
+    model = fixed(fit_intercept=False).fit(X, y)
+    for j, label in enumerate(model.classes_):
+        ridge = KernelRidge(kernel="rbf", gamma=1 / (2 * 0.6**2), alpha=len(X) * 0.01).fit(X, y == label)
+        np.testing.assert_allclose(model.embedding(X)[:, j], ridge.predict(X), atol=1e-10)
+
+
+def test_leave_one_out_estimates_are_refits(three):
+    X, y = three
+    for intercept in (False, True):
+        model = fixed(calibration="loo", fit_intercept=intercept).fit(X, y)
+        for i in (0, 7, 31):
+            rest = np.arange(len(X)) != i
+            alpha = 0.01 * len(X) / (len(X) - 1)  # the same shift
+            refit = fixed(alpha=alpha, fit_intercept=intercept).fit(X[rest], y[rest])
+            np.testing.assert_allclose(model.loo_estimates_[i], refit.embedding(X[i : i + 1])[0], atol=1e-9)
+
+
+def test_complexity_bound_and_its_explicit_form(three):
+    X, y = three
+    model = fixed(kernel=Linear(), alpha=0.02, fit_intercept=False).fit(X, y)
+    Y = (y[:, None] == model.classes_).astype(float)
+    assert model.dual_coef_.shape == (2, 3)  # two features: solved in their space
+    np.testing.assert_allclose(model.complexity_, ne.explicit_complexity(X, Y, 0.02), rtol=1e-10)
+    q = np.clip((model.embedding(X) * Y).sum(1), 1e-15, 1.0)
+    bound = -np.log(q).mean() + 4 * math.e * model.complexity_ + math.sqrt(8 / 60 * math.log(2 / 0.1))
+    assert model.risk_bound(0.1) == pytest.approx(bound)
+    assert model.risk_bound(0.01) > model.risk_bound(0.1)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        model.risk_bound(1.0)
+
+
+def search_of(model, X, y, monkeypatch):
+    """The search of a fit, caught before it runs."""
+    caught = []
+
+    class Caught(_embedding_search.EmbeddingSearch):
+        def run(self, **options):
+            caught.append(self)
+            return super().run(**options)
+
+    monkeypatch.setattr(embedding_classifier, "EmbeddingSearch", Caught)
+    quiet(model, X, y)
+    return caught[0]
+
+
+KERNELS = {
+    "ard": "rbf",
+    "composed": "auto" * Gaussian("ard") + "auto" * Linear() + 0.1,
+    "matern": Matern(2.5, "auto"),
+    "polynomial": Polynomial(2, "auto", "auto"),
+    "features": "auto" * Linear() + Constant("auto"),
+}
+
+
+@pytest.mark.parametrize("objective", ["loo", "rademacher", "erm", "validation"])
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_gradients_by_finite_differences(three, monkeypatch, objective, kernel):
+    X, y = three
+    model = EmbeddingClassifier(kernel, objective, complexity_weight=0.05, max_iter=1, random_state=0)
+    search = search_of(model, X, y, monkeypatch)
+    point = search.start + 0.1 * torch.arange(search.size, dtype=torch.float64).cos()
+    value, gradient = search.value_and_gradient(point)
+    assert torch.isfinite(value)
+    for j in range(search.size):
+        step = torch.zeros_like(point)
+        step[j] = 1e-5
+        with torch.no_grad():
+            numerical = (search(point + step) - search(point - step)) / 2e-5
+        assert gradient[j].item() == pytest.approx(numerical.item(), rel=1e-4, abs=1e-7)
+
+
+def test_gradients_of_a_network_by_finite_differences(three, monkeypatch):
+    X, y = three
+    module = seeded(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh()).double())
+    for outer in (Linear(), Gaussian("auto")):
+        model = EmbeddingClassifier(Neural(module, outer), "rademacher", max_iter=1)
+        search = search_of(model, X, y, monkeypatch)
+        assert (search.problem.features is not None) == isinstance(outer, Linear)
+        gradient = search.value_and_gradient(search.start)[1]
+        for j in range(search.size):
+            step = torch.zeros_like(search.start)
+            step[j] = 1e-5
+            with torch.no_grad():
+                numerical = (search(search.start + step) - search(search.start - step)) / 2e-5
+            assert gradient[j].item() == pytest.approx(numerical.item(), rel=1e-3, abs=1e-7)
+
+
+# -- the same thing in two ways ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("objective", ["loo", "rademacher", "validation"])
+def test_explicit_features_equal_the_gram_matrix(three, objective):
+    X, y = three
+    kernel = "auto" * Linear() + Constant("auto")
+    explicit = quiet(EmbeddingClassifier(kernel, objective, random_state=0), X, y)
+    function = Callable(
+        lambda A, B: kernel.replace(explicit.kernel_.hyperparameter_values())(A, B), batched=True
+    )
+    implicit = EmbeddingClassifier(function, alpha=explicit.alpha_).fit(X, y)
+    assert explicit._by_features and not implicit._by_features
+    np.testing.assert_allclose(explicit.embedding(X), implicit.embedding(X), atol=1e-8)
+    np.testing.assert_allclose(explicit.loo_estimates_, implicit.loo_estimates_, atol=1e-8)
+    assert explicit.complexity_ == pytest.approx(implicit.complexity_, rel=1e-6)
+
+
+def test_gram_matrices_and_objects_equal_vectors(three):
+    X, y = three
+    K = Gaussian(0.6)(X).numpy()
+    vectors = EmbeddingClassifier(Gaussian(0.6), tol=1e-8).fit(X, y)
+    gram = EmbeddingClassifier("precomputed", tol=1e-8).fit(K, y)
+    assert gram.alpha_ == pytest.approx(vectors.alpha_, rel=1e-3)
+    np.testing.assert_allclose(gram.predict_proba(K), vectors.predict_proba(X), atol=1e-4)
+    words = ["aab", "aba", "bbb", "bba", "aaa", "abb"] * 5
+    labels = [w.count("a") > 1 for w in words]
+    model = quiet(EmbeddingClassifier(Spectrum(2)), words, labels)
+    assert model.score(words, labels) == 1.0
+    with pytest.raises(AttributeError, match="no lengthscales"):
+        _ = model.feature_relevance_
+
+
+def test_scale_and_alpha_are_one_direction(three):
+    """A factor of the kernel divides alpha and changes nothing else, not even r."""
+    X, y = three
+    one = fixed(**PAPER).fit(X, y)
+    ten = fixed(kernel=10.0 * Gaussian(0.6), **{**PAPER, "alpha": 0.1}).fit(X, y)
+    np.testing.assert_allclose(ten.embedding(X), one.embedding(X), atol=1e-10)
+    assert ten.complexity_ == pytest.approx(one.complexity_)
+
+
+def test_random_features_and_landmarks_approach_the_exact_fit():
+    X, y = make_moons(300, noise=0.25, random_state=0)
+    exact = fixed(kernel=Gaussian(0.5), calibration="loo").fit(X, y)
+    for approximation in (RandomFeatures(2000), Nystroem(300), Nystroem(80, "pivots")):
+        model = fixed(
+            kernel=Gaussian(0.5), calibration="loo", approximation=approximation, random_state=0
+        ).fit(X, y)
+        np.testing.assert_allclose(model.embedding(X), exact.embedding(X), atol=0.05)
+        assert np.abs(model.loo_estimates_ - exact.loo_estimates_).max() < 0.1
+    for approximation in (RandomFeatures(100), Nystroem(60)):
+        model = quiet(EmbeddingClassifier(approximation=approximation, random_state=0), X, y)
+        assert model.score(X, y) > 0.9 and len(model.dual_coef_) <= 100
+        assert pickle.loads(pickle.dumps(model)).score(X, y) == model.score(X, y)
+
+
+# -- what is learned --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("solver", ["lbfgs", "adam"])
+def test_iris_from_both_ends_of_complexity(solver):
+    """Figure 1 of the paper: an overfitted and an underfitted start end at the same objective."""
+    X, y = load_iris(return_X_y=True)
+    X = MinMaxScaler().fit_transform(X[:, :2])
+    ends = []
+    for start in ({"alpha": 1e-6, "lengthscale": 0.01}, {"alpha": 10.0, "lengthscale": 3.0}):
+        model = EmbeddingClassifier(
+            Gaussian("auto"), solver=solver, start=start, max_iter=600, tol=1e-9, **PAPER
+        )
+        ends.append(quiet(model, X, y))
+    over, under = (model.history_[0].complexity for model in ends)
+    assert over > 10 * under
+    assert ends[0].objective_value_ == pytest.approx(ends[1].objective_value_, rel=1e-3)
+    assert ends[0].score(X, y) > 0.75
+    last = ends[0].history_[-1]
+    assert last.value == pytest.approx(last.loss + 4 * math.e / len(X) * last.complexity, rel=1e-6)
+    assert 0 <= last.accuracy <= 1 and last.seconds > 0
+
+
+def test_irrelevant_features_are_found(rng):
+    X = rng.normal(size=(150, 5))
+    y = (X[:, 1] + 0.2 * rng.normal(size=150) > 0).astype(int)
+    for objective in ("loo", "rademacher"):
+        model = quiet(EmbeddingClassifier(objective=objective), X, y)
+        assert model.feature_relevance_.argmax() == 1
+        assert model.feature_relevance_.shape == (5,)
+    shrunk = quiet(EmbeddingClassifier(shrinkage=1e5), X, y)
+    np.testing.assert_allclose(
+        shrunk.feature_relevance_ * X.std(0), (shrunk.feature_relevance_ * X.std(0))[0], rtol=0.05
+    )
+
+
+def test_batches_learn_about_what_all_samples_do():
+    X, y = make_moons(400, noise=0.2, random_state=0)
+    whole = EmbeddingClassifier(random_state=0).fit(X, y)
+    batched = quiet(EmbeddingClassifier(batch_size=100, max_iter=60, random_state=0), X, y)
+    one = EmbeddingClassifier(batch_size=100, solver="lbfgs", random_state=0).fit(X, y)
+    held = quiet(
+        EmbeddingClassifier(objective="validation", batch_size=100, max_iter=60, random_state=0), X, y
+    )
+    for model in (batched, one, held):
+        assert model.score(X, y) > whole.score(X, y) - 0.03
+        assert len(model.dual_coef_) == 400  # the fit is to all samples
+    again = quiet(clone(batched), X, y)
+    np.testing.assert_array_equal(again.embedding(X), batched.embedding(X))
+
+
+def test_a_class_missing_from_batches(rng):
+    X = rng.normal(size=(60, 2))
+    y = np.repeat([0, 1, 2], [57, 2, 1])
+    model = quiet(EmbeddingClassifier(batch_size=8, max_iter=5, random_state=0), X, y)
+    assert model.predict_proba(X).shape == (60, 3)
+    for objective in ("loo", "rademacher", "validation", None):
+        assert np.isfinite(quiet(EmbeddingClassifier(objective=objective), X, y).predict_proba(X)).all()
+
+
+def test_a_network_is_learned_and_the_users_is_left_alone():
+    X, y = make_moons(120, noise=0.1, random_state=0)
+    module = seeded(torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 8)))
+    before = {name: weight.clone() for name, weight in module.state_dict().items()}
+    model = quiet(EmbeddingClassifier(Neural(module, Linear()), "rademacher", max_iter=200), X, y)
+    assert model.score(X, y) > 0.95
+    assert all(bool((before[name] == weight).all()) for name, weight in module.state_dict().items())
+    assert any(
+        bool((before[name] != weight).any()) for name, weight in model.kernel_.module.state_dict().items()
+    )
+    images = X.reshape(-1, 1, 1, 2)
+    flat = torch.nn.Sequential(torch.nn.Flatten(), module)
+    kernel = Neural(flat, Linear(), domain="objects")
+    options = {"batch_size": 40, "learning_rate": 0.05, "max_iter": 60, "random_state": 0}
+    convolutional = quiet(EmbeddingClassifier(kernel, "rademacher", **options), images, y)
+    assert convolutional.score(images, y) > 0.9
+
+
+def test_nothing_is_learned_without_an_objective(three):
+    X, y = three
+    model = EmbeddingClassifier(objective=None).fit(X, y)
+    assert model.kernel_ == Gaussian("median").resolve(X)
+    assert model.alpha_ == pytest.approx(1 / len(X))
+    assert model.objective_value_ is None and model.history_ == []
+
+
+# -- probabilities ----------------------------------------------------------------------------------------------------
+def test_calibration_finds_what_made_the_labels(rng):
+    estimates = rng.uniform(-0.3, 1.0, (6000, 3))
+    for truth in (EmbeddingCalibration(2.0, 0.1), EmbeddingCalibration(1.0, 1.0)):
+        p = truth(estimates)
+        labels = (p.cumsum(1) < rng.random((6000, 1))).sum(1)
+        found = calibrate_embedding(torch.from_numpy(estimates), torch.eye(3, dtype=torch.float64)[labels])
+        assert np.abs(found(estimates) - p).mean() < 0.02
+
+
+def test_calibrated_probabilities_beat_clipped_ones():
+    X, y = make_moons(600, noise=0.4, random_state=0)
+    model = EmbeddingClassifier(random_state=0).fit(X[:150], y[:150])
+    calibrated, clipped = (
+        log_loss(y[150:], model.predict_proba(X[150:], kind)) for kind in ("calibrated", "clipped")
+    )
+    assert calibrated < clipped
+    np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(1)])
+    entropy = model.entropy(X)
+    assert entropy.min() >= 0 and entropy.max() <= math.log(2) + 1e-12
+    with pytest.raises(ValueError, match="calibration='loo'"):
+        fixed().fit(X, y).predict_proba(X, "calibrated")
+    with pytest.raises(ValueError, match="kind must be"):
+        model.predict_proba(X, "soft")
+    with pytest.raises(ValueError, match="kind must be"):
+        model.entropy(X, "raw")
+
+
+# -- scikit-learn -----------------------------------------------------------------------------------------------------
+def test_pipelines_searches_frames_and_tensors(three):
+    X, y = three
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = make_pipeline(StandardScaler(), EmbeddingClassifier(max_iter=20, tol=1e-3)).fit(
+        frame, pd.Series(y)
+    )
+    assert model.score(frame, y) > 0.7
+    assert list(EmbeddingClassifier().fit(frame, y).feature_names_in_) == ["a", "b"]
+    search = GridSearchCV(fixed(), {"kernel__lengthscale": [0.1, 0.6], "alpha": [0.01, 1.0]}, cv=3).fit(X, y)
+    assert search.best_params_["alpha"] == 0.01
+    named = GridSearchCV(EmbeddingClassifier(alpha=0.01), {"kernel__lengthscale": [0.1, "ard"]}, cv=2).fit(
+        X, y
+    )
+    assert named.best_estimator_.kernel == Gaussian(named.best_params_["kernel__lengthscale"])
+    assert cross_val_score(EmbeddingClassifier("precomputed"), Gaussian(0.6)(X).numpy(), y, cv=3).mean() > 0.6
+    tensor = fixed().fit(torch.from_numpy(X), torch.from_numpy((y == "left").astype(int)))
+    np.testing.assert_array_equal(
+        tensor.predict(torch.from_numpy(X)) == 1, fixed().fit(X, y == "left").predict(X)
+    )
+    original = X.copy()
+    quiet(EmbeddingClassifier(), X, y)
+    np.testing.assert_array_equal(X, original)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        lambda y: y == "left",
+        lambda y: np.where(y == "left", -3, 7),
+        list,
+        lambda y: pd.Series(y, dtype="category"),
+    ],
+)
+def test_labels_of_any_kind(three, labels):
+    X, y = three
+    given = labels(y)
+    model = fixed().fit(X, given)
+    assert set(model.predict(X)) <= set(np.asarray(given).tolist())
+    assert pickle.loads(pickle.dumps(model)).score(X, given) == model.score(X, given)
+
+
+def test_single_precision_is_near(three):
+    X, y = three
+    single = fixed(dtype="float32").fit(X, y)
+    assert single.embedding(X).dtype == np.float32
+    np.testing.assert_allclose(single.embedding(X), fixed().fit(X, y).embedding(X), atol=1e-3)
+    assert quiet(EmbeddingClassifier(dtype="float32"), X, y).score(X, y) > 0.7
+
+
+def test_prediction_goes_in_blocks(three, monkeypatch):
+    X, y = three
+    model = fixed().fit(X, y)
+    many = np.tile(X, (40, 1))
+    expected = model.embedding(many)
+    monkeypatch.setattr("representer.memory.BLOCK_BYTES", 50_000)
+    shapes = []
+    gram = Gaussian._gram
+    monkeypatch.setattr(Gaussian, "_gram", lambda self, A, B: shapes.append(len(A)) or gram(self, A, B))
+    np.testing.assert_allclose(model.embedding(many), expected, atol=1e-12)
+    assert max(shapes) < 100 and sum(shapes) == len(many)
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"objective": "best"}, "objective must be None or one of"),
+        ({"solver": "sgd"}, "solver must be one of"),
+        ({"calibration": "platt"}, "calibration must be one of"),
+        ({"alpha": -1.0}, "alpha must be positive"),
+        ({"alpha": [0.1, 1.0]}, "GridSearchCV"),
+        ({"complexity_weight": -1}, "complexity_weight must be"),
+        ({"shrinkage": "much"}, "shrinkage must be"),
+        ({"learning_rate": 0.0}, "learning_rate must be"),
+        ({"fit_intercept": "yes"}, "fit_intercept must be"),
+        ({"validation_fraction": 1.0}, "validation_fraction must lie"),
+        ({"epsilon": 0.0}, "epsilon must lie"),
+        ({"batch_size": 1}, "batch_size must be"),
+        ({"start": 3}, "start must be None or a dict"),
+        ({"start": {"width": 1.0}}, "start has 'width', which is not learned"),
+        ({"start": {"alpha": 0.0}}, "must be positive and finite"),
+        ({"approximation": 100}, "approximation must be None"),
+        ({"kernel": Linear(), "approximation": RandomFeatures(10)}, "RandomFeatures takes"),
+        ({"max_iter": 0}, "max_iter must be"),
+        ({"tol": -1.0}, "tol must be"),
+        ({"dtype": "float16"}, "dtype must be"),
+        ({"device": "nowhere"}, "device='nowhere'"),
+        ({"kernel": "wavelet"}, "is not a kernel"),
+    ],
+)
+def test_bad_arguments(three, options, message):
+    with pytest.raises(ValueError, match=message):
+        EmbeddingClassifier(**options).fit(*three)
+
+
+def test_bad_data(three):
+    X, y = three
+    with pytest.raises(ValueError, match="only one class"):
+        EmbeddingClassifier().fit(X, np.zeros(60))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        EmbeddingClassifier().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="y to be passed"):
+        EmbeddingClassifier().fit(X, None)
+    with pytest.raises(ValueError, match="NaN"):
+        EmbeddingClassifier().fit(np.where(X > 0.9, np.nan, X), y)
+    with pytest.raises(NotFittedError):
+        EmbeddingClassifier().predict(X)
+
+
+def test_runaways_are_bounded_and_announced(rng):
+    """Labels that nothing explains, and duplicated samples that everything separates."""
+    X, y = rng.normal(size=(40, 1)), np.arange(40) % 2
+    separated = np.where(y[:, None] == 1, X + 20.0, X)
+    cases = {
+        "nothing to learn": EmbeddingClassifier(
+            "precomputed", "rademacher", complexity_weight=1e9, fit_intercept=False
+        ),
+        "all too easy": EmbeddingClassifier(Gaussian(1.0), "erm", start={"alpha": 1e-9}, tol=0.0),
+    }
+    for name, model in cases.items():
+        data = np.eye(40) if model.kernel == "precomputed" else separated
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(data, y)
+        assert any("ended at a bound: alpha" in str(w.message) for w in caught), name
+        assert np.isfinite(model.predict_proba(data)).all() and 0 < model.alpha_ < np.inf
+
+
+def test_interruption_keeps_the_best_point(three, monkeypatch):
+    X, y = three
+    calls = []
+    evaluate = _embedding_search.EmbeddingSearch.value_and_gradient
+
+    def interrupted(self, point, rows=None):
+        calls.append(1)
+        if len(calls) > 4:
+            raise KeyboardInterrupt
+        return evaluate(self, point, rows)
+
+    monkeypatch.setattr(_embedding_search.EmbeddingSearch, "value_and_gradient", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model = EmbeddingClassifier().fit(X, y)
+    assert model.score(X, y) > 0.6
+
+
+@given(n=st.integers(6, 25), k=st.integers(2, 4), d=st.integers(1, 3), seed=st.integers(0, 10**6))
+def test_any_shape(n, k, d, seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(n, d)), np.append(np.arange(k), rng.integers(0, k, n - k))
+    model = quiet(EmbeddingClassifier(max_iter=5, tol=1e-2), X, y)
+    p = model.predict_proba(X)
+    assert p.shape == (n, k) and (p >= 0).all()
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(1)])
+    order = rng.permutation(n)
+    shuffled = fixed(kernel=Gaussian(1.0), alpha=0.1).fit(X[order], y[order])
+    np.testing.assert_allclose(
+        shuffled.embedding(X), fixed(kernel=Gaussian(1.0), alpha=0.1).fit(X, y).embedding(X), atol=1e-10
+    )

@@ -1,0 +1,349 @@
+"""ConditionalMeanEmbedding, mean embeddings, MMD, herding, calibration curves: brute force, known truth, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import naive_embeddings as ne
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mean_embedding, mmd
+from representer.kernels import Delta, Gaussian, Linear, Spectrum
+from representer.metrics import expected_calibration_error, mmd_test, reliability_curve
+
+NO_GRAM = {
+    "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"
+}
+CHECKED = {
+    "default": (ConditionalMeanEmbedding(max_iter=20, tol=1e-3, random_state=0), {}),
+    "precomputed": (ConditionalMeanEmbedding("precomputed", random_state=0), NO_GRAM),
+}
+
+
+def _expected(estimator):
+    return next(expected for model, expected in CHECKED.values() if repr(model) == repr(estimator))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
+@parametrize_with_checks([model for model, _ in CHECKED.values()], expected_failed_checks=_expected)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.uniform(-2, 2, (50, 2))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2]) + 0.2 * rng.normal(size=(50, 2))
+    return X, Y
+
+
+def fixed(**options):
+    return ConditionalMeanEmbedding(Gaussian(0.8), Gaussian(1.1), 0.01, **options)
+
+
+def one(x, y):
+    return ne.gaussian(x, y, 0.8)
+
+
+def two(x, y):
+    return ne.gaussian(x, y, 1.1)
+
+
+# -- brute force ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("intercept", [False, True])
+def test_weights_expectations_and_embeddings_by_brute_force(data, rng, intercept):
+    X, Y = data
+    new = rng.uniform(-2, 2, (6, 2))
+    model = fixed(fit_intercept=intercept).fit(X, Y)
+    w = ne.weights(ne.gram(X, X, one), ne.gram(new, X, one), 0.01, intercept)
+    np.testing.assert_allclose(model.weights(new), w, atol=1e-9)
+    np.testing.assert_allclose(model.mean(new), w @ Y, atol=1e-9)
+    np.testing.assert_allclose(model.predict(new), w @ Y, atol=1e-9)
+    np.testing.assert_allclose(model.expect(lambda y: np.cos(y[:, 0]), new), w @ np.cos(Y[:, 0]), atol=1e-9)
+    np.testing.assert_allclose(model.expect(Y**2, new), w @ Y**2, atol=1e-9)
+    np.testing.assert_allclose(model.var(new), np.maximum(w @ Y**2 - (w @ Y) ** 2, 0.0), atol=1e-8)
+    L = ne.gram(Y, Y, two)
+    embedding = model.embedding(new)
+    np.testing.assert_allclose(embedding.inner().numpy(), w @ L @ w.T, atol=1e-9)
+    np.testing.assert_allclose(embedding.squared_norms().numpy(), np.diag(w @ L @ w.T), atol=1e-9)
+    at = rng.normal(size=(4, 2))
+    np.testing.assert_allclose(embedding(at).numpy(), w @ ne.gram(Y, at, two), atol=1e-9)
+    np.testing.assert_allclose(embedding.expect(Y[:, 0]).numpy(), w @ Y[:, 0], atol=1e-9)
+    gaps = [[(a - b) @ L @ (a - b) for b in w] for a in w]
+    np.testing.assert_allclose(embedding.distance().numpy() ** 2, np.maximum(gaps, 0.0), atol=1e-8)
+    targets = rng.normal(size=(6, 2))
+    loss = np.mean(
+        [two(y, y) - 2 * w[i] @ [two(y, z) for z in Y] + w[i] @ L @ w[i] for i, y in enumerate(targets)]
+    )
+    assert model.score(new, targets) == pytest.approx(-loss)
+    if intercept:
+        np.testing.assert_allclose(model.weights(100 * new).sum(1), 1.0, atol=1e-9)
+
+
+def test_the_criterion_is_the_loss_of_refits(data):
+    X, Y = data
+    model = ConditionalMeanEmbedding(Gaussian(0.8), Gaussian(1.1), tol=1e-9).fit(X, Y)
+
+    def refits(factor: float) -> float:
+        """With the same shift."""
+        losses = []
+        for i in range(50):
+            other = ConditionalMeanEmbedding(Gaussian(0.8), Gaussian(1.1), factor * model.alpha_ * 50 / 49)
+            other.fit(np.delete(X, i, 0), np.delete(Y, i, 0))
+            losses.append(-other.score(X[i : i + 1], Y[i : i + 1]))
+        return float(np.mean(losses))
+
+    assert model.criterion_value_ == pytest.approx(refits(1.0), rel=1e-6)
+    assert min(refits(0.5), refits(2.0)) > model.criterion_value_  # it is at its minimum
+
+
+def test_labels_are_the_embedding_classifier(rng):
+    X = rng.normal(size=(40, 2))
+    y = np.array(["a", "b", "c"])[rng.integers(0, 3, 40)]
+    for intercept in (False, True):
+        general = ConditionalMeanEmbedding(Gaussian(0.8), Delta(), 0.01, fit_intercept=intercept).fit(X, y)
+        classes = EmbeddingClassifier(Gaussian(0.8), alpha=0.01, fit_intercept=intercept).fit(X, y)
+        np.testing.assert_allclose(
+            general.embedding(X)(["a", "b", "c"]).numpy(), classes.embedding(X), atol=1e-10
+        )
+        probability = general.expect(lambda labels: np.asarray(labels) == "b", X)
+        np.testing.assert_allclose(probability, classes.embedding(X)[:, 1], atol=1e-10)
+    assert set(np.ravel(general.sample(X[:3], 4))) <= {"a", "b", "c"}
+    with pytest.raises(ValueError, match="needs targets that are vectors"):
+        general.mean(X)
+
+
+def test_gram_matrices_of_both_sides(data):
+    X, Y = data
+    vectors = fixed().fit(X, Y)
+    K, L = Gaussian(0.8)(X).numpy(), Gaussian(1.1)(Y).numpy()
+    grams = ConditionalMeanEmbedding("precomputed", "precomputed", 0.01).fit(K, L)
+    np.testing.assert_allclose(grams.weights(K), vectors.weights(X), atol=1e-9)
+    np.testing.assert_allclose(
+        grams.embedding(K).inner().numpy(), vectors.embedding(X).inner().numpy(), atol=1e-9
+    )
+    assert grams.score(K, L) == pytest.approx(vectors.score(X, Y) + 1.0)  # without l(y, y) = 1
+    words = ["aab", "abb", "bbb", "aaa", "bab"] * 4
+    strings = ConditionalMeanEmbedding(Spectrum(2), Spectrum(1), 0.01).fit(words, words)
+    assert strings.sample(["aaa"], 1, "herding")[0][0].count("a") >= 2
+    np.testing.assert_allclose(
+        strings.expect([w.count("a") for w in words], ["aaa", "bbb"]), [3, 0], atol=0.5
+    )
+
+
+# -- distributions ----------------------------------------------------------------------------------------------------
+def test_a_known_conditional_distribution():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (800, 1))
+    spread = 0.3 + 0.2 * np.abs(X[:, 0])
+    y = np.sin(2 * X[:, 0]) + spread * rng.normal(size=800)
+    model = ConditionalMeanEmbedding(random_state=0).fit(X, y)
+    new = np.array([[-1.2], [0.0], [0.9]])
+    mean, deviation = np.sin(2 * new[:, 0]), 0.3 + 0.2 * np.abs(new[:, 0])
+    np.testing.assert_allclose(model.mean(new), mean, atol=0.1)
+    np.testing.assert_allclose(np.sqrt(model.var(new)), deviation, atol=0.12)
+    q = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(
+        model.quantile(new, q), mean[:, None] + deviation[:, None] * stats.norm.ppf(q), atol=0.2
+    )
+    grid = np.linspace(-2.5, 2.5, 60)
+    truth = np.array([stats.norm.cdf(grid, m, s) for m, s in zip(mean, deviation, strict=True)])
+    cdf = model.cdf(new, grid)
+    np.testing.assert_allclose(cdf, truth, atol=0.12)
+    assert (np.diff(cdf, axis=1) >= 0).all() and cdf.min() >= 0 and cdf.max() <= 1
+    density = model.density(new, grid)
+    assert density.shape == (3, 60) and (density >= 0).all()
+    np.testing.assert_allclose(np.trapezoid(density, grid, axis=1), 1.0, atol=0.05)
+    np.testing.assert_allclose(grid[density.argmax(1)], mean, atol=0.35)
+    for method in ("herding", "resampling"):
+        samples = model.sample(new, 200, method)
+        assert samples.shape == (3, 200)
+        np.testing.assert_allclose(samples.mean(1), mean, atol=0.2)
+        np.testing.assert_allclose(samples.std(1), deviation, atol=0.15 if method == "herding" else 0.25)
+    again = clone(model).fit(X, y).sample(new, 5, "resampling")
+    np.testing.assert_array_equal(model.sample(new, 5, "resampling"), again)
+    better = model.score(X, y)
+    for alpha in (1e-8, 10.0):
+        held = (
+            ConditionalMeanEmbedding(Gaussian(0.5), alpha=alpha).fit(X[:400], y[:400]).score(X[400:], y[400:])
+        )
+        assert ConditionalMeanEmbedding().fit(X[:400], y[:400]).score(X[400:], y[400:]) > held
+    assert better <= 0
+
+
+@pytest.mark.parametrize("criterion", ["loo", "validation"])
+def test_irrelevant_inputs_are_found(rng, criterion):
+    X = rng.uniform(-1, 1, (200, 3))
+    y = np.sin(4 * X[:, 2]) + 0.1 * rng.normal(size=200)
+    model = ConditionalMeanEmbedding(criterion=criterion, random_state=0).fit(X, y)
+    assert np.argmin(model.kernel_.lengthscale) == 2
+    np.testing.assert_allclose(model.mean(X), np.sin(4 * X[:, 2]), atol=0.3)
+    assert len(model.history_) == model.n_iter_ + 1
+
+
+def test_herding_by_brute_force(rng):
+    Y, w = rng.normal(size=(12, 2)), rng.dirichlet(np.ones(12))
+    chosen = ne.herding(Y, w, two, 6)
+    np.testing.assert_array_equal(herd(mean_embedding(Y, Gaussian(1.1), weights=w), 6), Y[chosen])
+    model = fixed().fit(Y, Y)
+    for x, row in zip(Y[:3], model.weights(Y[:3]), strict=True):
+        np.testing.assert_array_equal(model.sample(x[None], 5)[0], Y[ne.herding(Y, row, two, 5)])
+    many = rng.normal(size=(2000, 1))
+    target = mean_embedding(many, Gaussian(0.5))
+    herded = target.distance(mean_embedding(herd(target, 40), Gaussian(0.5))).item()
+    draws = [mean_embedding(many[rng.integers(0, 2000, 40)], Gaussian(0.5)) for _ in range(20)]
+    drawn = np.mean([target.distance(draw).item() for draw in draws])
+    assert herded < 0.3 * drawn
+    grid = np.linspace(-3, 3, 61)[:, None]
+    assert set(herd(target, 5, candidates=grid)[:, 0]) <= set(grid[:, 0])
+    with pytest.raises(ValueError, match="herd takes one element"):
+        herd(model.embedding(Y))
+
+
+# -- two samples ------------------------------------------------------------------------------------------------------
+@given(m=st.integers(2, 6), n=st.integers(2, 6), seed=st.integers(0, 10**6))
+def test_mmd_by_brute_force(m, n, seed):
+    rng = np.random.default_rng(seed)
+    X, Y = rng.normal(size=(m, 2)), rng.normal(size=(n, 2)) + 0.5
+    assert mmd(X, Y, Gaussian(1.1)) ** 2 == pytest.approx(ne.squared_mmd(X, Y, two, False), abs=1e-12)
+    assert mmd(X, Y, Gaussian(1.1), unbiased=True) == pytest.approx(
+        ne.squared_mmd(X, Y, two, True), abs=1e-12
+    )
+    distance = mean_embedding(X, Gaussian(1.1)).distance(mean_embedding(Y, Gaussian(1.1))).item()
+    assert mmd(X, Y, Gaussian(1.1)) == pytest.approx(distance, abs=1e-7)
+    assert mmd(X, Y) == pytest.approx(mmd(Y, X))
+    assert mmd_test(X, Y, Gaussian(1.1), n_permutations=5, random_state=0).statistic == pytest.approx(
+        ne.squared_mmd(X, Y, two, True), abs=1e-12
+    )
+
+
+def test_the_two_sample_test_has_its_level_and_power():
+    rng = np.random.default_rng(0)
+    values = [
+        mmd_test(
+            rng.normal(size=(15, 1)), rng.normal(size=(15, 1)), n_permutations=99, random_state=i
+        ).p_value
+        for i in range(200)
+    ]
+    assert 0.02 < np.mean(np.array(values) <= 0.1) < 0.17
+    assert min(values) >= 0.01
+    different = mmd_test(rng.normal(size=(60, 1)), rng.normal(size=(60, 1)) * 2.5, random_state=0)
+    assert different.p_value < 0.01 and len(different.null) == 500
+    same = np.ones((5, 1))
+    assert mmd_test(same, same, Gaussian(1.0), random_state=0).p_value == 1.0
+
+
+def test_two_samples_of_words():
+    assert mmd(["ab", "ab"], ["ab"], Spectrum(1)) == pytest.approx(0.0)
+    assert mmd(["a"], ["b"], Delta()) == pytest.approx(np.sqrt(2.0))
+    for call, message in (
+        (lambda: mmd([[1.0]], [[2.0]], "precomputed"), "no samples"),
+        (lambda: mmd([[1.0]], [[2.0]], unbiased=True), "at least 2"),
+        (lambda: mmd_test([[1.0]], [[2.0], [3.0]]), "at least 2"),
+        (lambda: mmd_test([[1.0], [2.0]], [[2.0], [3.0]], n_permutations=0), "positive integer"),
+        (lambda: mmd([[1.0, 2.0]], [[1.0]]), "features"),
+        (lambda: mean_embedding([[1.0], [2.0]], weights=[1.0]), "one entry for each"),
+        (lambda: herd(mean_embedding([[1.0]]), 0), "positive integer"),
+        (
+            lambda: mean_embedding([[1.0]], Linear()).inner(mean_embedding([[1.0]], Gaussian(1.0))),
+            "different spaces",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# -- calibration ------------------------------------------------------------------------------------------------------
+def test_reliability_by_hand(rng):
+    p = np.array([[0.95, 0.05], [0.9, 0.1], [0.45, 0.55], [0.3, 0.7]])
+    curve = reliability_curve([0, 1, 1, 1], p)
+    assert curve.share[5] == 0.25 and curve.share[9] == 0.5
+    assert curve.accuracy[9] == 0.5 and curve.confidence[9] == pytest.approx(0.925)
+    assert curve.error == pytest.approx(0.5 * 0.425 + 0.25 * 0.45 + 0.25 * 0.3)
+    p = rng.dirichlet(np.ones(3), 20000)
+    y = (p.cumsum(1) < rng.random((20000, 1))).sum(1)
+    assert expected_calibration_error(y, p) < 0.02
+    assert expected_calibration_error(y, p**4 / (p**4).sum(1, keepdims=True)) > 0.1
+    with pytest.raises(ValueError, match="must have shape"):
+        reliability_curve([0, 0], [[0.5, 0.5], [1.0, 0.0]])
+    with pytest.raises(ValueError, match="n_bins"):
+        reliability_curve([0, 1], [[0.5, 0.5], [1.0, 0.0]], n_bins=0)
+
+
+# -- scikit-learn, bad input ------------------------------------------------------------------------------------------
+def test_pipelines_searches_pickles_frames_and_tensors(data):
+    X, Y = data
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    model = make_pipeline(StandardScaler(), ConditionalMeanEmbedding(max_iter=10, tol=1e-2)).fit(frame, Y)
+    assert model.predict(frame).shape == (50, 2)
+    grid = {"kernel__lengthscale": [0.01, 0.8], "alpha": [1e-3, 1.0]}
+    search = GridSearchCV(fixed(), grid, cv=3).fit(X, Y)
+    assert search.best_params_["kernel__lengthscale"] == 0.8
+    fitted = fixed().fit(X, Y)
+    copied = pickle.loads(pickle.dumps(fitted))
+    assert "_cached_system" not in pickle.dumps(fitted).decode("latin1")
+    np.testing.assert_allclose(copied.weights(X), fitted.weights(X), atol=1e-12)
+    tensors = fixed().fit(torch.from_numpy(X), torch.from_numpy(Y))
+    np.testing.assert_allclose(tensors.weights(X), fitted.weights(X), atol=1e-12)
+    single = fixed(dtype="float32").fit(X, Y)
+    np.testing.assert_allclose(single.weights(X), fitted.weights(X), atol=1e-2)
+    prior = ConditionalMeanEmbedding(criterion=None).fit(X, Y)
+    assert prior.alpha_ == pytest.approx(1 / 50) and prior.criterion_value_ is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"criterion": "aic"}, "criterion must be one of"),
+        ({"alpha": [0.1, 1.0]}, "GridSearchCV"),
+        ({"fit_intercept": 1}, "fit_intercept must be"),
+        ({"shrinkage": -1.0}, "shrinkage must be"),
+        ({"validation_fraction": 0.0}, "validation_fraction must lie"),
+        ({"output_kernel": "wavelet"}, "is not a kernel"),
+    ],
+)
+def test_bad_arguments(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        ConditionalMeanEmbedding(**options).fit(*data)
+
+
+def test_bad_data_and_questions(data):
+    X, Y = data
+    model = fixed().fit(X, Y)
+    with pytest.raises(NotFittedError):
+        fixed().weights(X)
+    for call, message in (
+        (lambda: fixed().fit(X, Y[:-1]), "inconsistent numbers"),
+        (lambda: fixed().fit(X, np.where(Y > 2, np.nan, Y)), "NaN"),
+        (lambda: fixed().fit(X, Y.astype(str)), "strings"),
+        (lambda: model.expect(np.ones(3), X), "one value, or one vector"),
+        (lambda: model.quantile(X), "one dimension"),
+        (lambda: model.cdf(X, 0.0), "one dimension"),
+        (lambda: fixed().fit(X, Y[:, 0]).quantile(X, 2.0), "between 0 and 1"),
+        (lambda: model.density(X, Y, bandwidth=0.0), "bandwidth must be positive"),
+        (lambda: model.sample(X, 0), "positive integer"),
+        (lambda: model.sample(X, 1, "gibbs"), "method must be"),
+        (lambda: model.score(X, Y[:-1]), "inconsistent numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_the_kernels_are_those_of_scikit_learn(data):
+    X, Y = data
+    np.testing.assert_allclose(Gaussian(1.1)(Y).numpy(), RBF(1.1)(Y), atol=1e-12)
+    np.testing.assert_allclose(ne.gram(X, X, one), RBF(0.8)(X), atol=1e-12)

@@ -1,0 +1,58 @@
+"""The experiments of Hsu et al.: their pieces, and a quick run of what needs no data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from representer.reproduce import Results, hsu, hsu_mnist, hsu_objectives, hsu_toys
+from representer.reproduce.runner import Measurements, run_experiment
+
+
+def test_the_table_has_all_methods_of_the_paper() -> None:
+    names = hsu.methods(100, 4, 0, True)
+    assert set(hsu.METHODS) < set(names)
+    assert {hsu.DEFAULT, hsu.SVC_PLATT, hsu.GPC} < set(names)
+    assert all(len(row) == len(hsu.METHODS) for row in hsu.PUBLISHED.values())
+    assert set(hsu.PUBLISHED) == set(hsu.SOURCES) == set(hsu.SPREAD)
+
+
+def test_networks_are_those_of_the_paper() -> None:
+    module = hsu.network(5, (16, 32, 8), seed=3)
+    assert [tuple(w.shape) for w in module.parameters() if w.ndim == 2] == [(16, 5), (32, 16), (8, 32)]
+    again = hsu.network(5, (16, 32, 8), seed=3)
+    assert all(bool((a == b).all()) for a, b in zip(module.parameters(), again.parameters(), strict=True))
+    assert hsu_mnist.convolutions(0)(torch.zeros(2, 1, 28, 28)).shape == (2, 32)
+
+
+@pytest.mark.parametrize(("error", "verdict"), [(2.0, "reached"), (3.5, "reached"), (30.0, "not reached")])
+def test_the_published_error(error: float, verdict: str) -> None:
+    values = {hsu.ERROR: list(error + np.linspace(-1, 1, 10))}
+    assert hsu.published("wine").judge(Measurements({("wine", hsu.GMCE): values}))[0] == verdict
+
+
+def test_probabilities_of_the_simulation_are_probabilities() -> None:
+    p = hsu_toys.true_probabilities(np.linspace(-2, 2, 50)[:, None])
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    assert p.min() > 0.03
+    assert hsu_toys.slope([1, 10, 100], [1.0, 0.1, 0.01]) == pytest.approx(-1.0)
+
+
+def test_estimates_converge_in_a_quick_run(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (experiment,) = (e for e in hsu_toys.EXPERIMENTS if e.name == "hsu-theorem1")
+    outcome = run_experiment(experiment, Results(tmp_path, quick=True))
+    assert outcome.status == "finished", outcome.reason
+    assert outcome.verdict == "reached"
+    assert (tmp_path / outcome.figures[0]).is_file()
+
+
+def test_the_default_is_among_the_objectives() -> None:
+    measured = {
+        ("wine", method): {hsu.LOG_LOSS: [0.1 if method == hsu_objectives.DEFAULT else 0.2]}
+        for method in hsu_objectives.candidates(10)
+    }
+    assert hsu_objectives.default_is_best(Measurements(measured))[0] == "reached"
