@@ -106,10 +106,14 @@ class Autoencoder(DeepKernelMachine):
             layers.append(layer)
         return layers
 
-    def _splitter(self, seed: int) -> Any:
-        """A share of the samples is one split."""
+    def _settings(self, context: Any) -> Settings:
+        """How to fit; a share of the samples to hold out is one split."""
+        seed = seed_of(self.random_state)
         single = is_real(self.cv) and 0 < self.cv < 1
-        return ShuffleSplit(1, test_size=self.cv, random_state=seed) if single else self.cv
+        cv = ShuffleSplit(1, test_size=self.cv, random_state=seed) if single else self.cv
+        callback = iteration_callback(self, context)
+        limits = (self.n_restarts, self.max_iter, self.tol)
+        return Settings(self.criterion, cv, self._approximation(), *limits, seed, self.verbose, callback)
 
     def _approximation(self) -> Nystroem | None:
         if self.batch_size is None or self.approximation is not None:
@@ -149,19 +153,7 @@ class Autoencoder(DeepKernelMachine):
         if self.supervision > 0:
             labels = label_targets(y, coordinates, self.supervision, n)
             targets = torch.cat([coordinates, labels], 1)
-        seed = seed_of(self.random_state)
-        settings = Settings(
-            self.criterion,
-            self._splitter(seed),
-            self._approximation(),
-            self.n_restarts,
-            self.max_iter,
-            self.tol,
-            seed,
-            self.verbose,
-            iteration_callback(self, context),
-        )
-        loss = _losses.squared(self.fit_intercept)
+        loss, settings = _losses.squared(self.fit_intercept), self._settings(context)
         fit = AutoencoderFit(
             composition, encoder_input, targets, loss, None, settings, batch_size=self.batch_size
         )
