@@ -7,13 +7,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.reproduce import bohn, tables
+from representer.reproduce import bohn, laforgue, laforgue_molecules, tables
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Measurements", "Results", "Run", "reproduce", "select"]
 
-EXPERIMENTS: tuple[Experiment, ...] = (*bohn.EXPERIMENTS, *tables.EXPERIMENTS)
+EXPERIMENTS: tuple[Experiment, ...] = (
+    *bohn.EXPERIMENTS,
+    *laforgue.EXPERIMENTS,
+    *laforgue_molecules.EXPERIMENTS,
+    *tables.EXPERIMENTS,
+)
 
 
 def select(names: Sequence[str], experiments: Sequence[Experiment] = EXPERIMENTS) -> list[Experiment]:
