@@ -31,7 +31,7 @@ for (left, right), (name, (X, y)) in zip(axes, data.items(), strict=True):
     curve = model.inverse_transform(np.linspace(codes.min(), codes.max(), 1000)[:, None])
     left.plot(*curve.T, color="lightgrey")
     left.scatter(*X.T, c=codes[:, 0], s=12)
-    left.set_title(f"{name}, coloured by code, and what codes stand for")
+    left.set_title(f"{name}, and what codes stand for")
     right.scatter(codes[:, 0], y + rng.uniform(-0.2, 0.2, len(y)), c=codes[:, 0], s=12)
     right.set(title="codes", xlabel="code", ylabel="label")
 figure.savefig("circles_autoencoder.png")

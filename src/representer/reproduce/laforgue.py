@@ -32,7 +32,7 @@ RADII, NOISE = (0.5, 1.5, 2.5), 0.1
 WIDTH = 0.5  # of the encoder's kernel
 POINTS = (300, 100)  # of a full run, of a quick one
 DRAWS = 5
-SMALL = 1e-4  # both penalties, "small" as in the paper
+SMALL = 1e-3  # both penalties, "small" as in the paper
 KAE, KAE2 = "KAE 2-1-2", "KAE 2-2-2"
 
 
