@@ -92,11 +92,8 @@ def test_nmse_is_one_for_the_mean() -> None:
 def test_a_dense_autoencoder_learns(activation: str, rng: np.random.Generator) -> None:
     factors = (rng.random((120, 3)) < 0.5).astype(float)
     X = factors[:, [0, 0, 1, 1, 2, 2]]
-    error = laforgue_molecules.dense_error(X[:100], X[100:], 4, activation, 150)[laforgue_molecules.MSRE]
+    error = laforgue_molecules.dense_error(X[:100], X[100:], 4, activation, 100)[laforgue_molecules.MSRE]
     assert error < 0.3 * X.var(0).sum()
-    assert (
-        error == laforgue_molecules.dense_error(X[:100], X[100:], 4, activation, 150)[laforgue_molecules.MSRE]
-    )
 
 
 def test_lower_in_most() -> None:
