@@ -219,10 +219,15 @@ def dense_fit(
     d = X.shape[1]
     inner = torch.nn.Sigmoid() if activation == "sigmoid" else torch.nn.ReLU()
     outer = torch.nn.Sigmoid() if bits else torch.nn.Identity()
-    model = torch.nn.Sequential(torch.nn.Linear(d, size), inner, torch.nn.Linear(size, d), outer)
-    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    encoder, decoder = torch.nn.Linear(d, size), torch.nn.Linear(size, d)
+    model = torch.nn.Sequential(encoder, inner, decoder, outer)
     data = torch.from_numpy(X).float()[torch.randperm(len(X))]
     held_out, data = data[: len(X) // 8], data[len(X) // 8 :]
+    with torch.no_grad():  # no unit is silent at the start, and reconstructions begin near the mean
+        mean = data.mean(0)
+        encoder.bias.sub_(encoder.weight @ mean)
+        decoder.bias.add_(mean.clamp(0.01, 0.99).logit() if bits else mean)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
     best, state, since = math.inf, model.state_dict(), 0
     for _ in range(epochs):
         for rows in torch.randperm(len(data)).split(BATCH):
