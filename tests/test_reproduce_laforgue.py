@@ -74,7 +74,7 @@ def test_strategies_predict_from_gram_matrices(rng: np.random.Generator) -> None
     gram, y = laforgue_molecules.tanimoto(bits), bits[:, :6].sum(1)
     train, cross, seen, unseen = laforgue_molecules.split_of(gram, y, 0)
     assert train.shape == (48, 48) and cross.shape == (12, 48) and len(unseen) == 12
-    for name, strategy in laforgue_molecules.strategies([(0.01, 0.1), (0.1, 0.01)], sizes=[3]).items():
+    for name, strategy in laforgue_molecules.strategies([3]).items():
         predictions = strategy(train, cross, seen)
         assert predictions.shape == (12,), name
         assert np.isfinite(predictions).all()

@@ -189,8 +189,8 @@ class Pictures:
 
 
 PICTURES = {
-    "digits": Pictures(digits, None, 1000, 797, 3, {2: 0.75, 10: 0.5}),
-    "usps": Pictures(usps, USPS, 1000, 1000, 1, {2: 1.0, 10: 1.0}),
+    "digits": Pictures(digits, None, 1000, 797, 5, {2: 0.75, 10: 0.5}),
+    "usps": Pictures(usps, USPS, 1000, 1000, 3, {2: 1.0, 10: 1.0}),
     "faces": Pictures(faces, FACES, 300, 100, 3, {2: 1.0, 10: 1.0}),
 }
 
