@@ -7,7 +7,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.reproduce import bohn, hsu, hsu_mnist, hsu_objectives, hsu_toys, tables
+from representer.reproduce import (
+    bohn,
+    hsu,
+    hsu_mnist,
+    hsu_objectives,
+    hsu_toys,
+    laforgue,
+    laforgue_molecules,
+    tables,
+)
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
@@ -15,6 +24,8 @@ __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Measurements", "Results", "Run
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     *bohn.EXPERIMENTS,
+    *laforgue.EXPERIMENTS,
+    *laforgue_molecules.EXPERIMENTS,
     *hsu.EXPERIMENTS,
     *hsu_toys.EXPERIMENTS,
     *hsu_mnist.EXPERIMENTS,

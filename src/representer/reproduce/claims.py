@@ -1,4 +1,4 @@
-"""Kinds of claims: lower by a factor, and not worse than the best of several rivals."""
+"""Kinds of claims: lower by a factor, lower in most cases, and not worse than the best of several rivals."""
 
 from __future__ import annotations
 
@@ -66,5 +66,42 @@ def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[
             f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"
         )
         return "not reached" if word == "worse" else "reached", numbers
+
+    return Claim(text, judge)
+
+
+def lower_in_most(
+    text: str, measure: str, cases: Sequence[str], method: str, than: str, at_least: int
+) -> Claim:
+    """The mean of a method is at most another's in so many of the cases; the ordering is kept if in the mean of all.
+
+    Parameters
+    ----------
+    text : str
+        The claim in words.
+    measure : str
+        What is compared.
+    cases : sequence of str
+        Where.
+    method, than : str
+        Which two methods.
+    at_least : int
+        In how many of the cases.
+
+    Returns
+    -------
+    claim : Claim
+        To be judged on the measurements.
+    """
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        ours, theirs = (
+            np.array([measurements.mean(case, name, measure) for case in cases]) for name in (method, than)
+        )
+        pairs = zip(cases, ours, theirs, strict=True)
+        numbers = ", ".join(f"{case} {a:.3g} against {b:.3g}" for case, a, b in pairs)
+        if (ours <= theirs).sum() >= at_least:
+            return "reached", numbers
+        return "ordering kept" if ours.mean() < theirs.mean() else "not reached", numbers
 
     return Claim(text, judge)
