@@ -477,7 +477,7 @@ def test_the_network_predicts_the_same(data, deep, rng):
     values = network(inputs)
     np.testing.assert_allclose(values.detach()[:, 0], deep.predict(new), rtol=1e-10, atol=1e-10)
     values.sum().backward()
-    step = 1e-6
+    step = 1e-5  # the middle layer is ill conditioned: smaller steps drown in rounding
     for j in range(2):
         ends = [deep.predict(new + sign * step * np.eye(2)[j]) for sign in (1, -1)]
         np.testing.assert_allclose(inputs.grad[:, j], (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-4)

@@ -238,9 +238,9 @@ class DeepProblem:
         """f_1 at one point as an expansion on the images of the training samples (or landmarks), its intercept (p,),
         and the images."""
         with torch.no_grad():
-            images = [
-                image[0] if i else image for i, image in enumerate(self.images(point[None], self.composition))
-            ]
+            # By the functions themselves: where a layer is ill conditioned, its factor knows the images less exactly.
+            inner = [] if self.chain is None else self.chain.evaluate(self.chain.split(point), self.X)
+            images = [self.X, *inner]
             anchors = self.rows if self.landmarks is None else self.landmarks
             columns = self.Y.new_zeros(len(anchors), self.Y.shape[1])
             intercept = self.Y.new_zeros(self.Y.shape[1])
