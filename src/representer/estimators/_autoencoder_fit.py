@@ -43,6 +43,8 @@ class AutoencoderFit(DeepFit):
         )
         if result.value < solution.value:
             solution = replace(solution, point=result.point, value=result.value, result=result)
+        elif result.interrupted and solution.result is not None:  # not the better point, but worth a word
+            solution = replace(solution, result=replace(solution.result, interrupted=True))
         self.collapsed = self._has_collapsed(solution)
         return solution
 
