@@ -84,6 +84,12 @@ __all__ = [
     "make_jump",
     "make_kink",
     "make_motif_strings",
+    "sources",
     "square_grid",
     "straight_kink",
 ]
+
+
+def sources() -> list[Source]:
+    """The files of all public sets that loaders read."""
+    return sorted((value for value in globals().values() if isinstance(value, Source)), key=lambda s: s.file)
