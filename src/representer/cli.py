@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: typer reads annotations, and knows only what is imported here.
 import importlib
 import json
+import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
+
+from representer.progress import progress_bar
 
 if TYPE_CHECKING:
     import typer
@@ -96,6 +99,19 @@ def make_application() -> "typer.Typer":
     def data_list(json_output: as_json = False) -> None:
         """List the data sets, and which of them are at hand."""
         raise typer.Exit(list_data(_console(json_output), json_output))
+
+    @data.command("fetch")
+    def data_fetch(
+        files: Annotated[
+            list[str] | None, typer.Argument(help="Files, as `data list` names them; all by default.")
+        ] = None,
+        folder: Annotated[
+            Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names.")
+        ] = None,
+        json_output: as_json = False,
+    ) -> None:
+        """Download public sets that are not there yet, and check what is in them."""
+        raise typer.Exit(fetch_data(files or [], folder, _console(json_output), json_output))
 
     return application
 
@@ -231,3 +247,34 @@ def _find(source: Any) -> Path | None:
         return find_file(source, None)
     except MissingDataError:
         return None
+
+
+def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
+    """Download one after the other: 1 if one failed, 2 if nobody says where to."""
+    from representer.datasets.downloads import DOWNLOADS, fetch
+    from representer.datasets.files import VARIABLE
+
+    chosen = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if chosen is None:
+        console.print(
+            f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
+        )
+        return 2
+    found, failed = {}, {}
+    with progress_bar(console) as progress:
+        bar = progress.add_task("", total=len(files or DOWNLOADS))
+        for file in files or DOWNLOADS:
+            progress.update(bar, description=file)
+            try:
+                found[file] = str(fetch(file, chosen))
+            except (OSError, ValueError) as error:
+                failed[file] = str(error)
+            progress.advance(bar)
+    if json_output:
+        _print_json({"found": found, "failed": failed})
+    else:
+        for file, path in found.items():
+            console.print(f"{file}: {path}", markup=False, soft_wrap=True)
+        for file, reason in failed.items():
+            console.print(f"{file}: {reason}", style="red", markup=False)
+    return int(bool(failed))

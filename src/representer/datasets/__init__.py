@@ -1,9 +1,10 @@
 """Data: functions to sample from, strings and curves that are made, and loaders for public sets that lie in a folder.
 
-Nothing is downloaded. A loader reads from the ``folder`` it is given, or from the one that the environment variable
-``REPRESENTER_DATA`` names.
+Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, or from the one that
+the environment variable ``REPRESENTER_DATA`` names.
 """
 
+from representer.datasets.downloads import DOWNLOADS, fetch
 from representer.datasets.files import MissingDataError, Source
 from representer.datasets.functions import jump, kink, make_jump, make_kink, square_grid, straight_kink
 from representer.datasets.generated import make_bumps, make_motif_strings
@@ -50,6 +51,7 @@ __all__ = [
     "BANKNOTE",
     "BUPA",
     "CLEVELAND",
+    "DOWNLOADS",
     "ECOLI",
     "ESOL",
     "FACES",
@@ -67,6 +69,7 @@ __all__ = [
     "YEAST",
     "MissingDataError",
     "Source",
+    "fetch",
     "jump",
     "kink",
     "load_bace",
