@@ -22,6 +22,8 @@ from representer.datasets.molecules import (
 )
 from representer.datasets.uci import (
     BANKNOTE,
+    BUPA,
+    CLEVELAND,
     ECOLI,
     IONOSPHERE,
     PIMA,
@@ -31,6 +33,8 @@ from representer.datasets.uci import (
     YACHT,
     YEAST,
     load_banknote,
+    load_bupa,
+    load_cleveland,
     load_ecoli,
     load_ionosphere,
     load_pima,
@@ -44,6 +48,8 @@ from representer.datasets.uci import (
 __all__ = [
     "BACE",
     "BANKNOTE",
+    "BUPA",
+    "CLEVELAND",
     "ECOLI",
     "ESOL",
     "FACES",
@@ -65,6 +71,8 @@ __all__ = [
     "kink",
     "load_bace",
     "load_banknote",
+    "load_bupa",
+    "load_cleveland",
     "load_ecoli",
     "load_esol",
     "load_faces",
