@@ -99,6 +99,13 @@ def test_weighted_sums_of_outer_products(
         torch.testing.assert_close(result, result.mT, rtol=0.0, atol=0.0)
 
 
+def test_a_weight_that_is_no_number_is_not_lost() -> None:
+    result = add_weighted_gram(
+        torch.zeros(3, 3, dtype=torch.float64), matrix(4, 3), torch.tensor([1.0, math.nan, 0, -1])
+    )
+    assert bool(result.isnan().all())
+
+
 def test_an_inverse_of_several_blocks_is_symmetric() -> None:
     A = psd(300, shift=1.0)
     for inverse in (factorize(A).inverse(), factorize(A.clone).inverse()):

@@ -110,8 +110,8 @@ def add_weighted_gram(matrix: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
         return matrix.add_(rows.mT @ (weights[..., None] * rows))
     columns = matrix.numpy().T
     (syrk,) = get_blas_funcs(("syrk",), (columns,))
-    for sign in (1.0, -1.0):
-        chosen = torch.nonzero(sign * weights > 0)[:, 0]
+    for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
+        chosen = torch.nonzero(some)[:, 0]
         if len(chosen):
             part = rows.index_select(0, chosen).mul_(weights[chosen, None].abs().sqrt_()).numpy()
             syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
