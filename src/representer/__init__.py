@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from representer import approximation, datasets, kernels, metrics, operators, plotting
+from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
 from representer.approximation import herd
 from representer.estimators import (
     MACCS,
@@ -45,4 +45,5 @@ __all__ = [
     "mmd",
     "operators",
     "plotting",
+    "preimage",
 ]
