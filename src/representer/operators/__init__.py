@@ -9,6 +9,7 @@ from representer.operators.outputs import (
     Diagonal,
     Identity,
     Operator,
+    PrincipalComponents,
 )
 from representer.operators.systems import System, factor_system
 
@@ -24,6 +25,7 @@ __all__ = [
     "Operator",
     "OperatorKernel",
     "OperatorSum",
+    "PrincipalComponents",
     "Separate",
     "System",
     "Transformable",
