@@ -15,6 +15,7 @@ from representer.estimators import (
     Morgan,
     OperatorRidge,
     Paths,
+    StructuredPredictor,
     Torsions,
 )
 from representer.expansions import Layer, mean_embedding
@@ -34,6 +35,7 @@ __all__ = [
     "Morgan",
     "OperatorRidge",
     "Paths",
+    "StructuredPredictor",
     "Torsions",
     "__version__",
     "approximation",

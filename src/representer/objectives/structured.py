@@ -1,8 +1,8 @@
 """Ridge regression of structured outputs with the kernel k ⊗ A, in coordinates of the outputs where A is diagonal.
 
-The outputs φ(y_i) are rows of R (n, r): any factor L = R Rᵀ of their Gram matrix is an isometry of their span. In it A is
-an r × r matrix Q diag(a) Qᵀ, and the (n·r) × (n·r) system k ⊗ A + nα comes apart into one ridge regression a coordinate,
-of z_j = R q_j with the matrix a_j k + nα. With k = U diag(e) Uᵀ all of them, for every α, cost products with U:
+The outputs φ(y_i) are rows of R (n, r): any factor L = R Rᵀ of their Gram matrix is an isometry of their span. In it A
+is an r × r matrix Q diag(a) Qᵀ, and the (n·r) × (n·r) system k ⊗ A + nα comes apart into one ridge regression for each
+coordinate z_j = R q_j, with the matrix a_j k + nα. With k = U diag(e) Uᵀ they all cost products with U, for every α:
 
     c_j = (a_j k + nα)⁻¹ z_j,    g(x) = Σ_j a_j (k_xᵀ c_j) q_j,    leave-one-out residuals c_ij / [(a_j k + nα)⁻¹]_ii .
 
@@ -109,7 +109,9 @@ class OutputRegression:
         spectrum = eigh(self.R.mT @ self.R, name="The covariance of the outputs")
         values, vectors = spectrum.values.flip(0), spectrum.vectors.flip(1)
         inverse = torch.where(values > 0, 1.0 / torch.where(values > 0, values, 1.0), 0.0)
-        return DiagonalRegression(self, self.R.new_ones(1), vectors, lambda own: own.Z * inverse[: own.Z.shape[1]])
+        return DiagonalRegression(
+            self, self.R.new_ones(1), vectors, lambda own: own.Z * inverse[: own.Z.shape[1]]
+        )
 
     def under(self, operator: Operator) -> DiagonalRegression:
         """A given operator on the coordinates themselves."""
@@ -138,7 +140,7 @@ class DiagonalRegression:
     expand: Callable[[DiagonalRegression], Tensor] | None = None
 
     @cached_property
-    def Z(self) -> Tensor:
+    def Z(self) -> Tensor:  # noqa: N802
         """The coordinates."""
         return self.regression.R if self.vectors is None else self.regression.R @ self.vectors
 
@@ -174,9 +176,7 @@ class DiagonalRegression:
     def leading(self, n_components: int) -> DiagonalRegression:
         """With the first coordinates only."""
         assert self.vectors is not None
-        return DiagonalRegression(
-            self.regression, self.values, self.vectors[:, :n_components], self.expand
-        )
+        return DiagonalRegression(self.regression, self.values, self.vectors[:, :n_components], self.expand)
 
     def _filters(self, alpha: float) -> Tensor:
         """1 / (a_j e_i + nα), (m, s) or (m, 1)."""
@@ -187,13 +187,17 @@ class DiagonalRegression:
         C = self.regression.inputs.vectors @ (self._filters(alpha) * self.rotated)
         return C if self.outside is None else C.add_(self.outside, alpha=1.0 / (len(C) * alpha))
 
-    def errors(self, alpha: float) -> Tensor:
-        """Σ_i of the squared leave-one-out residuals of each coordinate, (s,): the operator and nα stay as they are."""
+    def residuals(self, alpha: float) -> Tensor:
+        """The coordinates (n, s) of φ(y_i) − g₋ᵢ(x_i): g₋ᵢ is the fit without i, with the same operator and nα."""
         shift = len(self.regression.R) * alpha
         diagonals = self.squares @ self._filters(alpha)
         if self.outside is not None:
             diagonals += (1.0 - self.squares.sum(1, keepdim=True)) / shift
-        return (self.coefficients(alpha) / diagonals).square_().sum(0)
+        return self.coefficients(alpha).div_(diagonals)
+
+    def errors(self, alpha: float) -> Tensor:
+        """Σ_i of the squared leave-one-out residuals of each coordinate, (s,)."""
+        return self.residuals(alpha).square_().sum(0)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def coordinates(self, alpha: float) -> Tensor:
@@ -213,3 +217,21 @@ class DiagonalRegression:
             return inverse
         assert self.expand is not None  # other operators are fitted in coordinates
         return self.coefficients(alpha) @ self.expand(self).mT
+
+    def loo_coordinates(self, alpha: float) -> Tensor:
+        """The g₋ᵢ(x_i) (n, r) in the coordinates of R."""
+        predictions = self.Z - self.residuals(alpha)
+        return predictions if self.vectors is None else predictions @ self.vectors.mT
+
+    def loo_dual(self, alpha: float) -> Tensor:
+        """The weights (n, n) of g₋ᵢ(x_i) = Σ_j w_ij φ(y_j); directions of which the operator knows next to nothing are
+        left out."""
+        if self.vectors is None and self.expand is None:
+            inverse = self.dual(alpha)
+            weights = inverse / -inverse.diagonal()[:, None]
+            weights.diagonal().zero_()
+            return weights
+        assert self.expand is not None
+        known = self.values > torch.finfo(self.values.dtype).eps ** 0.5 * self.values.max()
+        scale = torch.where(known, 1.0 / torch.where(known, self.values, 1.0), 0.0)
+        return ((self.Z - self.residuals(alpha)) * scale) @ self.expand(self).mT
