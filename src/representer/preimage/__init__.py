@@ -7,14 +7,21 @@ closest: argmin_y ‖g − φ(y)‖² = argmax_y 2⟨g, φ(y)⟩ − l(y, y).
 from representer.preimage.base import Custom, Decoder, candidate_scores
 from representer.preimage.candidates import Candidates
 from representer.preimage.direct import Direct, combination, is_linear
+from representer.preimage.labels import LabelSet
 from representer.preimage.names import as_decoder
 from representer.preimage.neighbours import distances, nearest, weighted
+from representer.preimage.sequences import Sequence
+from representer.preimage.vectors import FixedPoint, Gradient
 
 __all__ = [
     "Candidates",
     "Custom",
     "Decoder",
     "Direct",
+    "FixedPoint",
+    "Gradient",
+    "LabelSet",
+    "Sequence",
     "as_decoder",
     "candidate_scores",
     "combination",

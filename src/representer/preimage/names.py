@@ -7,10 +7,17 @@ from typing import Any
 from representer.preimage.base import Custom, Decoder
 from representer.preimage.candidates import Candidates
 from representer.preimage.direct import Direct
+from representer.preimage.labels import LabelSet
+from representer.preimage.sequences import Sequence
+from representer.preimage.vectors import FixedPoint, Gradient
 
 NAMES: dict[str, type[Decoder]] = {
     "candidates": Candidates,
     "direct": Direct,
+    "sequence": Sequence,
+    "labels": LabelSet,
+    "gradient": Gradient,
+    "fixed_point": FixedPoint,
 }
 
 
