@@ -36,7 +36,7 @@ from representer.estimators._validation import (
 )
 from representer.expansions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
-from representer.memory import require
+from representer.memory import BLOCK_BYTES, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
@@ -182,7 +182,9 @@ class StructuredFit(Answers):
             elements, advice = 6 * n**2, "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
         else:
             elements, advice = 4 * n * sum(a.n_components for a in pair), "Use fewer landmarks."
-        require(elements * self._like.element_size(), what=f"A fit to {n} samples", advice=advice)
+        needed = elements * DTYPES[self.dtype].itemsize
+        if needed > BLOCK_BYTES:  # less is not worth the question
+            require(needed, what=f"A fit to {n} samples", advice=advice)
 
     # -- the problem --------------------------------------------------------------------------------------------------
     def _problem(self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int) -> Problem:
