@@ -13,6 +13,7 @@ from representer.reproduce import (
     hsu_mnist,
     hsu_objectives,
     hsu_toys,
+    kadri,
     laforgue,
     laforgue_molecules,
     tables,
@@ -30,6 +31,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu_toys.EXPERIMENTS,
     *hsu_mnist.EXPERIMENTS,
     *hsu_objectives.EXPERIMENTS,
+    *kadri.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 
