@@ -314,3 +314,16 @@ class Problem:
             weights = self.outputs.weigh(diagonal.loo_coordinates(alpha))
         offset = self.outputs.offset(weights)
         return weights if offset is None else weights + offset
+
+    def operator_root(self, diagonal: DiagonalRegression) -> Tensor | None:
+        """The F (anchors of outputs × s) with A = Σ_s (Σ_j F_js φ(y_j)) ⊗ (Σ_j F_js φ(y_j)); None if A is the identity."""
+        if self.operator == "identity":
+            return None
+        a, Q = diagonal.values, diagonal.vectors
+        if self.outputs.weigh is not None:
+            assert Q is not None
+            return self.outputs.weigh((Q * a.sqrt()).mT).mT
+        assert diagonal.expand is not None
+        known = a > len(a) * torch.finfo(a.dtype).eps * a.max()
+        scale = torch.where(known, torch.where(known, a, 1.0).rsqrt(), 0.0)
+        return self.outputs.known((diagonal.expand(diagonal) * scale).mT).mT

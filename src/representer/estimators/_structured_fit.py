@@ -76,11 +76,10 @@ class StructuredFit(Answers):
         self.output_kernel_ = output.resolve(self._outputs(output, self.Y_fit_))
         self.decoder_ = as_decoder(self.decoder).resolve(self.output_kernel_, self.Y_fit_)
         self._guard_memory()
-        inputs, adapted, seed = (
-            self._inputs(given, self.X_fit_),
-            self._adapted(given),
-            seed_of(self.random_state),
-        )
+        inputs, adapted = self._inputs(given, self.X_fit_), self._adapted(given)
+        self._seed = seed = seed_of(self.random_state)
+        self._labelled = None if labelled is None else labelled.numpy()
+        self.__dict__.pop("_cached_root", None)
         kernel = adapted.resolve(inputs)
         self.history_, self.n_iter_ = [], 1
         if free := adapted.free():
@@ -278,3 +277,16 @@ class StructuredFit(Answers):
             weights = problem.loo_weights(diagonal, choice.alpha)
             held_out = Embedding(self.output_kernel_, self._output_anchors(), weights)
             self.decoder_ = self.decoder_.calibrate(held_out, self.Y_fit_)
+
+    def _operator_root(self) -> Tensor | None:
+        """Of the fitted operator, made at first use and kept."""
+        if "_cached_root" not in self.__dict__:
+            kernel = self._adapted(self.kernel_)
+            labelled = None if self._labelled is None else torch.from_numpy(self._labelled)
+            with silent_repairs():  # fit has said it
+                inputs = self._inputs(kernel, self.X_fit_)
+                outputs = self._outputs(self.output_kernel_, self.Y_fit_)
+                problem = self._problem(kernel, inputs, outputs, labelled, self._seed)
+                diagonal = problem.under(self.epsilon_, self.n_components_)
+            self._cached_root = problem.operator_root(diagonal)
+        return self._cached_root

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +21,12 @@ from representer.kernels import Kernel
 from representer.objectives.operator_valued import alpha_grid, log_spaced
 from representer.objectives.structured import DiagonalRegression
 from representer.operators import Decomposable, Dense
-from representer.parameters import is_count
+from representer.parameters import Positive, is_count
 
 # Values of alpha on a first grid, and on a finer one between the neighbours of its best.
 COARSE, FINE = 13, 9
+# A search over a kernel starts where leave-one-out is best among its lengthscales divided by these.
+FACTORS = (1.0, 2.0, 4.0)
 # Values of epsilon that are compared, in units of the mean k(x, x).
 EPSILONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -127,10 +131,15 @@ def learn_kernel(
     """
     alpha = check_alpha(learner.alpha)
     _, epsilon, components = learner._form()
-    problem: Problem = learner._problem(kernel, X, Y, None, seed)
-    start = choose(problem, alpha, epsilon, components)
-    diagonal = start.diagonal
-    assert diagonal is not None
+    best: Choice | None = None
+    for candidate in _scaled(kernel, free):
+        found = choose(learner._problem(candidate, X, Y, None, seed), alpha, epsilon, components)
+        if found.better(best):
+            best, kernel = found, candidate
+    assert best is not None and best.diagonal is not None
+    diagonal = best.diagonal
+    if learner._form()[0] == "kpca" and components is None:  # how many there are is decided after the search
+        diagonal = diagonal.regression.identity()
     coordinates = diagonal.Z
     # As a matrix, because the coordinates of a diagonal operator would be searched one by one.
     operator = Dense(np.diag(plain(diagonal.values))) if len(diagonal.values) > 1 else None
@@ -140,12 +149,22 @@ def learn_kernel(
     search = ridge.lbfgs_search(learner, seed, callback)
     return ridge.learn(
         Decomposable(kernel, operator),
-        free,
+        [f"kernel__{name}" for name in free],
         given,
         alpha if isinstance(alpha, float) else None,
         "loo",
         search,
     )
+
+
+def _scaled(kernel: Kernel, free: list[str]) -> Iterator[Kernel]:
+    """The kernel, and the same with what is free and positive divided by some factors: where a search may start."""
+    packing, raw = kernel.packing(free)
+    sizes = [packing.shapes[name].numel() for name in packing.shapes]
+    positive = [isinstance(packing.constraints[name], Positive) for name in packing.shapes]
+    shift = raw.new_tensor([float(p) for p, size in zip(positive, sizes, strict=True) for _ in range(size)])
+    for factor in FACTORS if bool(shift.any()) else FACTORS[:1]:
+        yield kernel.replace(packing.unpack(raw - math.log(factor) * shift)).numbers()
 
 
 # -- by the task ------------------------------------------------------------------------------------------------------

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from representer.data import count
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._structured_fit import StructuredFit
+from representer.estimators._validation import plain
 
 
 class StructuredPredictor(CallbackSupportMixin, StructuredFit):
@@ -183,3 +188,41 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         self._choose(kernel, inputs, labelled, seed)
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    # -- pairs --------------------------------------------------------------------------------------------------------
+    def joint_kernel(self, X1: Any, Y1: Any, X2: Any, Y2: Any) -> np.ndarray:
+        """The joint kernel ⟨K(x, x') l(·, y), l(·, y')⟩ = k(x, x') ⟨A l(·, y), l(·, y')⟩ of pairs (Kadri et al., 5.2).
+
+        For the identity operator it is the tensor product k(x, x') l(y, y'). See ``operators.joint_kernel`` for that of
+        any operator-valued kernel.
+
+        Parameters
+        ----------
+        X1, Y1 : inputs and outputs
+            n pairs.
+        X2, Y2 : inputs and outputs
+            m pairs.
+
+        Returns
+        -------
+        joint : ndarray of shape (n, m)
+            One row for each of the first pairs.
+        """
+        check_is_fitted(self)
+        if "gram" in (self.kernel_.domain, self.output_kernel_.domain):
+            raise ValueError("joint_kernel needs kernels that can be evaluated; a precomputed one cannot.")
+        kernel = self._adapted(self.kernel_, repair=False)
+        one, two = (self._inputs(kernel, self._checked(X)) for X in (X1, X2))
+        left, right = self._new_outputs(Y1, "Y1"), self._new_outputs(Y2, "Y2")
+        for X, Y in ((one, left), (two, right)):
+            if count(X) != count(Y):
+                raise ValueError(f"Pairs have as many inputs as outputs; got {count(X)} and {count(Y)}.")
+        output, root = self.output_kernel_, self._operator_root()
+        if root is None:
+            inner = output._gram(left, right)
+        else:
+            anchors = self._output_anchors()
+            inner = (output._gram(left, anchors).to(root) @ root) @ (
+                output._gram(right, anchors).to(root) @ root
+            ).mT
+        return plain(kernel._gram(one, two) * inner.to(self._like))

@@ -89,8 +89,12 @@ class OutputRegression:
         n, unexplained = len(self.R), self.unexplained
         if unexplained is not None:  # inputs without outputs: what is negative of A is estimation error
             spectrum = clipped_spectrum(self.R.mT @ unexplained.apply(self.R, epsilon) / n)
+            positive = (spectrum.values > 0).to(self.R)
             return DiagonalRegression(
-                self, spectrum.values, spectrum.vectors, lambda own: unexplained.apply(own.Z, epsilon) / n
+                self,
+                spectrum.values,
+                spectrum.vectors,
+                lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
             )
         p = (n * epsilon / (self.inputs.values + n * epsilon))[:, None]
         matrix = self.rotated.mT @ (p * self.rotated)

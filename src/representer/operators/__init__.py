@@ -2,6 +2,7 @@
 
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
+from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
 from representer.operators.outputs import (
     ConditionalCovariance,
     Covariance,
@@ -15,6 +16,7 @@ from representer.operators.systems import System, factor_system
 
 __all__ = [
     "ConditionalCovariance",
+    "Coordinatewise",
     "Covariance",
     "CurlFree",
     "Decomposable",
@@ -29,5 +31,7 @@ __all__ = [
     "Separate",
     "System",
     "Transformable",
+    "diagonal_regularization",
     "factor_system",
+    "joint_kernel",
 ]
