@@ -14,6 +14,8 @@ from representer.reproduce import (
     hsu_objectives,
     hsu_toys,
     kadri,
+    kadri_faces,
+    kadri_operators,
     laforgue,
     laforgue_molecules,
     tables,
@@ -32,6 +34,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu_mnist.EXPERIMENTS,
     *hsu_objectives.EXPERIMENTS,
     *kadri.EXPERIMENTS,
+    *kadri_faces.EXPERIMENTS,
+    *kadri_operators.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 
