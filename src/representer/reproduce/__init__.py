@@ -15,6 +15,7 @@ from representer.reproduce import (
     hsu_toys,
     kadri,
     kadri_faces,
+    kadri_labels,
     kadri_operators,
     laforgue,
     laforgue_molecules,
@@ -36,6 +37,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *kadri.EXPERIMENTS,
     *kadri_faces.EXPERIMENTS,
     *kadri_operators.EXPERIMENTS,
+    *kadri_labels.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 

@@ -100,9 +100,9 @@ EXPERIMENTS = (
         PAPER,
         "beyond the paper: where operators pay",
         f"Outputs of two inputs, {', '.join(map(str, SIZES))} samples (quick: {SIZES[1]}), 20 draws (quick: 3). "
-        f"{' '.join(str(function.__doc__) for function in CASES.values())} Gaussian input "
-        "kernel, linear output kernel; width, alpha, epsilon and components by leave-one-out for every form. The error is that of the noiseless "
-        f"signal at {N_TEST} new inputs, in units of its variance.",
+        + " ".join(str(function.__doc__) for function in CASES.values())
+        + " Gaussian input kernel, linear output kernel; width, alpha, epsilon and components by leave-one-out for "
+        f"every form. The error is that of the noiseless signal at {N_TEST} new inputs, in units of its variance.",
         (
             lower(f"{FACTORS}: covariance below identity", RELATIVE, FACTORS, COVARIANCE, IDENTITY),
             lower(f"{FACTORS}: kernel PCA below identity", RELATIVE, FACTORS, KPCA, IDENTITY),
