@@ -37,8 +37,10 @@ NO_GRAM = {
 }
 CHECKED = {
     "default": (StructuredPredictor(random_state=0), {}),
-    "conditional covariance": (StructuredPredictor(operator="conditional_covariance", random_state=0), {}),
-    "direct": (StructuredPredictor(output_kernel="linear", decoder="direct", random_state=0), {}),
+    "direct": (
+        StructuredPredictor("rbf", "linear", "conditional_covariance", decoder="direct", random_state=0),
+        {},
+    ),
     "precomputed": (StructuredPredictor("precomputed", random_state=0), NO_GRAM),
 }
 
@@ -160,7 +162,7 @@ def test_identity_is_kernel_ridge_and_direct_gives_its_vectors(data):
     ],
 )
 def test_operators_by_value_are_those_by_name(data, value, name, options):
-    X, Y, new, _ = data
+    X, Y, _, _ = data
     named = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), name, ALPHA, **options).fit(X, Y)
     given = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), value, ALPHA).fit(X, Y)
     np.testing.assert_array_equal(given.dual_coef_, named.dual_coef_)
@@ -315,7 +317,7 @@ def test_objects_without_outputs(rng):
     model = StructuredPredictor("rbf", Spectrum(2), "conditional_covariance", 0.01, epsilon=0.1).fit(X, y)
     assert model.Y_fit_ == ["ab", "ba", "abb", "b"] * 2
     assert set(model.predict(X)) <= set(model.Y_fit_)
-    with pytest.raises(ValueError, match="4 inputs have no output.*operator='conditional_covariance' only"):
+    with pytest.raises(ValueError, match=r"4 inputs have no output.*operator='conditional_covariance' only"):
         clone(model).set_params(operator="covariance").fit(X, y)
     with pytest.raises(ValueError, match="None of the 12 samples has an output"):
         model.fit(X, [None] * 12)
@@ -563,7 +565,7 @@ def test_bad_outputs(data, rng):
     model = StructuredPredictor(alpha=1e-2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples: 20 and 19"):
         model.fit(X, Y[1:])
-    with pytest.raises(ValueError, match="contains NaN|infinity"):
+    with pytest.raises(ValueError, match="contains NaN"):
         model.fit(X, np.where(np.arange(2) == 0, np.nan, Y))
     with pytest.raises(ValueError, match="target y is None"):
         model.fit(X, None)

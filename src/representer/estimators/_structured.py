@@ -316,7 +316,7 @@ class Problem:
         return weights if offset is None else weights + offset
 
     def operator_root(self, diagonal: DiagonalRegression) -> Tensor | None:
-        """The F (anchors of outputs × s) with A = Σ_s (Σ_j F_js φ(y_j)) ⊗ (Σ_j F_js φ(y_j)); None if A is the identity."""
+        """The F (anchors of outputs × s) with A = Σ_s f_s ⊗ f_s, f_s = Σ_j F_js φ(y_j); None if A is the identity."""
         if self.operator == "identity":
             return None
         a, Q = diagonal.values, diagonal.vectors

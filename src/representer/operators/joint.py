@@ -114,7 +114,7 @@ def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
     """
     if not (is_real(weight) and 0 <= weight <= 1):
         raise ValueError(f"weight must lie between 0 and 1; got {weight!r}.")
-    return OperatorSum([Decomposable((1.0 - weight) * kernel), Coordinatewise(weight)])  # type: ignore[list-item]
+    return OperatorSum([Decomposable((1.0 - weight) * kernel), Coordinatewise(weight)])
 
 
 def joint_kernel(
