@@ -10,7 +10,7 @@ from representer.preimage.direct import Direct, combination, is_linear
 from representer.preimage.labels import LabelSet
 from representer.preimage.names import as_decoder
 from representer.preimage.neighbours import distances, nearest, weighted
-from representer.preimage.sequences import Sequence
+from representer.preimage.sequences import Sequence, markov_scores, viterbi
 from representer.preimage.vectors import FixedPoint, Gradient
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
     "combination",
     "distances",
     "is_linear",
+    "markov_scores",
     "nearest",
+    "viterbi",
     "weighted",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,11 +116,7 @@ class Sequence(Decoder):
                     "transitions must give numbers (or −inf, for what cannot be) for all pairs of symbols."
                 )
         else:
-            counts = np.ones((size + 1, size + 1))
-            for string in strings:
-                numbers = [size, *(self._numbers[symbol] for symbol in string), size]
-                np.add.at(counts, (numbers[:-1], numbers[1:]), 1.0)
-            table = np.log(counts / counts.sum(1, keepdims=True))
+            table = markov_scores([[self._numbers[symbol] for symbol in s] for s in strings], size)
         return self.weight * table if self.weight else np.zeros_like(table)
 
     # -- decoding -----------------------------------------------------------------------------------------------------
@@ -228,6 +224,52 @@ class Sequence(Decoder):
         if self._kind is str:
             return "".join(symbols)
         return bytes(symbols) if self._kind is bytes else tuple(symbols)
+
+
+def markov_scores(strings: Iterable[Iterable[int]], size: int) -> np.ndarray:
+    """log p of number b (column) after a (row) in strings of the numbers 0, …, size − 1, each pair counted once more.
+
+    The last row is the start of a string, the last column its end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.preimage import markov_scores
+    >>> np.exp(markov_scores([[0, 1], [0]], 2)).round(2).tolist()
+    [[0.2, 0.4, 0.4], [0.25, 0.25, 0.5], [0.6, 0.2, 0.2]]
+    """
+    counts = np.ones((size + 1, size + 1))
+    for string in strings:
+        path = [size, *string, size]
+        np.add.at(counts, (path[:-1], path[1:]), 1.0)
+    return np.log(counts / counts.sum(1, keepdims=True))
+
+
+def viterbi(scores: np.ndarray, transitions: np.ndarray) -> np.ndarray:
+    """The paths a_1, …, a_L of highest Σ_j scores[j, a_j] + transitions of neighbours, start and end.
+
+    Parameters
+    ----------
+    scores : array (q, L, size)
+        Of each symbol at each position of q strings.
+    transitions : array (size + 1, size + 1)
+        As from ``markov_scores``.
+
+    Returns
+    -------
+    paths : array (q, L) of int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.preimage import viterbi
+    >>> scores = np.array([[[1.0, 0.0], [0.4, 0.6]]])
+    >>> alternate = np.array([[-9.0, 0.0, 0.0], [0.0, -9.0, 0.0], [0.0, 0.0, 0.0]])
+    >>> viterbi(scores, np.zeros((3, 3))).tolist(), viterbi(scores, -alternate).tolist()
+    ([[0, 1]], [[0, 0]])
+    """
+    table = torch.as_tensor(np.asarray(scores, dtype=np.float64))
+    return _viterbi([table], table.shape[2], table.shape[1], 1, torch.as_tensor(transitions).to(table))[0]
 
 
 def _viterbi(

@@ -1,4 +1,4 @@
-"""Kinds of claims: lower by a factor, lower in most cases, and not worse than the best of several rivals."""
+"""Kinds of claims: at most a number, lower by a factor, lower in most cases, not worse than the best rival."""
 
 from __future__ import annotations
 
@@ -35,6 +35,31 @@ def lower(text: str, measure: str, case: str, method: str, than: str, factor: fl
         if ours < theirs and ours <= factor * theirs:
             return "reached", numbers
         return "ordering kept" if ours < theirs else "not reached", numbers
+
+    return Claim(text, judge)
+
+
+def at_most(text: str, measure: str, case: str, method: str, bound: float) -> Claim:
+    """The mean of a method is at most a published number.
+
+    Parameters
+    ----------
+    text : str
+        The claim in words.
+    measure, case, method : str
+        What is compared where, and for which method.
+    bound : float
+        The number.
+
+    Returns
+    -------
+    claim : Claim
+        To be judged on the measurements.
+    """
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        ours = measurements.mean(case, method, measure)
+        return ("reached" if ours <= bound else "not reached"), f"{ours:.4g} against {bound:g}"
 
     return Claim(text, judge)
 
