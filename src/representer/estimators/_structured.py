@@ -41,7 +41,7 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
         return Y, None
     rows = plain(Y)
     rows = rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-    if hasattr(rows, "tocsr"):
+    if hasattr(rows, "tocsr") or not len(rows):
         return Y, None
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiub":
         numbers = rows.reshape(len(rows), -1)

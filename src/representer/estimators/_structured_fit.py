@@ -203,10 +203,12 @@ class StructuredFit(Answers):
             require(needed, what=f"A fit to {n} samples", advice=advice)
 
     # -- the problem --------------------------------------------------------------------------------------------------
-    def _problem(self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int) -> Problem:
-        """Of prepared inputs and outputs."""
+    def _problem(
+        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, *, exact: bool = False
+    ) -> Problem:
+        """Of prepared inputs and outputs; ``exact``: without the approximation."""
         form, output = self._form()[0], self.output_kernel_
-        on_axes, pair = has_axes(output, Y), self._approximations()
+        on_axes, pair = has_axes(output, Y), None if exact else self._approximations()
         if isinstance(form, Operator):
             if not (isinstance(Y, Tensor) and isinstance(output, Linear)):
                 raise ValueError(
