@@ -168,6 +168,7 @@ def test_operators_by_value_are_those_by_name(data, value, name, options):
     named = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), name, ALPHA, **options).fit(X, Y)
     given = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), value, ALPHA).fit(X, Y)
     np.testing.assert_array_equal(given.dual_coef_, named.dual_coef_)
+    assert given.n_components_ == options.get("n_components") and given.epsilon_ == options.get("epsilon")
 
 
 @pytest.mark.parametrize("width", [2, 30])  # fewer and more features than samples
@@ -291,6 +292,9 @@ def test_many_samples_choose_their_numbers_on_a_subset(data, monkeypatch):
             model = StructuredPredictor(kernel, Gaussian(0.9), operator, random_state=0)
             model.fit(X if kernel == "rbf" else ns.gaussian(X, X, 1.3), Y)
             assert model.dual_coef_.shape == (20, 20) and model.criterion_value_ > 0
+    wide = np.tile(Y, (1, 8))  # fewer features than samples, but more than in the subset
+    linear = StructuredPredictor("rbf", "linear", decoder="direct", random_state=0).fit(X, wide)
+    assert linear.dual_coef_.shape == (20, 16) and linear.predict(new).shape == (6, 16)
     L = ns.gaussian(Y, Y, 0.9)
     assert StructuredPredictor("rbf", "precomputed", random_state=0).fit(X, L).predict(new).max() < 20
 
@@ -490,6 +494,8 @@ def test_precomputed_outputs_are_numbers_of_candidates(data):
     np.testing.assert_allclose(Y[numbers], objects)
     np.testing.assert_allclose(scores, expected, atol=1e-10)
     np.testing.assert_allclose(model.loss([0, 1], [1, 1]), exact.loss(Y[:2], Y[[1, 1]]), atol=1e-12)
+    with pytest.raises(ValueError, match="outputs are numbers from 0 to 19"):
+        model.loss([0, 1], [1, 20])
     with pytest.raises(ValueError, match="score needs l"):
         model.score(new, rows[:1].repeat(6, 0))
 
@@ -674,6 +680,10 @@ def test_a_search_over_a_gram_matrix_of_outputs_uses_their_numbers(data):
         ({"epsilon": 0.0}, "epsilon must be a positive number or 'auto'; got 0.0"),
         ({"epsilon": "median"}, "epsilon must be a positive number or 'auto'"),
         ({"n_components": 0}, "n_components must be a positive integer or 'auto'; got 0"),
+        (
+            {"operator": PrincipalComponents(0)},
+            "n_components of PrincipalComponents must be a positive integer",
+        ),
         ({"n_components": 2.0}, "n_components must be a positive integer or 'auto'; got 2.0"),
         ({"center": "yes"}, "center must be True or False"),
         ({"alpha": -1.0}, "alpha must be positive"),

@@ -214,7 +214,7 @@ class Answers(KernelEstimator):
         kernel = self.output_kernel_
         if kernel.domain == "gram":
             gram = self.Y_fit_
-            one, two = (np.asarray(plain(numbers), dtype=np.int64).ravel() for numbers in (Y, Y_pred))
+            one, two = (_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
             _same_length(one, two)
             return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
         one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
@@ -267,3 +267,13 @@ class Answers(KernelEstimator):
 def _same_length(one: Any, two: Any) -> None:
     if count(one) != count(two):
         raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
+
+
+def _numbers(outputs: Any, n: int) -> np.ndarray:
+    """Numbers of training outputs."""
+    numbers = np.asarray(plain(outputs))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
+        raise ValueError(
+            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
+        )
+    return numbers
