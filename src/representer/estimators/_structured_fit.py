@@ -193,9 +193,15 @@ class StructuredFit(Answers):
         return free
 
     def _guard_memory(self) -> None:
+        """Estimate what a fit needs before anything of size n × n exists."""
         n, pair = count(self.X_fit_), self._approximations()
         if pair is None:
-            elements, advice = 6 * n**2, "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+            # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
+            matrices = 3 if self._form()[0] == "identity" and not self._chooses() else 10
+            elements, advice = (
+                matrices * n**2,
+                "Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
+            )
         else:
             elements, advice = 4 * n * sum(a.n_components for a in pair), "Use fewer landmarks."
         needed = elements * DTYPES[self.dtype].itemsize
