@@ -367,6 +367,33 @@ def test_validation_by_the_distance_in_the_rkhs(data):
     assert by_numbers.alpha_ == by_vectors.alpha_
 
 
+def test_an_output_kernel_is_chosen_by_the_task_only(rng):
+    """A narrow output kernel is needed to tell outputs apart by candidates: the task says so."""
+    X = rng.uniform(-2, 2, size=(60, 1))
+    Y = np.sign(rng.normal(size=(60, 1))) * np.abs(X) + 0.05 * rng.normal(size=(60, 1))  # two branches
+
+    def distance(true, predicted):
+        return np.abs(np.abs(true) - np.abs(predicted))
+
+    options = {"criterion": "validation", "alpha": [1e-3, 1e-2], "cv": 3, "random_state": 0}
+    model = StructuredPredictor("rbf", Gaussian("auto"), task_loss=distance, **options).fit(X, Y)
+    heuristic = Gaussian("auto").resolve(Y).lengthscale
+    factors = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+    assert np.isclose(model.output_kernel_.lengthscale / heuristic, factors).any()
+    losses = [
+        StructuredPredictor("rbf", Gaussian(heuristic * f), task_loss=distance, **options)
+        .fit(X, Y)
+        .criterion_value_
+        for f in factors
+    ]
+    np.testing.assert_allclose(model.criterion_value_, min(losses))
+    assert model.output_kernel_.lengthscale < heuristic and max(losses) > 2 * min(losses)
+    assert model.predict(X).shape == (60, 1)
+    with pytest.raises(ValueError, match="cannot be chosen by the distance in its own RKHS"):
+        StructuredPredictor("rbf", Gaussian("auto"), criterion="validation").fit(X, Y)
+    assert StructuredPredictor("rbf", Gaussian("auto")).fit(X, Y).output_kernel_.lengthscale == heuristic
+
+
 # -- learned kernels --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
 def test_the_input_kernel_is_learned_by_leave_one_out(rng, operator):

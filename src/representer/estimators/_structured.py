@@ -240,6 +240,10 @@ def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor 
     gram = given if kernel.domain == "vectors" else repair_gram(given, name="The Gram matrix of the outputs")
     rounding = len(gram) * torch.finfo(gram.dtype).eps
     if gram is given:
+        factor, info = torch.linalg.cholesky_ex(gram)
+        smallest = factor.diagonal().square().min()
+        if not info.item() and smallest > rounding * gram.diagonal().max():
+            return factor, None
         return pivoted_cholesky(gram, tol=rounding)[0].contiguous(), None
     spectrum = eigh(gram, name="The repaired Gram matrix of the outputs")
     stays = spectrum.values > rounding * spectrum.values[-1]

@@ -22,7 +22,14 @@ from representer.estimators._structured import (
     landmark_outputs,
 )
 from representer.estimators._structured_answers import Answers
-from representer.estimators._structured_search import Choice, choose, learn_kernel, validate
+from representer.estimators._structured_search import (
+    OUTPUT_FACTORS,
+    Choice,
+    choose,
+    learn_kernel,
+    rescaled,
+    validate,
+)
 from representer.estimators._validation import (
     DTYPES,
     check_alpha,
@@ -36,7 +43,7 @@ from representer.estimators._validation import (
 )
 from representer.expansions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
-from representer.memory import require
+from representer.memory import BLOCK_BYTES, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
@@ -73,8 +80,7 @@ class StructuredFit(Answers):
         )
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         labelled = self._keep_outputs(output, y)
-        self.output_kernel_ = output.resolve(self._outputs(output, self.Y_fit_))
-        self.decoder_ = as_decoder(self.decoder).resolve(self.output_kernel_, self.Y_fit_)
+        self._use_outputs(output.resolve(self._outputs(output, self.Y_fit_)))
         self._guard_memory()
         inputs, adapted = self._inputs(given, self.X_fit_), self._adapted(given)
         self._seed = seed = seed_of(self.random_state)
@@ -174,7 +180,17 @@ class StructuredFit(Answers):
         undecided = (form == "conditional_covariance" and epsilon is None) or (
             form == "kpca" and components is None
         )
-        return not isinstance(check_alpha(self.alpha), float) or undecided
+        return not isinstance(check_alpha(self.alpha), float) or undecided or bool(self._free_outputs())
+
+    def _free_outputs(self) -> list[str]:
+        """What is to be chosen of the output kernel."""
+        free = as_kernel(self.output_kernel).free() if self.criterion == "validation" else []
+        if free and self.task_loss is None:
+            raise ValueError(
+                f"{free[0]!r} of the output kernel cannot be chosen by the distance in its own RKHS, which changes "
+                "with it. Give task_loss=, a function of (y_true, y_pred), or a number."
+            )
+        return free
 
     def _guard_memory(self) -> None:
         n, pair = count(self.X_fit_), self._approximations()
@@ -182,7 +198,9 @@ class StructuredFit(Answers):
             elements, advice = 6 * n**2, "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
         else:
             elements, advice = 4 * n * sum(a.n_components for a in pair), "Use fewer landmarks."
-        require(elements * self._like.element_size(), what=f"A fit to {n} samples", advice=advice)
+        needed = elements * DTYPES[self.dtype].itemsize
+        if needed > BLOCK_BYTES:  # less is not worth the question
+            require(needed, what=f"A fit to {n} samples", advice=advice)
 
     # -- the problem --------------------------------------------------------------------------------------------------
     def _problem(self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int) -> Problem:
@@ -242,7 +260,7 @@ class StructuredFit(Answers):
             assert isinstance(alpha, float)
             choice = Choice(alpha, epsilon, components)
         elif self.criterion == "validation":
-            choice = validate(self, problem, alpha, epsilon, components, labelled, seed)
+            problem, choice = self._validated(kernel, X, Y, labelled, seed)
         elif self.approximation is None and count(Y) > LARGEST_SEARCH:
             with silent_repairs():
                 part = self._problem(
@@ -253,6 +271,27 @@ class StructuredFit(Answers):
         else:
             choice = choose(problem, alpha, epsilon, components)
         self._solve(problem, choice)
+
+    def _validated(
+        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int
+    ) -> tuple[Problem, Choice]:
+        """The numbers of least task loss, those of the output kernel included, and their problem."""
+        _, epsilon, components = self._form()
+        best: tuple[Kernel, Problem, Choice] | None = None
+        for output in rescaled(self.output_kernel_, self._free_outputs(), OUTPUT_FACTORS):
+            self._use_outputs(output)
+            problem = self._problem(kernel, X, Y, labelled, seed)
+            choice = validate(self, problem, check_alpha(self.alpha), epsilon, components, labelled, seed)
+            if best is None or choice.better(best[2]):
+                best = output, problem, choice
+        assert best is not None
+        self._use_outputs(best[0])
+        return best[1], best[2]
+
+    def _use_outputs(self, output: Kernel) -> None:
+        """An output kernel with numbers, and the decoder for it."""
+        self.output_kernel_ = output
+        self.decoder_ = as_decoder(self.decoder).resolve(output, self.Y_fit_)
 
     def _solve(self, problem: Problem, choice: Choice) -> None:
         """The fitted function at chosen numbers."""

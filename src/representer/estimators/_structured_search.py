@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from representer.parameters import Positive, is_count
 COARSE, FINE = 13, 9
 # A search over a kernel starts where leave-one-out is best among its lengthscales divided by these.
 FACTORS = (1.0, 2.0, 4.0)
+# By a task's loss, lengthscales of the output kernel are compared with their heuristics divided by these.
+OUTPUT_FACTORS = (4.0, 2.0, 1.0, 0.5, 0.25)
 # Values of epsilon that are compared, in units of the mean k(x, x).
 EPSILONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
@@ -132,7 +134,7 @@ def learn_kernel(
     alpha = check_alpha(learner.alpha)
     _, epsilon, components = learner._form()
     best: Choice | None = None
-    for candidate in _scaled(kernel, free):
+    for candidate in rescaled(kernel, free, FACTORS):
         found = choose(learner._problem(candidate, X, Y, None, seed), alpha, epsilon, components)
         if found.better(best):
             best, kernel = found, candidate
@@ -157,13 +159,13 @@ def learn_kernel(
     )
 
 
-def _scaled(kernel: Kernel, free: list[str]) -> Iterator[Kernel]:
-    """The kernel, and the same with what is free and positive divided by some factors: where a search may start."""
+def rescaled(kernel: Kernel, free: list[str], factors: Sequence[float]) -> Iterator[Kernel]:
+    """The kernel with what is free and positive divided by each of some factors; itself if nothing is."""
     packing, raw = kernel.packing(free)
     sizes = [packing.shapes[name].numel() for name in packing.shapes]
     positive = [isinstance(packing.constraints[name], Positive) for name in packing.shapes]
     shift = raw.new_tensor([float(p) for p, size in zip(positive, sizes, strict=True) for _ in range(size)])
-    for factor in FACTORS if bool(shift.any()) else FACTORS[:1]:
+    for factor in factors if bool(shift.any()) else (1.0,):
         yield kernel.replace(packing.unpack(raw - math.log(factor) * shift)).numbers()
 
 

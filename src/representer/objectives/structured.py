@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from representer.linalg import Spectrum, eigh
+from representer.linalg import Spectrum, eigh, rotated_factor, self_product
 from representer.operators.outputs import Operator, clipped_spectrum
 
 
@@ -67,7 +67,7 @@ class OutputRegression:
     @cached_property
     def rotated(self) -> Tensor:
         """Uᵀ R, (m, r)."""
-        return self.inputs.vectors.mT @ self.R
+        return rotated_factor(self.inputs.vectors, self.R)
 
     @cached_property
     def outside(self) -> Tensor | None:
@@ -81,7 +81,8 @@ class OutputRegression:
 
     def covariance(self) -> DiagonalRegression:
         """A = (1/n) Σ φ(y_i) ⊗ φ(y_i), with a_j q_j = (1/n) Σ_i z_ij φ(y_i)."""
-        spectrum = eigh(self.R.mT @ self.R / len(self.R), name="The covariance of the outputs")
+        matrix = self_product(self.R).div_(len(self.R))
+        spectrum = eigh(matrix, name="The covariance of the outputs", overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, lambda own: own.Z / len(self.R))
 
     def conditional_covariance(self, epsilon: float) -> DiagonalRegression:
@@ -97,9 +98,9 @@ class OutputRegression:
                 lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
             )
         p = (n * epsilon / (self.inputs.values + n * epsilon))[:, None]
-        matrix = self.rotated.mT @ (p * self.rotated)
+        matrix = self_product(p.sqrt() * self.rotated)
         if self.outside is not None:
-            matrix += self.outside.mT @ self.outside
+            matrix += self_product(self.outside)
         spectrum = eigh(matrix.div_(n), name="The conditional covariance of the outputs", overwrite=True)
 
         def expand(own: DiagonalRegression) -> Tensor:
@@ -110,7 +111,7 @@ class OutputRegression:
 
     def components(self) -> DiagonalRegression:
         """A = I in the basis of principal components, the leading ones first; ``leading`` keeps some of them."""
-        spectrum = eigh(self.R.mT @ self.R, name="The covariance of the outputs")
+        spectrum = eigh(self_product(self.R), name="The covariance of the outputs", overwrite=True)
         values, vectors = spectrum.values.flip(0), spectrum.vectors.flip(1)
         inverse = torch.where(values > 0, 1.0 / torch.where(values > 0, values, 1.0), 0.0)
         return DiagonalRegression(
