@@ -81,10 +81,11 @@ def nearest_set_result(split: Split) -> Result:
 
 def ridge_result(split: Split) -> Result:
     """A linear ridge regression for each label, with an alpha of its own by leave-one-out."""
+    X, new = (F.toarray() if sparse.issparse(F) else F for F in (split.features, split.new_features))
     model = RidgeCV(np.geomspace(1e-3, 1e3, 13), alpha_per_target=True)
     folds = KFold(FOLDS, shuffle=True, random_state=0)
-    best = best_threshold(cross_val_predict(model, split.features, split.Y, cv=folds), split.Y)
-    values = model.fit(split.features, split.Y).predict(split.new_features)
+    best = best_threshold(cross_val_predict(model, X, split.Y, cv=folds), split.Y)
+    values = model.fit(X, split.Y).predict(new)
     return measures(split.truth, (values > 0.5).astype(int), (values > best).astype(int))
 
 

@@ -17,6 +17,7 @@ N_TEST, N_OUTPUTS = 500, 20
 WIDTHS = (0.3, 0.6, 1.2, 2.4)
 SIZES = (20, 40, 80)
 SEPARATE = "one alpha an output"
+FIRST_SEED = 100  # the cases were found on draws of the seeds before it
 
 Signal = tuple[np.ndarray, np.ndarray]  # what is to be learned, and the noise
 
@@ -88,7 +89,7 @@ def operators(run: Run) -> None:
     """Every case, size and form on the same draws."""
     for name in CASES:
         for n in SIZES[-1:] if run.quick else SIZES:
-            for seed in range(3 if run.quick else 20):
+            for seed in range(FIRST_SEED, FIRST_SEED + (3 if run.quick else 20)):
                 for method in (*OPERATORS, SEPARATE):
                     run.part(case_of(name, n), method, seed, draw_result, name, method, n, seed)
 
