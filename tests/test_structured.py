@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -30,6 +31,7 @@ from representer.operators import (
     Identity,
     PrincipalComponents,
 )
+from representer.preimage import Decoder, Direct
 
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 4
 NO_GRAM = {
@@ -166,6 +168,7 @@ def test_operators_by_value_are_those_by_name(data, value, name, options):
     named = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), name, ALPHA, **options).fit(X, Y)
     given = StructuredPredictor(Gaussian(1.3), Gaussian(0.9), value, ALPHA).fit(X, Y)
     np.testing.assert_array_equal(given.dual_coef_, named.dual_coef_)
+    assert given.n_components_ == options.get("n_components") and given.epsilon_ == options.get("epsilon")
 
 
 @pytest.mark.parametrize("width", [2, 30])  # fewer and more features than samples
@@ -269,6 +272,31 @@ def test_low_rank_by_landmarks_is_the_fit_with_their_kernels(data):
     w = ns.kronecker_weights(k, T_matrix, ALPHA, approximate(new, X, Z, 1.3))
     expected = -ns.costs(approximate(candidates, Y, T, 0.9), np.ones(5), w)
     np.testing.assert_allclose(model.score_candidates(new, candidates), expected, atol=1e-8)
+
+
+def test_low_rank_with_learned_kernels_and_folds(data):
+    """Kernels are learned on an exact subset, folds have as many landmarks as they can."""
+    X, Y, new, _ = data
+    options = {"approximation": Nystroem(20), "random_state": 0}
+    assert StructuredPredictor(Gaussian("auto"), **options).fit(X, Y).predict(new).shape == (6, 2)
+    folds = StructuredPredictor(criterion="validation", cv=4, **options).fit(X, Y)
+    exact = StructuredPredictor(criterion="validation", cv=4, random_state=0).fit(X, Y)
+    np.testing.assert_allclose(folds.criterion_value_, exact.criterion_value_, rtol=1e-6)
+
+
+def test_many_samples_choose_their_numbers_on_a_subset(data, monkeypatch):
+    X, Y, new, _ = data
+    monkeypatch.setattr("representer.estimators._structured_fit.LARGEST_SEARCH", 12)
+    for operator in ("identity", "kpca", "conditional_covariance"):
+        for kernel in ("rbf", "precomputed"):
+            model = StructuredPredictor(kernel, Gaussian(0.9), operator, random_state=0)
+            model.fit(X if kernel == "rbf" else ns.gaussian(X, X, 1.3), Y)
+            assert model.dual_coef_.shape == (20, 20) and model.criterion_value_ > 0
+    wide = np.tile(Y, (1, 8))  # fewer features than samples, but more than in the subset
+    linear = StructuredPredictor("rbf", "linear", decoder="direct", random_state=0).fit(X, wide)
+    assert linear.dual_coef_.shape == (20, 16) and linear.predict(new).shape == (6, 16)
+    L = ns.gaussian(Y, Y, 0.9)
+    assert StructuredPredictor("rbf", "precomputed", random_state=0).fit(X, L).predict(new).max() < 20
 
 
 def test_landmarks_that_are_equal_count_once(rng):
@@ -409,6 +437,45 @@ def test_the_input_kernel_is_learned_by_leave_one_out(rng, operator):
     assert learned.score(new, true) > plain_model.score(new, true)
 
 
+# -- held-out predictions for decoders --------------------------------------------------------------------------------
+class Recording(Decoder):
+    """Keeps what it is calibrated with."""
+
+    def calibrate(self, embedding, Y):
+        new = Recording()
+        new.seen = embedding, Y
+        return new
+
+    def decode(self, embedding, X=None):
+        return [0] * len(embedding)
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
+def test_decoders_are_calibrated_on_leave_one_out_predictions(data, operator, center):
+    X, Y, _, _ = data
+    k, components = ns.gaussian(X, X, 1.3), 2
+    wide = np.column_stack([Y, Y[:, :1] * Y[:, 1:], np.zeros((20, 22))])  # weights of outputs, not of axes
+    for outputs, approximation in ((wide, None), (wide[:, :3], None), (wide, Nystroem(20))):
+        mean = outputs.mean(0) if center else 0.0
+        features = outputs - mean
+        A = ns.feature_operator(operator, k, features, EPSILON, components)
+        expected = []
+        for i in range(20):
+            rows = np.delete(np.arange(20), i)
+            expected.append(mean + k[i, rows] @ ns.ridge_in_features(k, features, A, ALPHA, rows) @ A)
+        options = {
+            "n_components": components,
+            "center": center,
+            "decoder": Recording(),
+            "approximation": approximation,
+        }
+        model = fixed(operator, **options).set_params(output_kernel="linear").fit(X, outputs)
+        embedding, seen = model.decoder_.seen
+        np.testing.assert_allclose(Direct().decode(embedding), expected, atol=1e-6)
+        np.testing.assert_array_equal(seen, outputs)
+
+
 # -- any data ---------------------------------------------------------------------------------------------------------
 def test_precomputed_outputs_are_numbers_of_candidates(data):
     X, Y, new, candidates = data
@@ -427,6 +494,8 @@ def test_precomputed_outputs_are_numbers_of_candidates(data):
     np.testing.assert_allclose(Y[numbers], objects)
     np.testing.assert_allclose(scores, expected, atol=1e-10)
     np.testing.assert_allclose(model.loss([0, 1], [1, 1]), exact.loss(Y[:2], Y[[1, 1]]), atol=1e-12)
+    with pytest.raises(ValueError, match="outputs are numbers from 0 to 19"):
+        model.loss([0, 1], [1, 20])
     with pytest.raises(ValueError, match="score needs l"):
         model.score(new, rows[:1].repeat(6, 0))
 
@@ -449,6 +518,53 @@ def test_explicit_features_of_objects(rng):
             objects.score_candidates(X, words), vectors.score_candidates(X, counts(words)), atol=1e-9
         )
         assert objects.predict(X[:3])[0] in words
+
+
+@pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
+def test_strings_to_strings_sparse_bits_and_curves(rng, operator):
+    words = ["".join(rng.choice(list("ab"), size=rng.integers(3, 7))) for _ in range(40)]
+    backwards = [word[::-1] for word in words]
+    for approximation in (None, Nystroem(20)):
+        options = {"operator": operator, "alpha": 1e-4, "epsilon": 0.1, "n_components": 10}
+        model = StructuredPredictor(
+            Spectrum(3), Spectrum(3), approximation=approximation, random_state=0, **options
+        )
+        model.fit(words, backwards)
+        objects, scores = model.predict_topk(words[:4], 2)
+        assert len(objects) == 4 and scores.shape == (4, 2) and (scores[:, 0] >= scores[:, 1]).all()
+        if approximation is None:
+            losses = model.loss(model.predict(words), backwards)
+            assert losses.mean() < 0.3 * model.loss(backwards[1:] + backwards[:1], backwards).mean()
+    bits = sparse.csr_array((rng.random((30, 50)) < 0.1).astype(float))
+    dense = StructuredPredictor(
+        "tanimoto", Spectrum(2), alpha=0.1, operator=operator, epsilon=0.1, n_components=3
+    )
+    thin = clone(dense).fit(bits, words[:30])
+    np.testing.assert_allclose(
+        thin.score_candidates(bits, words),
+        dense.fit(bits.toarray(), words[:30]).score_candidates(bits.toarray(), words),
+    )
+
+
+def test_an_interrupted_validation_keeps_what_the_folds_have_said(data):
+    X, Y, _, _ = data
+    calls = []
+
+    def loss(true, predicted):
+        calls.append(len(true))
+        if len(calls) > 3:
+            raise KeyboardInterrupt
+        return ((true - predicted) ** 2).sum(1)
+
+    model = StructuredPredictor(
+        criterion="validation", task_loss=loss, alpha=[1e-3, 1e-2], cv=4, random_state=0
+    )
+    with pytest.warns(ConvergenceWarning, match="interrupted: the folds so far decide"):
+        model.fit(X, Y)
+    assert model.alpha_ in (1e-3, 1e-2) and model.predict(X).shape == Y.shape
+    calls.extend([0] * 3)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, Y)
 
 
 def test_labels_unseen_by_a_delta_kernel_score_as_if_nothing_was_near(rng):
@@ -564,6 +680,10 @@ def test_a_search_over_a_gram_matrix_of_outputs_uses_their_numbers(data):
         ({"epsilon": 0.0}, "epsilon must be a positive number or 'auto'; got 0.0"),
         ({"epsilon": "median"}, "epsilon must be a positive number or 'auto'"),
         ({"n_components": 0}, "n_components must be a positive integer or 'auto'; got 0"),
+        (
+            {"operator": PrincipalComponents(0)},
+            "n_components of PrincipalComponents must be a positive integer",
+        ),
         ({"n_components": 2.0}, "n_components must be a positive integer or 'auto'; got 2.0"),
         ({"center": "yes"}, "center must be True or False"),
         ({"alpha": -1.0}, "alpha must be positive"),
@@ -599,6 +719,10 @@ def test_bad_outputs(data, rng):
     with pytest.raises(NotFittedError):
         StructuredPredictor().predict(X)
     model.fit(X, Y)
+    with pytest.raises(ValueError, match="candidates must be a collection of outputs; got 'abc'"):
+        model.score_candidates(new, "abc")
+    with pytest.raises(ValueError, match="minimum of 1 is required"):
+        StructuredPredictor().fit(X, [])
     with pytest.raises(ValueError, match="candidates is empty"):
         model.score_candidates(new, [])
     with pytest.raises(ValueError, match="3 features, but the training outputs have 2"):

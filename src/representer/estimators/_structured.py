@@ -41,7 +41,7 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
         return Y, None
     rows = plain(Y)
     rows = rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-    if hasattr(rows, "tocsr"):
+    if hasattr(rows, "tocsr") or not len(rows):
         return Y, None
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiub":
         numbers = rows.reshape(len(rows), -1)
@@ -184,12 +184,15 @@ class Outputs:
         regression gives their weights.
     centred : bool
         Are coordinates taken from the mean output?
+    on_axes : bool
+        Are the anchors the axes of the space of the outputs, and weights coordinates?
     """
 
     make: Callable[[], tuple[Tensor, Tensor | None]]
     anchors: Any
     weigh: Callable[[Tensor], Tensor] | None
     centred: bool
+    on_axes: bool = False
 
     @cached_property
     def _made(self) -> tuple[Tensor, Tensor | None]:
@@ -227,7 +230,7 @@ def exact_outputs(kernel: Kernel, Y: Any, like: Tensor, *, centred: bool, on_axe
     if on_axes:
         R = Y.to(like)
         axes = torch.eye(R.shape[1], dtype=like.dtype, device=like.device)
-        return Outputs(lambda: (R, None), axes, lambda theta: theta, centred)
+        return Outputs(lambda: (R, None), axes, lambda theta: theta, centred, on_axes=True)
     return Outputs(lambda: output_factor(kernel, Y, like), Y, None, centred)
 
 

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.data import SparseRows, count, take
+from representer.data import SparseRows, count, is_single, take
 from representer.estimators._adapted import Adapted, Representation, takes_sparse
 from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
 from representer.expansions import Embedding
@@ -90,8 +90,7 @@ class Answers(KernelEstimator):
         weights = dual.new_empty(count(inputs), dual.shape[1])
         with torch.no_grad():
             for rows in row_blocks(len(weights), 2 * len(dual) * dual.element_size()):
-                block = inputs[rows] if not isinstance(inputs, list) else inputs[rows.start : rows.stop]
-                weights[rows] = kernel._product(block, anchors, dual)
+                weights[rows] = kernel._product(inputs[rows], anchors, dual)
             if self.offset_ is not None:
                 weights += self._represented.tensor(self.offset_)
         return Embedding(self.output_kernel_, self._output_anchors(), weights)
@@ -187,9 +186,11 @@ class Answers(KernelEstimator):
 
     def _new_outputs(self, Y: Any, name: str) -> Any:
         """Checked outputs; among vectors of one number each, numbers will do."""
-        if not hasattr(Y, "__len__") and not hasattr(Y, "shape") and Y is not None:
-            Y = list(Y)
-        if Y is not None and not isinstance(Y, str) and hasattr(Y, "__len__") and len(Y) == 0:
+        if Y is not None and is_single(Y):
+            raise ValueError(
+                f"{name} must be a collection of outputs; got {Y!r:.80}. Put one output in a list."
+            )
+        if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
         return self._outputs(self.output_kernel_, check_outputs(self.output_kernel_, Y, reset=False)[0])
 
@@ -213,7 +214,7 @@ class Answers(KernelEstimator):
         kernel = self.output_kernel_
         if kernel.domain == "gram":
             gram = self.Y_fit_
-            one, two = (np.asarray(plain(numbers), dtype=np.int64).ravel() for numbers in (Y, Y_pred))
+            one, two = (_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
             _same_length(one, two)
             return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
         one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
@@ -255,10 +256,9 @@ class Answers(KernelEstimator):
         norms, kernel = squared_norms(embedding, new), self.output_kernel_
         error, total, q = embedding.squared_norms().sum() + norms.sum(), norms.sum(), count(new)
         for rows in row_blocks(q, 2 * (q + embedding.weights.shape[1]) * embedding.weights.element_size()):
-            block = new[rows] if not isinstance(new, list) else new[rows.start : rows.stop]
-            cross = kernel._gram(block, embedding.anchors).to(embedding.weights)
+            cross = kernel._gram(new[rows], embedding.anchors).to(embedding.weights)
             error -= 2.0 * (cross * embedding.weights[rows]).sum()
-            total -= kernel._gram(block, new).to(embedding.weights).sum() / q
+            total -= kernel._gram(new[rows], new).to(embedding.weights).sum() / q
         if float(total) <= q * torch.finfo(total.dtype).eps * float(norms.sum()):
             return float(float(error) <= q * torch.finfo(total.dtype).eps * float(norms.sum()))
         return 1.0 - float(error / total)
@@ -267,3 +267,13 @@ class Answers(KernelEstimator):
 def _same_length(one: Any, two: Any) -> None:
     if count(one) != count(two):
         raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
+
+
+def _numbers(outputs: Any, n: int) -> np.ndarray:
+    """Numbers of training outputs."""
+    numbers = np.asarray(plain(outputs))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
+        raise ValueError(
+            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
+        )
+    return numbers

@@ -135,7 +135,7 @@ class StructuredFit(Answers):
             operator.check_hyperparameters()
             return "conditional_covariance", float(operator.epsilon), None
         if isinstance(operator, PrincipalComponents):
-            return "kpca", None, operator.n_components
+            return "kpca", None, operator.checked()
         if isinstance(operator, Operator) and not isinstance(operator, DataDriven):
             return operator, None, None
         raise ValueError(
@@ -203,10 +203,12 @@ class StructuredFit(Answers):
             require(needed, what=f"A fit to {n} samples", advice=advice)
 
     # -- the problem --------------------------------------------------------------------------------------------------
-    def _problem(self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int) -> Problem:
-        """Of prepared inputs and outputs."""
+    def _problem(
+        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, *, exact: bool = False
+    ) -> Problem:
+        """Of prepared inputs and outputs; ``exact``: without the approximation."""
         form, output = self._form()[0], self.output_kernel_
-        on_axes, pair = has_axes(output, Y), self._approximations()
+        on_axes, pair = has_axes(output, Y), None if exact else self._approximations()
         if isinstance(form, Operator):
             if not (isinstance(Y, Tensor) and isinstance(output, Linear)):
                 raise ValueError(
@@ -223,7 +225,6 @@ class StructuredFit(Answers):
         else:
             adapted = self._adapted(output, repair=False) if output.domain != "vectors" else output
             outputs = landmark_outputs(adapted, Y, pair[1], seed, centred=bool(self.center))
-        self._on_axes = on_axes
         return Problem(inputs, outputs, form)
 
     def _subset(
@@ -295,8 +296,8 @@ class StructuredFit(Answers):
 
     def _solve(self, problem: Problem, choice: Choice) -> None:
         """The fitted function at chosen numbers."""
-        self.alpha_, self.epsilon_, self.n_components_ = choice.alpha, choice.epsilon, choice.n_components
-        self.criterion_value_ = choice.value
+        self.alpha_, self.epsilon_, self.criterion_value_ = choice.alpha, choice.epsilon, choice.value
+        self._on_axes = problem.outputs.on_axes
         diagonal = choice.diagonal
         by_cholesky = problem.operator == "identity" and problem.inputs.gram is not None and diagonal is None
         calibrated = type(self.decoder_).calibrate is not Decoder.calibrate
@@ -305,6 +306,8 @@ class StructuredFit(Answers):
         else:
             diagonal = diagonal or problem.under(choice.epsilon, choice.n_components)
             dual = problem.dual(diagonal, choice.alpha)
+        components = None if problem.operator != "kpca" or diagonal is None else diagonal.vectors
+        self.n_components_ = None if components is None else components.shape[1]
         offset = problem.outputs.offset(dual)
         self.dual_coef_ = plain(dual)
         self.offset_ = None if offset is None else plain(offset)

@@ -13,14 +13,16 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, check_cv
 from torch import Tensor
 
+from representer.approximation import Nystroem
 from representer.data import count, take
 from representer.estimators import _ridge as ridge
 from representer.estimators._structured import Problem
-from representer.estimators._validation import check_alpha, plain
+from representer.estimators._validation import check_alpha, plain, warn_unconverged
 from representer.kernels import Kernel
 from representer.objectives.operator_valued import alpha_grid, log_spaced
 from representer.objectives.structured import DiagonalRegression
 from representer.operators import Decomposable, Dense
+from representer.optimize.runs import Monitor
 from representer.parameters import Positive, is_count
 
 # Values of alpha on a first grid, and on a finer one between the neighbours of its best.
@@ -135,7 +137,7 @@ def learn_kernel(
     _, epsilon, components = learner._form()
     best: Choice | None = None
     for candidate in rescaled(kernel, free, FACTORS):
-        found = choose(learner._problem(candidate, X, Y, None, seed), alpha, epsilon, components)
+        found = choose(learner._problem(candidate, X, Y, None, seed, exact=True), alpha, epsilon, components)
         if found.better(best):
             best, kernel = found, candidate
     assert best is not None and best.diagonal is not None
@@ -190,9 +192,20 @@ def validate(
                 grid = diagonal.values.new_tensor([number])
                 kept = _best(problem, diagonal, value, grid, None).n_components
             settings.append(Choice(number, value, kept))
-    totals, n = np.zeros(len(settings)), len(learner.Y_fit_)
-    for train, test in _splits(learner, n, seed):
-        totals += len(test) / n * _fold_losses(learner, settings, labelled, train, test)
+    totals, seen, n = np.zeros(len(settings)), 0, len(learner.Y_fit_)
+    splits = _splits(learner, n, seed)
+    with Monitor(None, int(learner.verbose), len(splits) * len(settings), "task loss") as monitor:
+        for train, test in splits:
+            try:
+                losses = _fold_losses(learner, settings, labelled, train, test, monitor)
+            except KeyboardInterrupt:
+                if not seen:
+                    raise
+                warn_unconverged("The search by the task's loss was interrupted: the folds so far decide.")
+                break
+            totals += len(test) * losses
+            seen += len(test)
+    totals /= max(seen, 1)
     if not np.isfinite(totals).any():
         raise ValueError("task_loss is not finite for any alpha; check what it returns.")
     equal = np.flatnonzero(totals == np.nanmin(np.where(np.isfinite(totals), totals, np.nan)))
@@ -208,7 +221,12 @@ def _splits(learner: Any, n: int, seed: int) -> list[tuple[np.ndarray, np.ndarra
 
 
 def _fold_losses(
-    learner: Any, settings: list[Choice], labelled: Tensor | None, train: np.ndarray, test: np.ndarray
+    learner: Any,
+    settings: list[Choice],
+    labelled: Tensor | None,
+    train: np.ndarray,
+    test: np.ndarray,
+    monitor: Monitor,
 ) -> np.ndarray:
     """The mean loss of each setting on one fold: one eigendecomposition for each epsilon."""
     rows = np.arange(count(learner.X_fit_))
@@ -222,8 +240,16 @@ def _fold_losses(
     X_train = part(learner.X_fit_, rows[train], rows[train] if gram_in else None)
     X_test = part(learner.X_fit_, rows[test], rows[train] if gram_in else None)
     Y_train = part(learner.Y_fit_, train, train if gram_out else None)
+    pair = learner._approximations()
+    if pair is not None:  # a fold may have fewer samples than landmarks were asked for
+        pair = tuple(Nystroem(min(a.n_components, len(train)), a.sampling) for a in pair)
     fold = clone(learner).set_params(
-        kernel=learner.kernel_, output_kernel=learner.output_kernel_, criterion="loo", task_loss=None
+        kernel=learner.kernel_,
+        output_kernel=learner.output_kernel_,
+        criterion="loo",
+        task_loss=None,
+        approximation=pair,
+        random_state=learner._seed,
     )
     kernel, inputs, _, seed = fold._prepare(X_train, Y_train, None)
     problem = fold._problem(kernel, inputs, fold._outputs(fold.output_kernel_, fold.Y_fit_), None, seed)
@@ -237,4 +263,5 @@ def _fold_losses(
         fold._solve(problem, replace(setting, diagonal=diagonal))
         predicted = fold.predict(X_test)
         losses.append(float(np.mean(loss(true, train[predicted] if gram_out else predicted))))
+        monitor(len(monitor.history) + 1, losses[-1], math.nan, 1)
     return np.array(losses)

@@ -200,9 +200,13 @@ class PrincipalComponents(DataDriven):
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
         """V Vᵀ of the leading eigenvectors V."""
+        V = clipped_spectrum(Y.mT @ Y).vectors[:, -min(self.checked(), Y.shape[1]) :]
+        return Dense((V @ V.mT).cpu().numpy())
+
+    def checked(self) -> int:
+        """The number of components, if it is one."""
         if not is_count(self.n_components):
             raise ValueError(
                 f"n_components of PrincipalComponents must be a positive integer; got {self.n_components!r}."
             )
-        V = clipped_spectrum(Y.mT @ Y).vectors[:, -min(self.n_components, Y.shape[1]) :]
-        return Dense((V @ V.mT).cpu().numpy())
+        return int(self.n_components)
