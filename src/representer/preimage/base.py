@@ -105,7 +105,10 @@ def candidate_scores(embedding: Embedding, candidates: Any, *, diagonal: Any | N
     """
     prepared = prepared_like(embedding, candidates)
     norms = squared_norms(embedding, prepared, diagonal)
-    return torch.cat([scores for _, scores in score_blocks(embedding, prepared, norms)], -1)
+    found = norms.new_empty(len(norms), len(embedding))
+    for rows, scores in score_blocks(embedding, prepared, norms):
+        found[rows] = scores.mT
+    return found.mT
 
 
 def prepared_like(embedding: Embedding, Y: Any) -> Any:
@@ -155,5 +158,5 @@ def score_blocks(embedding: Embedding, Y: Any, norms: Tensor) -> Iterator[tuple[
     """The scores (q, b) of prepared candidates, b of them at a time."""
     weights = embedding.weights
     for rows in row_blocks(count(Y), sum(weights.shape) * weights.element_size()):
-        inner = embedding.kernel._product(Y[rows], embedding.anchors, weights.mT).to(weights).mT
-        yield rows, inner.mul_(2.0).sub_(norms[rows])
+        inner = embedding.kernel._product(Y[rows], embedding.anchors, weights.mT).to(weights)
+        yield rows, inner.mul_(2.0).sub_(norms[rows, None]).mT

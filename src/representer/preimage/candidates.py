@@ -72,7 +72,10 @@ class Candidates(Decoder):
             self._objects = objects if rows is None else pick(objects, rows)
         else:
             self._objects = as_objects(_not_empty(self.candidates, "Candidates"))
-        self._prepared = kernel.prepare(self._objects)
+        prepared = kernel.prepare(self._objects)
+        self._prepared = (
+            self._objects if isinstance(prepared, Tensor) else prepared
+        )  # a fitted learner keeps no tensors
 
     def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
         """The best candidate of each element, the first of equals."""

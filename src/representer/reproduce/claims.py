@@ -85,7 +85,8 @@ def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[
     def judge(measurements: Measurements) -> tuple[Verdict, str]:
         best = min(rivals, key=lambda rival: measurements.mean(case, rival, measure))
         ours, theirs = (measurements.values_of(case, name, measure) for name in (method, best))
-        excess, error = (ours - theirs).mean(), (ours - theirs).std(ddof=1) / np.sqrt(len(ours))
+        excess, n = (ours - theirs).mean(), len(ours)
+        error = (ours - theirs).std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         word = "better" if excess < 0 else "within one standard error" if excess <= error else "worse"
         numbers = (
             f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"

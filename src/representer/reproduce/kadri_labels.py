@@ -30,23 +30,22 @@ from representer.kernels import Gaussian, Kernel, Linear, Precomputed, Tanimoto
 from representer.preimage import LabelSet
 from representer.preimage.labels import best_threshold
 from representer.reproduce.claims import at_most, not_worse
-from representer.reproduce.kadri import OPERATORS, PAPER, tuned
+from representer.reproduce.kadri import IDENTITY, OPERATORS, PAPER, tuned
 from representer.reproduce.runner import Claim, Experiment, Result, Run
 
 HAMMING, MICRO, SAMPLE = "Hamming loss", "1 − micro-F1", "1 − F1 of a sample"
-HALF, BEST = "threshold 1/2", "threshold for F1"
 RIDGE, CHAIN, NEAREST_SET = "independent ridge", "classifier chain", "IOKR, Gaussian outputs, training sets"
 PUBLISHED_IOKR = 0.45  # micro-F1 of input-output kernel regression on bibtex
 FOLDS = 5
 
 
-def measures(Y: np.ndarray, predicted: np.ndarray) -> Result:
-    """All three, the lower the better."""
+def measures(Y: np.ndarray, half: np.ndarray, best: np.ndarray) -> Result:
+    """All three, the lower the better: the first of labels above 1/2, the others of those above the best threshold."""
     options: dict[str, Any] = {"zero_division": 0.0}
     return {
-        HAMMING: float(hamming_loss(Y, predicted)),
-        MICRO: 1.0 - float(f1_score(Y, predicted, average="micro", **options)),
-        SAMPLE: 1.0 - float(f1_score(Y, predicted, average="samples", **options)),
+        HAMMING: float(hamming_loss(Y, half)),
+        MICRO: 1.0 - float(f1_score(Y, best, average="micro", **options)),
+        SAMPLE: 1.0 - float(f1_score(Y, best, average="samples", **options)),
     }
 
 
@@ -63,42 +62,46 @@ class Split:
     truth: np.ndarray
 
 
-def regression_result(operator: str, threshold: str, split: Split) -> Result:
-    """Kernel, alpha and epsilon by leave-one-out; the threshold 1/2, or the best for leave-one-out predictions."""
-    decoder = LabelSet() if threshold == HALF else LabelSet("auto")
-    options = {"output_kernel": Linear(), "operator": operator, "center": True, "decoder": decoder}
+def regression_result(operator: str, split: Split) -> Result:
+    """Kernel, alpha and epsilon by leave-one-out; the threshold that is best for leave-one-out predictions."""
+    options = {"output_kernel": Linear(), "operator": operator, "center": True, "decoder": LabelSet("auto")}
     model = tuned(split.kernels, split.X, split.Y, **options)
-    return measures(split.truth, model.predict(split.new))
+    embedding = model.decision_embedding(split.new)
+    half = LabelSet().resolve(model.output_kernel_, split.Y).decode(embedding)
+    return measures(split.truth, half, model.decoder_.decode(embedding))
 
 
 def nearest_set_result(split: Split) -> Result:
     """The nearest of the training sets in the RKHS of a Gaussian kernel of sets; the kernel by leave-one-out."""
     width = float(np.sqrt(split.Y.sum(1).mean()))
     model = tuned(split.kernels, split.X, split.Y, output_kernel=Gaussian(width), center=True)
-    return measures(split.truth, model.predict(split.new))
+    predicted = model.predict(split.new)
+    return measures(split.truth, predicted, predicted)
 
 
-def ridge_result(threshold: str, split: Split) -> Result:
+def ridge_result(split: Split) -> Result:
     """A linear ridge regression for each label, with an alpha of its own by leave-one-out."""
+    X, new = (F.toarray() if sparse.issparse(F) else F for F in (split.features, split.new_features))
     model = RidgeCV(np.geomspace(1e-3, 1e3, 13), alpha_per_target=True)
-    level = 0.5
-    if threshold == BEST:
-        level = best_threshold(cross_val_predict(model, split.features, split.Y, cv=FOLDS), split.Y)
-    values = model.fit(split.features, split.Y).predict(split.new_features)
-    return measures(split.truth, (values > level).astype(int))
+    folds = KFold(FOLDS, shuffle=True, random_state=0)
+    best = best_threshold(cross_val_predict(model, X, split.Y, cv=folds), split.Y)
+    values = model.fit(X, split.Y).predict(new)
+    return measures(split.truth, (values > 0.5).astype(int), (values > best).astype(int))
 
 
-def chain_result(threshold: str, split: Split) -> Result:
+def chain_result(split: Split) -> Result:
     """Logistic regressions in a random order, each with the labels before it; labels that are all alike stay so."""
     varied = np.flatnonzero((split.Y.min(0) < split.Y.max(0)) & (split.Y.sum(0) >= FOLDS))
+    labels = split.Y[:, varied]
     model = ClassifierChain(LogisticRegression(max_iter=1000), order="random", random_state=0)
-    level = 0.5
-    if threshold == BEST:
-        level = best_threshold(_held_out(model, split.features, split.Y[:, varied]), split.Y[:, varied])
-    predicted = np.tile(split.Y[0], (len(split.truth), 1)) * (split.Y.min(0) == 1)
-    probabilities = model.fit(split.features, split.Y[:, varied]).predict_proba(split.new_features)
-    predicted[:, varied] = probabilities > level
-    return measures(split.truth, predicted)
+    best = best_threshold(_held_out(model, split.features, labels), labels)
+    probabilities = model.fit(split.features, labels).predict_proba(split.new_features)
+    answers = []
+    for threshold in (0.5, best):
+        found = np.tile(split.Y.min(0), (len(split.truth), 1))
+        found[:, varied] = probabilities > threshold
+        answers.append(found)
+    return measures(split.truth, *answers)
 
 
 def _held_out(model: Any, X: Any, Y: np.ndarray) -> np.ndarray:
@@ -144,10 +147,11 @@ def gram_split(bunch: Any, repeat: int, quick: bool) -> Split:
     """Five folds; linear models have the principal components of the spectra."""
     folds = list(KFold(FOLDS, shuffle=True, random_state=0).split(bunch.data))
     train, test = folds[repeat]
-    train = train[:200] if quick else train
+    labels = bunch.target.astype(int)
+    if quick:  # a chain takes long for many labels
+        train, labels = train[:200], labels[:, :40]
     gram, cross = bunch.data[np.ix_(train, train)], bunch.data[np.ix_(test, train)]
     components = KernelPCA(100, kernel="precomputed").fit(gram)
-    labels = bunch.target.astype(int)
     features = components.transform(gram), components.transform(cross)
     return Split((Precomputed(),), gram, cross, *features, labels[train], labels[test])
 
@@ -171,14 +175,13 @@ TASKS = {
     "yeast": Task(load_yeast_multilabel, YEAST_MULTILABEL, dense_split, 5, RANDOM.format(4)),
     "bibtex": Task(load_bibtex, BIBTEX, sparse_split, 3, RANDOM.format(2)),
     "metabolites": Task(
-        load_metabolites, METABOLITES, gram_split, FOLDS, f"{FOLDS} folds (quick: one, 200 samples)."
+        load_metabolites,
+        METABOLITES,
+        gram_split,
+        FOLDS,
+        f"{FOLDS} folds (quick: one, 200 samples, 40 labels).",
     ),
 }
-
-
-def method_of(name: str, threshold: str) -> str:
-    """A row of the report."""
-    return f"{name}, {threshold}"
 
 
 def labels(name: str) -> Callable[[Run], None]:
@@ -189,39 +192,25 @@ def labels(name: str) -> Callable[[Run], None]:
         bunch = task.load(folder=run.data)
         for repeat in range(1 if run.quick else task.repeats):
             split = task.split(bunch, repeat, run.quick)
-            for threshold in (HALF, BEST):
-                for method, operator in OPERATORS.items():
-                    row = method_of(method, threshold)
-                    run.part(name, row, repeat, regression_result, operator, threshold, split)
-                run.part(name, method_of(RIDGE, threshold), repeat, ridge_result, threshold, split)
-                run.part(name, method_of(CHAIN, threshold), repeat, chain_result, threshold, split)
+            run.part(name, RIDGE, repeat, ridge_result, split)
+            for method, operator in OPERATORS.items():
+                run.part(name, method, repeat, regression_result, operator, split)
             run.part(name, NEAREST_SET, repeat, nearest_set_result, split)
+            run.part(name, CHAIN, repeat, chain_result, split)
 
     return function
 
 
 def label_claims(name: str) -> tuple[Claim, ...]:
-    """The better of our forms against what scikit-learn offers."""
-    ours = next(iter(OPERATORS))
+    """The identity against what scikit-learn offers, and against the published figure."""
+    rivals = [RIDGE, CHAIN]
     claims = [
-        not_worse(
-            f"{ours}: Hamming loss of independent ridge and chains, or less",
-            HAMMING,
-            name,
-            method_of(ours, HALF),
-            [method_of(RIDGE, HALF), method_of(CHAIN, HALF)],
-        ),
-        not_worse(
-            f"{ours}: micro-F1 of independent ridge and chains, or more",
-            MICRO,
-            name,
-            method_of(ours, BEST),
-            [method_of(RIDGE, BEST), method_of(CHAIN, BEST)],
-        ),
+        not_worse(f"{IDENTITY}: Hamming loss not above ridge and chain", HAMMING, name, IDENTITY, rivals),
+        not_worse(f"{IDENTITY}: micro-F1 not below ridge and chain", MICRO, name, IDENTITY, rivals),
     ]
     if name == "bibtex":
-        text = f"{ours}: at least the published micro-F1 of {PUBLISHED_IOKR}"
-        claims.append(at_most(text, MICRO, name, method_of(ours, BEST), 1.0 - PUBLISHED_IOKR))
+        text = f"{IDENTITY}: at least the published micro-F1 of {PUBLISHED_IOKR}"
+        claims.append(at_most(text, MICRO, name, IDENTITY, 1.0 - PUBLISHED_IOKR))
     return tuple(claims)
 
 
@@ -231,10 +220,10 @@ EXPERIMENTS = tuple(
         PAPER,
         f"beyond the paper: {name}",
         f"{task.protocol} Linear output kernel of 0/1 rows, centred; the input kernel (Gaussian of four widths on "
-        "scaled features; Tanimoto on words; spectra as given), alpha and epsilon by leave-one-out. Labels above 1/2, or "
-        "above the threshold that is best for the micro-F1 of held-out predictions of the training set: leave-one-out "
-        "for ours, five-fold for ridge, three-fold for chains of logistic regressions. Linear models see the same "
-        "features, for spectra 100 principal components.",
+        "scaled features; Tanimoto on words; spectra as given), alpha and epsilon by leave-one-out. Hamming loss of "
+        "labels above 1/2, F1 of those above the threshold with the best micro-F1 of held-out training predictions: of "
+        "leave-one-out for ours, of five folds for ridge, of three for chains of logistic regressions. Linear models "
+        "see the same features, for spectra 100 principal components.",
         label_claims(name),
         labels(name),
         (task.source,),
