@@ -76,21 +76,21 @@ def choose(
     best: Choice | None = None
     for value in epsilon_grid(epsilon, problem):
         diagonal = problem.under(value)
-        alphas = (
-            diagonal.values.new_tensor(np.atleast_1d(alpha))
-            if alpha is not None
-            else alphas_for(diagonal, problem)
+        grid = (
+            alphas_for(diagonal, problem)
+            if alpha is None
+            else diagonal.values.new_tensor(np.atleast_1d(alpha))
         )
-        found = _best(problem, diagonal, value, alphas, n_components)
-        if alpha is None:
-            near = int((alphas - found.alpha).abs().argmin())
-            low, high = alphas[max(near - 1, 0)], alphas[min(near + 1, len(alphas) - 1)]
-            fine = _best(problem, diagonal, value, log_spaced(low, high, FINE), n_components)
-            found = fine if fine.better(found) else found
+        found = _best(problem, diagonal, value, grid, n_components)
         if found.better(best):
-            best = found
+            best, whole, alphas = found, diagonal, grid
     assert best is not None
-    return best
+    if alpha is not None:
+        return best
+    near = int((alphas - best.alpha).abs().argmin())
+    low, high = alphas[max(near - 1, 0)], alphas[min(near + 1, len(alphas) - 1)]
+    fine = _best(problem, whole, best.epsilon, log_spaced(low, high, FINE), n_components)
+    return fine if fine.better(best) else best
 
 
 def _best(
