@@ -18,7 +18,7 @@ from representer.preimage import Sequence
 
 rng = np.random.default_rng(0)
 images, labels = load_digits(return_X_y=True)
-images = images / 16.0 + rng.normal(0, 0.3, images.shape)
+images = images / 16.0 + rng.normal(0, 0.2, images.shape)
 
 
 def word(length):

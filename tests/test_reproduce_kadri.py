@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from rich.console import Console
+from sklearn.linear_model import Ridge, RidgeCV
 
 from benchmarks.literal_structured import incomplete_cholesky, literal_scores
 from representer import StructuredPredictor
@@ -205,6 +206,19 @@ def test_label_methods_on_a_few() -> None:
         assert result[kadri_labels.HAMMING] < 0.15
         assert result[kadri_labels.MICRO] < 0.3
     assert kadri_labels.nearest_set_result(split)[kadri_labels.HAMMING] < 0.15
+
+
+def test_independent_ridge_is_that_of_scikit_learn() -> None:
+    rng = np.random.default_rng(0)
+    X, Y, new = rng.normal(size=(30, 4)), rng.normal(size=(30, 3)), rng.normal(size=(6, 4))
+    Y[:, 0] += X[:, 0]
+    reference = RidgeCV(np.geomspace(1e-3, 1e3, 13), alpha_per_target=True).fit(X, Y)
+    values, held_out = kadri_labels.independent_ridge(X, Y, new)
+    np.testing.assert_allclose(values, reference.predict(new), atol=1e-8)
+    for j, alpha in enumerate(reference.alpha_):
+        rows = np.arange(1, 30)
+        refit = Ridge(alpha).fit(X[rows], Y[rows, j])
+        assert held_out[0, j] == pytest.approx(refit.predict(X[:1])[0], abs=1e-8)
 
 
 # --- formula (15) ----------------------------------------------------------------------------------------------------

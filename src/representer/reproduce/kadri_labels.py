@@ -10,9 +10,9 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.decomposition import KernelPCA
-from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, hamming_loss
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold
 from sklearn.multioutput import ClassifierChain
 
 from representer.datasets import (
@@ -80,13 +80,33 @@ def nearest_set_result(split: Split) -> Result:
 
 
 def ridge_result(split: Split) -> Result:
-    """A linear ridge regression for each label, with an alpha of its own by leave-one-out."""
+    """A linear ridge regression for each label, alpha and the threshold by leave-one-out."""
     X, new = (F.toarray() if sparse.issparse(F) else F for F in (split.features, split.new_features))
-    model = RidgeCV(np.geomspace(1e-3, 1e3, 13), alpha_per_target=True)
-    folds = KFold(FOLDS, shuffle=True, random_state=0)
-    best = best_threshold(cross_val_predict(model, X, split.Y, cv=folds), split.Y)
-    values = model.fit(X, split.Y).predict(new)
+    values, held_out = independent_ridge(X, split.Y, new)
+    best = best_threshold(held_out, split.Y)
     return measures(split.truth, (values > 0.5).astype(int), (values > best).astype(int))
+
+
+def independent_ridge(X: np.ndarray, Y: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions for new inputs, and without each training sample: for each label with its alpha of least error.
+
+    What ``RidgeCV(alpha_per_target=True)`` computes, by one eigendecomposition of XᵀX: quick for many samples.
+    """
+    center, mean = X.mean(0), Y.mean(0)
+    e, V = np.linalg.eigh((X - center).T @ (X - center))
+    Z, T = (X - center) @ V, (new - center) @ V
+    projected = Z.T @ (Y - mean)
+    best, values, held_out = np.full(Y.shape[1], np.inf), np.zeros((len(new), Y.shape[1])), np.zeros(Y.shape)
+    for alpha in np.geomspace(1e-3, 1e3, 13):
+        filters = 1.0 / (np.maximum(e, 0.0) + alpha)
+        leverages = (Z**2) @ filters + 1.0 / len(X)
+        residuals = (Y - mean - Z @ (filters[:, None] * projected)) / (1.0 - leverages)[:, None]
+        errors = (residuals**2).sum(0)
+        better = errors < best
+        best[better] = errors[better]
+        values[:, better] = (T @ (filters[:, None] * projected) + mean)[:, better]
+        held_out[:, better] = (Y - residuals)[:, better]
+    return values, held_out
 
 
 def chain_result(split: Split) -> Result:
@@ -222,8 +242,8 @@ EXPERIMENTS = tuple(
         f"{task.protocol} Linear output kernel of 0/1 rows, centred; the input kernel (Gaussian of four widths on "
         "scaled features; Tanimoto on words; spectra as given), alpha and epsilon by leave-one-out. Hamming loss of "
         "labels above 1/2, F1 of those above the threshold with the best micro-F1 of held-out training predictions: of "
-        "leave-one-out for ours, of five folds for ridge, of three for chains of logistic regressions. Linear models "
-        "see the same features, for spectra 100 principal components.",
+        "leave-one-out for ours and for ridge, of three folds for chains of logistic regressions. Linear models see "
+        "the same features, for spectra 100 principal components.",
         label_claims(name),
         labels(name),
         (task.source,),
