@@ -14,6 +14,7 @@ import naive
 from representer.kernels import Callable, Delta, Gaussian, Linear, Matern, RationalQuadratic
 from representer.operators import (
     ConditionalCovariance,
+    Coordinatewise,
     Covariance,
     CurlFree,
     Decomposable,
@@ -25,6 +26,7 @@ from representer.operators import (
     OperatorSum,
     Separate,
     Transformable,
+    diagonal_regularization,
 )
 
 RNG = np.random.default_rng(0)
@@ -225,6 +227,12 @@ CASES = [
         WORDS,
         NEW_WORDS,
         p=2,
+    ),
+    Case("coordinatewise", Coordinatewise(0.7), lambda x, y: 0.7 * np.diag(x * y)),
+    Case(
+        "diagonal regularisation",
+        diagonal_regularization(Gaussian(1.3), 0.4),
+        lambda x, y: 0.6 * gaussian(1.3)(x, y) * np.eye(3) + 0.4 * np.diag(x * y),
     ),
     Case(
         "labels",

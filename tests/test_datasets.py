@@ -173,6 +173,55 @@ def test_a_table_is_read_as_it_stands(tmp_path: Path) -> None:
     assert bunch.filename == str(tmp_path / "yacht.csv")
 
 
+def test_broken_structured_sets_are_refused(tmp_path: Path) -> None:
+    np.savez(
+        tmp_path / "scene_ml.npz",
+        X=np.zeros((3, 294)),
+        Y=np.zeros((3, 6)),
+        label_name=["a"] * 6,
+        is_train=[True] * 3,
+    )
+    with pytest.raises(ValueError, match=r"shape \(3, 294\).*\(2407, 294\)"):
+        datasets.load_scene(folder=tmp_path)
+    labels = {"Y": np.zeros((2407, 6)), "label_name": ["a"] * 6, "is_train": np.arange(2407) < 1000}
+    np.savez(tmp_path / "scene_ml.npz", X=np.zeros((2407, 294)), **labels)
+    with pytest.raises(ValueError, match="1000 samples are for training; 1211"):
+        datasets.load_scene(folder=tmp_path)
+    letters = {"pixels": np.zeros((52152, 128), np.uint8), "letter": np.zeros(52152, np.uint8)}
+    words = {"word_offset": [0, 3, 52152], "word": ["aaa", "b"], "fold": [0, 1]}
+    np.savez(tmp_path / "ocr_letters.npz", **letters, **words)
+    with pytest.raises(ValueError, match="not spelled by its letters"):
+        datasets.load_ocr(folder=tmp_path)
+
+
+def test_structured_sets_are_read_as_they_stand(tmp_path: Path) -> None:
+    letter = np.arange(52152) % 26
+    words = ["".join(chr(97 + i) for i in letter[:3]), "".join(chr(97 + i) for i in letter[3:])]
+    np.savez(
+        tmp_path / "ocr_letters.npz",
+        pixels=np.zeros((52152, 128), np.uint8),
+        letter=letter.astype(np.uint8),
+        word_offset=[0, 3, 52152],
+        word=words,
+        fold=np.array([4, 7], np.uint8),
+    )
+    bunch = datasets.load_ocr(folder=tmp_path)
+    assert bunch.word[:5].tolist() == [0, 0, 0, 1, 1] and bunch.fold.tolist() == [4, 7]
+    assert bunch.target_names.tolist() == words and bunch.target[:4].tolist() == [0, 1, 2, 3]
+    np.savez(
+        tmp_path / "bibtex_ml.npz",
+        X_indices=[5, 1800],
+        X_indptr=np.minimum(np.arange(7396), 2),
+        X_shape=[7395, 1836],
+        Y=np.zeros((7395, 159), np.uint8),
+        label_name=[f"t{j}" for j in range(159)],
+        is_train=np.arange(7395) < 4880,
+    )
+    bunch = datasets.load_bibtex(folder=tmp_path)
+    assert bunch.data[[0, 1], [5, 1800]].tolist() == [1.0, 1.0] and bunch.data.sum() == 2.0
+    assert bunch.is_train.sum() == 4880 and bunch.target_names[3] == "t3"
+
+
 # --- the real sets, where they are at hand ---------------------------------------------------------------------------
 
 needs_data = pytest.mark.skipif(
@@ -227,3 +276,32 @@ def test_real_molecules_and_faces() -> None:
     assert np.array_equal(bunch.data, bunch.data.T) and np.allclose(bunch.data.diagonal(), 1.0)
     bunch = datasets.load_faces()
     assert bunch.images.shape == (400, 64, 64) and 0 <= bunch.data.min() < bunch.data.max() <= 1
+
+
+@needs_data
+def test_real_structured_sets() -> None:
+    bunch = datasets.load_ocr()
+    assert bunch.data.shape == (52152, 128) and set(np.unique(bunch.data)) == {0.0, 1.0}
+    assert len(bunch.target_names) == 6877 and np.bincount(bunch.fold).tolist() == [
+        626,
+        704,
+        684,
+        698,
+        693,
+        651,
+        739,
+        717,
+        690,
+        675,
+    ]
+    for load, cardinality in (
+        (datasets.load_scene, 1.074),
+        (datasets.load_yeast_multilabel, 4.237),
+        (datasets.load_bibtex, 2.402),
+    ):
+        bunch = load()
+        assert bunch.target.sum(1).mean() == pytest.approx(cardinality, abs=5e-4)
+        assert len(bunch.target_names) == bunch.target.shape[1]
+        assert bunch.is_train[: bunch.is_train.sum()].all()
+    bunch = datasets.load_isomap_faces()
+    assert bunch.images.shape == (698, 32, 32) and np.allclose(bunch.target.std(0), 1.0, atol=0.01)

@@ -26,6 +26,8 @@ from representer.linalg import (
     nearest_kronecker,
     pivoted_cholesky,
     repair_gram,
+    rotated_factor,
+    self_product,
     spectrum_of_factor,
     woodbury,
 )
@@ -546,3 +548,39 @@ def test_is_finite() -> None:
 def test_a_spectrum_can_be_made_by_hand() -> None:
     spectrum = Spectrum(torch.eye(3)[:, :1], torch.tensor([2.0]))
     close(spectrum.solve(torch.ones(3, 1), 1.0), torch.tensor([[1 / 3], [1.0], [1.0]]))
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 0), (1, 1)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_self_product(shape, dtype):
+    B = torch.from_numpy(np.random.default_rng(0).normal(size=shape)).to(dtype)
+    product = self_product(B)
+    assert product.dtype == dtype and torch.equal(product, product.mT)
+    torch.testing.assert_close(product, B.mT @ B)
+    torch.testing.assert_close(self_product(B.mT), B @ B.mT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_pivoted_cholesky_in_blocks_is_that_by_columns(dtype):
+    rng = np.random.default_rng(0)
+    for rank in (1, 7, 90, 150):
+        B = torch.from_numpy(rng.normal(size=(150, rank)) * np.logspace(0, -2, rank)).to(dtype)
+        A = B @ B.mT
+        tol = 1e-4 if dtype == torch.float32 else 1e-10
+        factor, pivots = pivoted_cholesky(A, tol=tol)
+        columns, others = pivoted_cholesky(lambda i, A=A: A[:, i], diagonal=A.diagonal(), tol=tol)
+        assert torch.equal(pivots, others) and factor.dtype == dtype
+        torch.testing.assert_close(factor, columns, atol=1e-2 if dtype == torch.float32 else 1e-8, rtol=0)
+        assert (factor @ factor.mT - A).abs().max() <= 150 * tol * A.diagonal().max()
+    zero, none = pivoted_cholesky(torch.zeros(3, 3))
+    assert zero.shape == (3, 0) and len(none) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rotated_factor(dtype):
+    rng = np.random.default_rng(0)
+    U = torch.linalg.qr(torch.from_numpy(rng.normal(size=(6, 6)))).Q.to(dtype)
+    whole = torch.from_numpy(rng.normal(size=(6, 6))).to(dtype)
+    for vectors in (U, U.mT, U[:, :4]):
+        for factor in (whole, whole.tril(), whole.triu(), whole[:, :2], whole.tril().mT.contiguous().mT):
+            torch.testing.assert_close(rotated_factor(vectors, factor), vectors.mT @ factor)

@@ -14,7 +14,12 @@ from torch import Tensor
 from representer.kernels import Gaussian, Linear, Matern, Precomputed, RationalQuadratic
 from representer.linalg import eigh
 from representer.objectives import operator_valued
-from representer.objectives.operator_valued import CrossValidation, alpha_grid, smallest_alpha
+from representer.objectives.operator_valued import (
+    CrossValidation,
+    _weighted_moments,
+    alpha_grid,
+    smallest_alpha,
+)
 from representer.operators import (
     CurlFree,
     Decomposable,
@@ -298,3 +303,22 @@ def test_a_rounded_operator_counts_as_semidefinite() -> None:
     exact = Decomposable(Gaussian(1.3), Dense(np.ones((2, 2))))
     score = CrossValidation(tensor(X), tensor(TARGETS[:, :2]))
     torch.testing.assert_close(score(kernel, tensor(ALPHA)), score(exact, tensor(ALPHA)), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("shift", [1e-8, 1e-3, 1.0])
+@pytest.mark.parametrize("spectrum", ["spread", "ties", "clusters"])
+def test_the_moments_of_the_gradient_by_a_loop(spectrum, shift):
+    rng = np.random.default_rng(0)
+    n, p = 30, 8
+    U = torch.linalg.qr(torch.from_numpy(rng.normal(size=(n, n)))).Q
+    t, d = torch.from_numpy(rng.random((n, p))), torch.from_numpy(np.logspace(-12, 1, p))
+    e = {
+        "spread": np.logspace(-14, 2, n),
+        "ties": np.repeat([0.0, 1e-12, 1.0], n // 3),
+        "clusters": 1.0 + np.concatenate([np.zeros(n // 2), np.logspace(-15, -3, n // 2)]),
+    }[spectrum]
+    e = torch.from_numpy(e)
+    g = 1.0 / (e[:, None] * d + shift)
+    expected = sum(d[k] * torch.outer(g[:, k], g[:, k]) * (U.mT @ (t[:, k, None] * U)) for k in range(p))
+    found = _weighted_moments(U, t, e, d, g)
+    assert (found - expected).abs().max() <= 1e-8 * expected.abs().max()

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import naive
 from representer import kernels, operators
-from representer.kernels import Callable, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
+from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
 from representer.operators import (
     ConditionalCovariance,
     Covariance,
@@ -34,9 +34,12 @@ from representer.operators import (
     Operator,
     OperatorKernel,
     OperatorSum,
+    PrincipalComponents,
     Separate,
     Transformable,
+    diagonal_regularization,
     factor_system,
+    joint_kernel,
 )
 from representer.operators.base import common_eigenvectors
 from representer.testing import check_operator
@@ -61,7 +64,7 @@ def parts(value: Value) -> set[type]:
 
 def test_every_operator_is_compared_with_its_definition() -> None:
     covered = set().union(*(parts(case.kernel) for case in CASES))
-    resolved_to_dense = {Covariance, ConditionalCovariance}
+    resolved_to_dense = {Covariance, ConditionalCovariance, PrincipalComponents}
     assert {Decomposable, CurlFree, OperatorSum} <= subclasses(OperatorKernel)
     assert subclasses(OperatorKernel) - covered == set(), "add a case with an oracle to operator_cases.py"
     assert subclasses(Operator) - covered == resolved_to_dense, "add a case with an oracle"
@@ -561,3 +564,59 @@ class Meddler(CurlFree):
 def test_the_battery_finds_mistakes(kernel: OperatorKernel, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         check_operator(kernel, POINTS.copy(), p=3)
+
+
+# -- joint kernels ----------------------------------------------------------------------------------------------------
+@every_case
+def test_joint_kernels_are_the_inner_products_of_the_definition(case: Case) -> None:
+    rng = np.random.default_rng(0)
+    n, m = (len(x) for x in (case.X, case.Y))
+    left, right = rng.normal(size=(n, case.p)), rng.normal(size=(m, case.p))
+    blocks = no.block_matrix(case.oracle, case.X, case.Y).reshape(n, case.p, m, case.p)
+    expected = [[left[i] @ blocks[i, :, j] @ right[j] for j in range(m)] for i in range(n)]
+    joint = joint_kernel(case.kernel, case.X, left, case.Y, right)
+    np.testing.assert_allclose(joint, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_tensor_product_and_diagonal_regularisation_of_the_paper() -> None:
+    rng = np.random.default_rng(1)
+    (X1, Y1), (X2, Y2) = ((rng.normal(size=(n, 4)), rng.normal(size=(n, 4))) for n in (5, 3))
+    k, l = naive.gaussian(1.3), naive.gaussian(0.6)
+    product = [[k(x, u) * l(y, v) for u, v in zip(X2, Y2, strict=True)] for x, y in zip(X1, Y1, strict=True)]
+    ours = joint_kernel(Gaussian(1.3), X1, Y1, X2, Y2, output_kernel=Gaussian(0.6))
+    np.testing.assert_allclose(ours, product, rtol=1e-12)
+    regular = [
+        [
+            0.7 * k(x, u) * (y @ v) + 0.3 * sum(x[i] * u[i] * y[i] * v[i] for i in range(4))
+            for u, v in zip(X2, Y2, strict=True)
+        ]
+        for x, y in zip(X1, Y1, strict=True)
+    ]
+    K = diagonal_regularization(Gaussian(1.3), 0.3)
+    np.testing.assert_allclose(joint_kernel(K, X1, Y1, X2, Y2), regular, rtol=1e-12)
+    # The same as an operator: ⟨K(x, x') y, y'⟩, in one coordinate after the other.
+    blocks = K.dense(tensor(X1), tensor(X2), 4).reshape(5, 4, 3, 4).numpy()
+    np.testing.assert_allclose(np.einsum("iajb,ia,jb->ij", blocks, Y1, Y2), regular, rtol=1e-12)
+
+
+def test_joint_kernels_say_what_does_not_fit() -> None:
+    with pytest.raises(ValueError, match="as many inputs as outputs; got 1 and 1 inputs, 2 and 1 outputs"):
+        joint_kernel(Linear(), [[1.0]], [[1.0], [2.0]], [[1.0]], [[1.0]])
+    with pytest.raises(ValueError, match="output_kernel= is for kernels k"):
+        joint_kernel(
+            diagonal_regularization(Linear(), 0.5), [[1.0]], ["a"], [[1.0]], ["a"], output_kernel=Delta()
+        )
+    with pytest.raises(ValueError, match="weight must lie between 0 and 1; got 2"):
+        diagonal_regularization(Linear(), 2)
+
+
+def test_principal_components_are_a_projection() -> None:
+    Y = tensor(np.random.default_rng(0).normal(size=(20, 4)) * [1.0, 3.0, 0.5, 2.0])
+    A = PrincipalComponents(2).resolve(Y, None).as_matrix(4, Y)
+    V = np.linalg.svd(Y.numpy())[2][:2].T
+    np.testing.assert_allclose(A, V @ V.T, atol=1e-12)
+    np.testing.assert_allclose(PrincipalComponents(9).resolve(Y, None).as_matrix(4, Y), np.eye(4), atol=1e-12)
+    with pytest.raises(
+        ValueError, match="n_components of PrincipalComponents must be a positive integer; got 0"
+    ):
+        PrincipalComponents(0).resolve(Y, None)

@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from representer import approximation, datasets, kernels, metrics, operators, plotting
+from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
 from representer.approximation import herd
 from representer.estimators import (
     MACCS,
@@ -15,6 +15,7 @@ from representer.estimators import (
     Morgan,
     OperatorRidge,
     Paths,
+    StructuredPredictor,
     Torsions,
 )
 from representer.expansions import Layer, mean_embedding
@@ -34,6 +35,7 @@ __all__ = [
     "Morgan",
     "OperatorRidge",
     "Paths",
+    "StructuredPredictor",
     "Torsions",
     "__version__",
     "approximation",
@@ -45,4 +47,5 @@ __all__ = [
     "mmd",
     "operators",
     "plotting",
+    "preimage",
 ]

@@ -8,6 +8,7 @@ from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths,
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
 from representer.estimators.operator_ridge import OperatorRidge
+from representer.estimators.structured_predictor import StructuredPredictor
 
 __all__ = [
     "MACCS",
@@ -21,5 +22,6 @@ __all__ = [
     "Morgan",
     "OperatorRidge",
     "Paths",
+    "StructuredPredictor",
     "Torsions",
 ]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -17,10 +16,9 @@ from representer.estimators._embedding import EmbeddingEstimator
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._validation import (
     DTYPES,
-    check_gram,
     check_inputs,
+    check_outputs,
     plain,
-    refuse_non_numbers,
 )
 from representer.expansions.embedding import Embedding, as_values
 from representer.kernels import Kernel
@@ -45,29 +43,6 @@ class Conditionals(EmbeddingEstimator):
         return tags
 
     # -- targets ------------------------------------------------------------------------------------------------------
-    def _checked_targets(self, kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
-        """Targets of the output kernel's kind, and whether vectors came as one number each."""
-        if Y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        Y = plain(Y)
-        if kernel.domain in ("vectors", "gram"):
-            if hasattr(Y, "toarray"):
-                raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
-            refuse_non_numbers(Y, "y")
-            array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
-            if array.ndim not in (1, 2):
-                raise ValueError(
-                    f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}."
-                )
-            if kernel.domain == "gram" and reset:
-                check_gram(array)
-            return array.reshape(len(array), -1), array.ndim == 1
-        rows = Y.to_numpy() if hasattr(Y, "to_numpy") else Y
-        objects = rows if isinstance(rows, np.ndarray) else list(rows)
-        if len(objects) == 0:
-            raise ValueError("Found 0 targets; at least one is needed.")
-        return objects, False
-
     def _targets(self, kernel: Kernel, Y: Any) -> Any:
         numeric = kernel.domain in ("vectors", "gram")
         return kernel.prepare(self._represented.tensor(Y) if numeric else Y)
@@ -207,7 +182,7 @@ class Conditionals(EmbeddingEstimator):
             The higher the better.
         """
         check_is_fitted(self)
-        targets, _ = self._checked_targets(self.output_kernel_, y, reset=False)
+        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
         embedding, new = self.embedding(X), self._targets(self.output_kernel_, targets)
         if len(targets) != len(embedding):
             raise ValueError(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from representer.expansions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.memory import row_blocks
+from representer.preimage import combination, is_linear
 
 
 @dataclass(frozen=True)
@@ -120,20 +120,12 @@ class KernelSpace:
 
     @property
     def is_linear(self) -> bool:
-        """Is Σ w φ(p) = φ(Σ w p), so that every element has a pre-image? Derivatives alone forget the level."""
-        kernel = self.kernel
-        if isinstance(kernel, Functional):
-            return isinstance(kernel.kernel, Linear) and 0 in kernel._orders
-        return kernel.domain == "vectors" and isinstance(kernel, Linear)
+        """Has every element a pre-image?"""
+        return is_linear(self.kernel)
 
     def combine(self, values: Tensor) -> Any:
         """The vectors, or curves with times of their own, Σ_j w_j p_j with these coordinates."""
-        w = self.weights(values)
-        if self.kernel.domain == "vectors":
-            return w @ self.points.to(values)
-        times = np.unique(np.concatenate([np.asarray(t, dtype=float) for t, _ in self.points]))
-        curves = np.stack([np.interp(times, t, v) for t, v in self.points])
-        return [(times, row) for row in w.cpu().numpy() @ curves]
+        return combination(self.kernel, self.points, self.weights(values))
 
 
 TargetSpace = FeatureSpace | KernelSpace

@@ -201,6 +201,28 @@ def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
     return targets, flat
 
 
+def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
+    """Outputs of an output kernel's kind, and whether vectors came as one number each."""
+    if Y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    Y = plain(Y)
+    if kernel.domain in ("vectors", "gram"):
+        if hasattr(Y, "toarray"):
+            raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
+        refuse_non_numbers(Y, "y")
+        array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
+        if array.ndim not in (1, 2):
+            raise ValueError(f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}.")
+        if kernel.domain == "gram" and reset:
+            check_gram(array)
+        return array.reshape(len(array), -1), array.ndim == 1
+    rows = Y.to_numpy() if hasattr(Y, "to_numpy") else Y
+    objects = rows if isinstance(rows, np.ndarray) else list(rows)
+    if len(objects) == 0:
+        raise ValueError("Found 0 targets; at least one is needed.")
+    return objects, False
+
+
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:

@@ -18,6 +18,7 @@ from representer.estimators._validation import (
     check_alpha,
     check_inputs,
     check_options,
+    check_outputs,
     seed_of,
 )
 from representer.kernels import Kernel, as_kernel
@@ -199,7 +200,7 @@ class ConditionalMeanEmbedding(Conditionals):
     def _validate_targets(self, Y: Any, n: int) -> Tensor:
         """Check and keep the targets; a factor R of their Gram matrix, whose rows stand for the l(y_i, ·)."""
         given = as_kernel(self.output_kernel).__sklearn_clone__().numbers()
-        self.Y_fit_, self._flat = self._checked_targets(given, Y, reset=True)
+        self.Y_fit_, self._flat = check_outputs(given, Y, reset=True)
         if len(self.Y_fit_) != n:
             raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(self.Y_fit_)}.")
         if n < 2 and self.criterion is not None:

@@ -16,6 +16,7 @@ from representer.kernels.learned import Neural, Pullback
 from representer.kernels.molecules import Molecule
 from representer.kernels.names import as_kernel
 from representer.kernels.parallel import Parallel, pairwise_blocks
+from representer.kernels.positions import WeightedDegree
 from representer.kernels.products import Linear, Polynomial
 from representer.kernels.random_walk import RandomWalk
 from representer.kernels.signatures import Signature
@@ -63,6 +64,7 @@ __all__ = [
     "Tanimoto",
     "TensorMatern",
     "VertexHistogram",
+    "WeightedDegree",
     "WeisfeilerLehman",
     "as_graph",
     "as_kernel",

@@ -16,7 +16,13 @@ from representer.linalg.cholesky import (
     woodbury,
 )
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
-from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker
+from representer.linalg.structured import (
+    conjugate_gradient,
+    kronecker_solve,
+    nearest_kronecker,
+    rotated_factor,
+    self_product,
+)
 
 __all__ = [
     "Cholesky",
@@ -33,6 +39,8 @@ __all__ = [
     "nearest_kronecker",
     "pivoted_cholesky",
     "repair_gram",
+    "rotated_factor",
+    "self_product",
     "shifted",
     "spectrum_of_factor",
     "woodbury",

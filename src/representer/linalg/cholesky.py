@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+import scipy.linalg
 import torch
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
@@ -219,6 +221,8 @@ def pivoted_cholesky(
     >>> factor.squeeze().tolist(), pivots.tolist()
     ([1.0, 3.0, 2.0], [1])
     """
+    if isinstance(matrix, Tensor) and max_rank is None and diagonal is None and matrix.device.type == "cpu":
+        return _pivoted_by_lapack(matrix, tol)
     if isinstance(matrix, Tensor):
         column: Callable[[int], Tensor] = partial(matrix.select, 1)
         diagonal = matrix.diagonal() if diagonal is None else diagonal
@@ -249,6 +253,23 @@ def pivoted_cholesky(
     if not (is_finite(residual) and is_finite(factor)):
         raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
     return factor[: len(pivots)].mT, torch.tensor(pivots, dtype=torch.long)
+
+
+def _pivoted_by_lapack(matrix: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+    """The same for a matrix at hand, in blocks: several times faster than column by column."""
+    if not is_finite(matrix):
+        raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
+    n = len(matrix)
+    largest = matrix.diagonal().max().item() if n else 0.0
+    if not largest > 0.0:
+        return matrix.new_zeros(n, 0), torch.zeros(0, dtype=torch.long)
+    array = matrix.contiguous().numpy().T
+    (pstrf,) = scipy.linalg.get_lapack_funcs(("pstrf",), (array,))
+    packed, order, rank, _ = pstrf(array, tol=tol * largest, lower=1)
+    factor = torch.empty(n, rank, dtype=matrix.dtype)
+    rows = torch.from_numpy(order.astype(np.int64)) - 1
+    factor[rows] = torch.from_numpy(packed[:, :rank]).tril()
+    return factor, rows[:rank]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import scipy.linalg
 import torch
 from torch import Tensor
 
@@ -17,6 +18,42 @@ def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor 
     if all(s.vectors.shape[-1] == s.vectors.shape[-2] for s in (left, right)):
         return left.vectors @ (rotated * weights) @ right.vectors.mT
     return left.vectors @ (rotated * (weights - 1.0 / shift)) @ right.vectors.mT + rhs / shift
+
+
+def self_product(factor: Tensor) -> Tensor:
+    """Bᵀ B of an n × r matrix: on the CPU one triangle is computed and mirrored, half the price of a product.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import self_product
+    >>> self_product(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
+    [[1.0, 2.0], [2.0, 5.0]]
+    """
+    if factor.device.type != "cpu" or factor.requires_grad or not factor.numel():
+        return factor.mT @ factor
+    array = factor.contiguous().numpy().T  # in the order of Fortran, which BLAS takes without a copy
+    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (array,))
+    triangle = torch.from_numpy(syrk(1.0, array, lower=1)).mT  # as rows, the upper one
+    return triangle + triangle.triu(1).mT
+
+
+def rotated_factor(vectors: Tensor, factor: Tensor) -> Tensor:
+    """Uᵀ R; where R is a Cholesky factor, by a triangular product, which is half the price.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import rotated_factor
+    >>> rotated_factor(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 4.0]])).tolist()
+    [[3.0, 4.0], [2.0, 0.0]]
+    """
+    square = factor.shape[0] == factor.shape[1]
+    if factor.device.type != "cpu" or not square or bool(factor.triu(1).any()):
+        return vectors.mT @ factor
+    upper, right = factor.contiguous().numpy().T, vectors.numpy()
+    (trmm,) = scipy.linalg.get_blas_funcs(("trmm",), (upper, right))
+    return torch.from_numpy(trmm(1.0, upper, right)).mT
 
 
 def nearest_kronecker(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
+from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
 from representer.operators.outputs import (
     ConditionalCovariance,
     Covariance,
@@ -9,11 +10,13 @@ from representer.operators.outputs import (
     Diagonal,
     Identity,
     Operator,
+    PrincipalComponents,
 )
 from representer.operators.systems import System, factor_system
 
 __all__ = [
     "ConditionalCovariance",
+    "Coordinatewise",
     "Covariance",
     "CurlFree",
     "Decomposable",
@@ -24,8 +27,11 @@ __all__ = [
     "Operator",
     "OperatorKernel",
     "OperatorSum",
+    "PrincipalComponents",
     "Separate",
     "System",
     "Transformable",
+    "diagonal_regularization",
     "factor_system",
+    "joint_kernel",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import Spectrum, factorize, shifted
-from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite
+from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite, is_count
 from representer.values import Value, number
 
 
@@ -177,3 +177,36 @@ class ConditionalCovariance(DataDriven):
         shift = n * number(self, "epsilon", Y)
         half = factorize(lambda: shifted(gram, shift), name="The Gram matrix of the inputs").half_solve(Y)
         return Dense((half.mT @ half * (shift / n)).cpu().numpy())
+
+
+class PrincipalComponents(DataDriven):
+    """The projection on the leading eigenvectors of (1/n) Σ y_i y_iᵀ: kernel PCA of the outputs (Weston et al., 2003).
+
+    Parameters
+    ----------
+    n_components : int
+        How many; more than there are is all of them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.operators import PrincipalComponents
+    >>> PrincipalComponents(1).resolve(torch.tensor([[2.0, 0.0], [0.0, 4.0]]), None)
+    Dense(matrix=[[0.0, 0.0], [0.0, 1.0]])
+    """
+
+    def __init__(self, n_components: int):
+        self.n_components = n_components
+
+    def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
+        """V Vᵀ of the leading eigenvectors V."""
+        V = clipped_spectrum(Y.mT @ Y).vectors[:, -min(self.checked(), Y.shape[1]) :]
+        return Dense((V @ V.mT).cpu().numpy())
+
+    def checked(self) -> int:
+        """The number of components, if it is one."""
+        if not is_count(self.n_components):
+            raise ValueError(
+                f"n_components of PrincipalComponents must be a positive integer; got {self.n_components!r}."
+            )
+        return int(self.n_components)

@@ -15,6 +15,10 @@ from representer.reproduce import (
     hsu_mnist,
     hsu_objectives,
     hsu_toys,
+    kadri,
+    kadri_faces,
+    kadri_labels,
+    kadri_operators,
     laforgue,
     laforgue_molecules,
     tables,
@@ -32,6 +36,10 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu_toys.EXPERIMENTS,
     *hsu_mnist.EXPERIMENTS,
     *hsu_objectives.EXPERIMENTS,
+    *kadri.EXPERIMENTS,
+    *kadri_faces.EXPERIMENTS,
+    *kadri_operators.EXPERIMENTS,
+    *kadri_labels.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 

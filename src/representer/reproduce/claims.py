@@ -1,4 +1,4 @@
-"""Kinds of claims: lower by a factor, lower in most cases, and not worse than the best of several rivals."""
+"""Kinds of claims: at most a number, lower by a factor, lower in most cases, not worse than the best rival."""
 
 from __future__ import annotations
 
@@ -39,6 +39,31 @@ def lower(text: str, measure: str, case: str, method: str, than: str, factor: fl
     return Claim(text, judge)
 
 
+def at_most(text: str, measure: str, case: str, method: str, bound: float) -> Claim:
+    """The mean of a method is at most a published number.
+
+    Parameters
+    ----------
+    text : str
+        The claim in words.
+    measure, case, method : str
+        What is compared where, and for which method.
+    bound : float
+        The number.
+
+    Returns
+    -------
+    claim : Claim
+        To be judged on the measurements.
+    """
+
+    def judge(measurements: Measurements) -> tuple[Verdict, str]:
+        ours = measurements.mean(case, method, measure)
+        return ("reached" if ours <= bound else "not reached"), f"{ours:.4g} against {bound:g}"
+
+    return Claim(text, judge)
+
+
 def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[str]) -> Claim:
     """A method is lower than the best rival, or above it by no more than one standard error of the paired difference.
 
@@ -60,7 +85,8 @@ def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[
     def judge(measurements: Measurements) -> tuple[Verdict, str]:
         best = min(rivals, key=lambda rival: measurements.mean(case, rival, measure))
         ours, theirs = (measurements.values_of(case, name, measure) for name in (method, best))
-        excess, error = (ours - theirs).mean(), (ours - theirs).std(ddof=1) / np.sqrt(len(ours))
+        excess, n = (ours - theirs).mean(), len(ours)
+        error = (ours - theirs).std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         word = "better" if excess < 0 else "within one standard error" if excess <= error else "worse"
         numbers = (
             f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"

@@ -1,8 +1,4 @@
-"""From an element of an RKHS back to an object: the nearest of some candidates, or a mean of the nearest.
-
-An element is given by its distances to candidates, ‖φ(c) − f‖² up to a constant for each f. Few elements of an RKHS are
-images φ(x) of anything; these are the ones that come closest.
-"""
+"""The nearest of some candidates, or a mean of the nearest, from their distances ‖φ(c) − f‖² to an element f."""
 
 from __future__ import annotations
 

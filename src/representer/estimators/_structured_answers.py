@@ -1,0 +1,279 @@
+"""What a structured predictor can do once it is fitted: embeddings, objects, scores, losses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from representer.data import SparseRows, count, is_single, take
+from representer.estimators._adapted import Adapted, Representation, takes_sparse
+from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
+from representer.expansions import Embedding
+from representer.kernels import Kernel
+from representer.memory import row_blocks
+from representer.preimage import Decoder, candidate_scores
+from representer.preimage.base import prepared_like, squared_norms
+
+# l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
+PAIRS = 64
+
+
+class Answers(KernelEstimator):
+    """A fitted g(x) = Σ_j w_j(x) l(·, y_j) with w(x) = k(x, X) D + offset, and its decoder."""
+
+    _kernel_arguments = ("kernel", "output_kernel")
+
+    kernel_: Kernel
+    output_kernel_: Kernel
+    decoder_: Decoder
+    X_fit_: Any
+    Y_fit_: Any
+    dual_coef_: np.ndarray
+    offset_: np.ndarray | None
+    landmarks_: Any
+    output_landmarks_: Any
+    device: str | None
+    dtype: str
+    _flat: bool
+    _on_axes: bool
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = takes_sparse(self.kernel)
+        tags.target_tags.required = True
+        return tags
+
+    # -- data and kernels ---------------------------------------------------------------------------------------------
+    @property
+    def _represented(self) -> Representation:
+        return Representation(DTYPES[self.dtype], self.device, isinstance(self.X_fit_, SparseRows))
+
+    @property
+    def _like(self) -> Tensor:
+        return torch.zeros((), dtype=DTYPES[self.dtype], device=self.device)
+
+    def _inputs(self, kernel: Kernel, X: Any) -> Any:
+        return self._represented.inputs(kernel, X)
+
+    def _outputs(self, kernel: Kernel, Y: Any) -> Any:
+        """Outputs as their kernel takes them, numbers in the learner's precision."""
+        numeric = kernel.domain in ("vectors", "gram")
+        return kernel.prepare(self._represented.tensor(Y) if numeric else Y)
+
+    def _adapted(self, kernel: Kernel, *, repair: bool = True) -> Kernel:
+        """In the learner's precision; an indefinite kernel of objects is repaired."""
+        if kernel.domain == "vectors" and not self._represented.sparse:
+            return kernel
+        return Adapted(kernel, DTYPES[self.dtype], self.device, repair=repair)
+
+    def _output_anchors(self) -> Any:
+        if self._on_axes:
+            return torch.eye(self.dual_coef_.shape[1], dtype=self._like.dtype, device=self.device)
+        anchors = self.Y_fit_ if self.output_landmarks_ is None else self.output_landmarks_
+        return self._outputs(self.output_kernel_, anchors)
+
+    # -- g ------------------------------------------------------------------------------------------------------------
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
+
+    def _embedding(self, X: Any) -> Embedding:
+        """Of checked inputs, block by block."""
+        kernel = self._adapted(self.kernel_, repair=False)
+        inputs = self._inputs(kernel, X)
+        anchors = self._inputs(kernel, self.X_fit_ if self.landmarks_ is None else self.landmarks_)
+        dual = self._represented.tensor(self.dual_coef_)
+        weights = dual.new_empty(count(inputs), dual.shape[1])
+        with torch.no_grad():
+            for rows in row_blocks(len(weights), 2 * len(dual) * dual.element_size()):
+                weights[rows] = kernel._product(inputs[rows], anchors, dual)
+            if self.offset_ is not None:
+                weights += self._represented.tensor(self.offset_)
+        return Embedding(self.output_kernel_, self._output_anchors(), weights)
+
+    def decision_embedding(self, X: Any) -> Embedding:
+        """The predictions g(x) as elements of the output RKHS, before decoding.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        embedding : Embedding
+            Sums Σ_j w_j l(·, y_j) of training outputs (of landmarks after an approximate fit, of the axes for vectors
+            with a linear kernel), with values, inner products and distances.
+        """
+        return self._embedding(self._checked(X))
+
+    # -- objects ------------------------------------------------------------------------------------------------------
+    def predict(self, X: Any) -> Any:
+        """Predict outputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        y : ndarray or list
+            One object for each input, of the kind of the training outputs; with a precomputed output kernel, numbers of
+            candidates.
+        """
+        X = self._checked(X)
+        return self._shaped(self.decoder_.decode(self._embedding(X), X))
+
+    def predict_topk(self, X: Any, k: int) -> tuple[Any, np.ndarray]:
+        """The k best candidates for each input.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        k : int
+            How many.
+
+        Returns
+        -------
+        objects : ndarray of shape (n_queries, k, …), or list of lists
+            Best first.
+        scores : ndarray of shape (n_queries, k)
+            2⟨g(x), l(·, y)⟩ − l(y, y): ‖g(x)‖² minus the squared distance.
+        """
+        X = self._checked(X)
+        topk = getattr(self.decoder_, "topk", None)
+        if topk is None:
+            raise ValueError(
+                f"predict_topk needs a decoder that ranks candidates; {self.decoder_!r} does not. Use "
+                "decoder=Candidates(…), or score_candidates(X, candidates)."
+            )
+        objects, scores = topk(self._embedding(X), k, X)
+        if isinstance(objects, np.ndarray) and self._flat:
+            objects = objects[..., 0]
+        return objects, scores
+
+    def score_candidates(self, X: Any, candidates: Any, *, diagonal: Any = None) -> np.ndarray:
+        """How well each candidate fits each input.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        candidates : outputs
+            What the output kernel takes; with a precomputed one, rows l(candidates, Y_train). A label that a ``Delta``
+            kernel has not seen scores −1: no input is near it.
+        diagonal : array-like of shape (n_candidates,), default=None
+            With a precomputed output kernel, their l(y, y), unless it is the same for all training outputs.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_queries, n_candidates)
+            2⟨g(x), l(·, y)⟩ − l(y, y), the higher the better.
+        """
+        X = self._checked(X)
+        candidates = self._new_outputs(candidates, "candidates")
+        return plain(candidate_scores(self._embedding(X), candidates, diagonal=diagonal))
+
+    def _shaped(self, objects: Any) -> Any:
+        one_column = isinstance(objects, np.ndarray) and objects.ndim == 2 and objects.shape[1] == 1
+        return objects[:, 0] if self._flat and one_column else objects
+
+    def _new_outputs(self, Y: Any, name: str) -> Any:
+        """Checked outputs; among vectors of one number each, numbers will do."""
+        if Y is not None and is_single(Y):
+            raise ValueError(
+                f"{name} must be a collection of outputs; got {Y!r:.80}. Put one output in a list."
+            )
+        if hasattr(Y, "__len__") and len(Y) == 0:
+            raise ValueError(f"{name} is empty; at least one output is needed.")
+        return self._outputs(self.output_kernel_, check_outputs(self.output_kernel_, Y, reset=False)[0])
+
+    # -- how well -----------------------------------------------------------------------------------------------------
+    def loss(self, Y: Any, Y_pred: Any) -> np.ndarray:
+        """The squared distances ‖l(·, y) − l(·, ŷ)‖² in the output RKHS.
+
+        Parameters
+        ----------
+        Y : outputs
+            True ones; with a precomputed output kernel, numbers of training outputs.
+        Y_pred : outputs
+            Predicted ones, as many.
+
+        Returns
+        -------
+        losses : ndarray of shape (n_samples,)
+            One for each pair; the loss of Kadri et al. is their mean.
+        """
+        check_is_fitted(self)
+        kernel = self.output_kernel_
+        if kernel.domain == "gram":
+            gram = self.Y_fit_
+            one, two = (_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
+            _same_length(one, two)
+            return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
+        one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
+        _same_length(one, two)
+        cross = []
+        for start in range(0, count(one), PAIRS):
+            rows = torch.arange(start, min(start + PAIRS, count(one)))
+            cross.append(kernel._gram(take(one, rows), take(two, rows)).diagonal())
+        squares = kernel._diag(one) + kernel._diag(two) - 2.0 * torch.cat(cross)
+        return plain(squares.clamp(min=0.0))
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of the outputs' variance in the RKHS of l that g explains: R² there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        y : outputs
+            Their true outputs.
+
+        Returns
+        -------
+        score : float
+            1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
+            linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
+        """
+        X = self._checked(X)
+        new = self._new_outputs(y, "y")
+        if count(new) != count(X):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {count(X)} and {count(new)}.")
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
+                "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
+            )
+        embedding = self._embedding(X)
+        new = prepared_like(embedding, new)
+        norms, kernel = squared_norms(embedding, new), self.output_kernel_
+        error, total, q = embedding.squared_norms().sum() + norms.sum(), norms.sum(), count(new)
+        for rows in row_blocks(q, 2 * (q + embedding.weights.shape[1]) * embedding.weights.element_size()):
+            cross = kernel._gram(new[rows], embedding.anchors).to(embedding.weights)
+            error -= 2.0 * (cross * embedding.weights[rows]).sum()
+            total -= kernel._gram(new[rows], new).to(embedding.weights).sum() / q
+        if float(total) <= q * torch.finfo(total.dtype).eps * float(norms.sum()):
+            return float(float(error) <= q * torch.finfo(total.dtype).eps * float(norms.sum()))
+        return 1.0 - float(error / total)
+
+
+def _same_length(one: Any, two: Any) -> None:
+    if count(one) != count(two):
+        raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
+
+
+def _numbers(outputs: Any, n: int) -> np.ndarray:
+    """Numbers of training outputs."""
+    numbers = np.asarray(plain(outputs))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
+        raise ValueError(
+            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
+        )
+    return numbers

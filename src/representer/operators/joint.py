@@ -1,0 +1,184 @@
+"""Joint kernels of pairs (x, y) as operator-valued kernels (Kadri et al., section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from representer.data import as_vectors, count
+from representer.kernels.base import Domain, Kernel
+from representer.memory import row_blocks
+from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
+from representer.operators.outputs import Identity
+from representer.parameters import Hyperparameter, NonNegative, is_real
+from representer.values import number
+
+
+class Coordinatewise(OperatorKernel):
+    """K(x, y) = weight · diag(x ∘ y): output a sees coordinate a of the input, linearly.
+
+    Parameters
+    ----------
+    weight : float
+        Not negative.
+
+    Examples
+    --------
+    >>> from representer.operators import Coordinatewise
+    >>> K = Coordinatewise()
+    >>> K.dense(K.prepare([[2.0, 3.0]]), None, p=2).tolist()
+    [[4.0, 0.0], [0.0, 9.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "weight": Hyperparameter(NonNegative(), scalar=True)
+    }
+
+    def __init__(self, weight: Any = 1.0):
+        self.weight = weight
+
+    @property
+    def domain(self) -> Domain:
+        """Vectors."""
+        return "vectors"
+
+    def prepare(self, X: Any) -> Tensor:
+        """A floating tensor (n, d)."""
+        return as_vectors(X)
+
+    def n_outputs(self, X: Tensor) -> int:
+        """One for each coordinate."""
+        return X.shape[-1]
+
+    def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
+        """Diagonal blocks."""
+        products = number(self, "weight", X) * X[:, None, :] * (X if Y is None else Y)
+        n, m, _ = products.shape
+        return torch.diag_embed(products).permute(0, 2, 1, 3).reshape(n * p, m * p)
+
+    def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
+        """weight · X ∘ Σ_j z_j ∘ c_j."""
+        return number(self, "weight", X) * X * (anchors * coefficients).sum(0)
+
+    def diag(self, X: Tensor, p: int) -> Tensor:
+        """weight · X²."""
+        return number(self, "weight", X) * X**2
+
+    def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
+        """It is diagonal."""
+        eye = torch.eye(p, dtype=like.dtype, device=like.device)
+        return DiagonalForm(None, tuple(map(_Coordinate, range(p))), number(self, "weight", like) * eye)
+
+
+class _Coordinate(Kernel):
+    """k(x, y) = x_a y_a."""
+
+    def __init__(self, index: int):
+        self.index = index
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return torch.outer(X[:, self.index], (X if Y is None else Y)[:, self.index])
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return X[:, self.index] ** 2
+
+
+def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
+    """(1 − weight) k(x, x') I + weight · diag(x ∘ x'): outputs that have the inputs' coordinates, such as images.
+
+    Its joint kernel is the diagonal regularisation of Weston et al. (2007),
+    (1 − weight) k(x, x')⟨y, y'⟩ + weight Σ_a x_a x'_a y_a y'_a.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k, on vectors.
+    weight : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    kernel : OperatorSum
+        For ``OperatorRidge`` and ``joint_kernel``.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import diagonal_regularization
+    >>> K = diagonal_regularization(Linear(), 0.25)
+    >>> K.dense(K.prepare([[2.0, 0.0]]), None, p=2).tolist()
+    [[4.0, 0.0], [0.0, 3.0]]
+    """
+    if not (is_real(weight) and 0 <= weight <= 1):
+        raise ValueError(f"weight must lie between 0 and 1; got {weight!r}.")
+    return OperatorSum([Decomposable((1.0 - weight) * kernel), Coordinatewise(weight)])
+
+
+def joint_kernel(
+    kernel: OperatorKernel | Kernel,
+    X1: Any,
+    Y1: Any,
+    X2: Any,
+    Y2: Any,
+    *,
+    output_kernel: Kernel | None = None,
+) -> Tensor:
+    """The joint kernel J((x, y), (x', y')) = ⟨K(x, x') φ(y), φ(y')⟩ of an operator-valued kernel, as a matrix.
+
+    Parameters
+    ----------
+    kernel : OperatorKernel or Kernel
+        K; a scalar kernel k stands for k(x, x') I, whose joint kernel is the tensor product k(x, x') l(y, y').
+    X1, Y1 : data
+        n pairs.
+    X2, Y2 : data
+        m pairs.
+    output_kernel : Kernel, optional
+        l, for kernels k(x, x') I; otherwise, and by default, outputs are vectors and φ(y) = y.
+
+    Returns
+    -------
+    joint : tensor (n, m)
+
+    Examples
+    --------
+    >>> from representer.kernels import Delta, Linear
+    >>> from representer.operators import joint_kernel
+    >>> joint_kernel(Linear(), [[2.0]], ["a"], [[3.0], [5.0]], ["a", "b"], output_kernel=Delta()).tolist()
+    [[6.0, 0.0]]
+    """
+    K = Decomposable(kernel) if isinstance(kernel, Kernel) else kernel
+    one, two = K.prepare(X1), K.prepare(X2)
+    if output_kernel is not None:
+        if not (isinstance(K, Decomposable) and isinstance(K._operator, Identity)):
+            raise ValueError(
+                f"output_kernel= is for kernels k(x, x') I; got {kernel!r}, which acts on vectors."
+            )
+        return K.kernel._gram(one, two) * _paired(output_kernel(Y1, Y2), one, two)
+    left, right = as_vectors(Y1), as_vectors(Y2)
+    p = left.shape[-1]
+    if isinstance(K, Decomposable):
+        inner = left @ K._operator.as_matrix(p, left) @ right.mT
+        return K.kernel._gram(one, two) * _paired(inner, one, two)
+    if isinstance(K, Coordinatewise):
+        return number(K, "weight", one) * _paired((one * left) @ (two * right).mT, one, two)
+    if isinstance(K, OperatorSum):
+        return torch.stack([joint_kernel(term, one, left, two, right) for term in K.terms]).sum(0)
+    _paired(left @ right.mT, one, two)
+    joint = left.new_empty(count(one), count(two))
+    for rows in row_blocks(len(joint), p * p * count(two) * left.element_size()):
+        blocks = K.dense(one[rows], two, p).reshape(-1, p, count(two), p)
+        joint[rows] = torch.einsum("iajb,ia,jb->ij", blocks, left[rows], right)
+    return joint
+
+
+def _paired(inner: Tensor, X1: Any, X2: Any) -> Tensor:
+    if inner.shape != (count(X1), count(X2)):
+        raise ValueError(
+            f"Pairs have as many inputs as outputs; got {count(X1)} and {count(X2)} inputs, {inner.shape[0]} and "
+            f"{inner.shape[1]} outputs."
+        )
+    return inner

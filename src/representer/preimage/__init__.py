@@ -1,0 +1,34 @@
+"""From an element of an RKHS back to an object: decoders.
+
+Few elements g of the RKHS of l are images φ(y) of anything; a decoder finds the y, in some set, whose image comes
+closest: argmin_y ‖g − φ(y)‖² = argmax_y 2⟨g, φ(y)⟩ − l(y, y).
+"""
+
+from representer.preimage.base import Custom, Decoder, candidate_scores
+from representer.preimage.candidates import Candidates
+from representer.preimage.direct import Direct, combination, is_linear
+from representer.preimage.labels import LabelSet
+from representer.preimage.names import as_decoder
+from representer.preimage.neighbours import distances, nearest, weighted
+from representer.preimage.sequences import Sequence, markov_scores, viterbi
+from representer.preimage.vectors import FixedPoint, Gradient
+
+__all__ = [
+    "Candidates",
+    "Custom",
+    "Decoder",
+    "Direct",
+    "FixedPoint",
+    "Gradient",
+    "LabelSet",
+    "Sequence",
+    "as_decoder",
+    "candidate_scores",
+    "combination",
+    "distances",
+    "is_linear",
+    "markov_scores",
+    "nearest",
+    "viterbi",
+    "weighted",
+]

@@ -1,0 +1,162 @@
+"""What every decoder is, and the score of a candidate."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count
+from representer.expansions import Embedding
+from representer.kernels import Kernel
+from representer.memory import row_blocks
+from representer.values import Value
+
+
+class Decoder(Value, ABC):
+    """How an element g of the RKHS of an output kernel l becomes an object: argmin_y ‖g − l(·, y)‖², over a set of y.
+
+    A decoder is made from its options only, so it is a value: printable, comparable, copied by ``clone``. A learner
+    calls ``resolve`` once, when it is fitted, and ``decode`` with every batch of predictions. A new decoder implements
+    ``decode``, and ``_learn`` for what it needs to know of the training outputs.
+    """
+
+    def resolve(self, kernel: Kernel, Y: Any) -> Self:
+        """This decoder for the RKHS of a kernel (with numbers) and training outputs; raises where it does not fit."""
+        new = copy.copy(self)
+        new._learn(kernel, Y)
+        return new
+
+    def _learn(self, kernel: Kernel, Y: Any) -> None:
+        """Check that the decoder fits, and keep what it needs of the training outputs, in attributes of this copy."""
+
+    def calibrate(self, embedding: Embedding, Y: Any) -> Self:
+        """This decoder with its thresholds chosen on held-out predictions and their true outputs; by default itself."""
+        return self
+
+    @abstractmethod
+    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+        """One object for each element; X are the inputs they were predicted from, for decoders that ask for them."""
+
+    def _state(self, name: str) -> Any:
+        """What ``resolve`` has kept."""
+        try:
+            return getattr(self, name)
+        except AttributeError:
+            raise ValueError(
+                f"{self!r} knows no training outputs yet. Call decoder.resolve(kernel, Y) first; a learner does so "
+                "when it is fitted."
+            ) from None
+
+
+class Custom(Decoder):
+    """A function ``function(embedding, X)`` that returns one object for each element.
+
+    Examples
+    --------
+    >>> from representer import mean_embedding
+    >>> from representer.preimage import Custom
+    >>> Custom(lambda embedding, X: ["yes"] * len(embedding)).decode(mean_embedding([[1.0]], "linear"))
+    ['yes']
+    """
+
+    def __init__(self, function: Any):
+        self.function = function
+
+    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+        """What the function returns, checked for its length."""
+        return _one_each(self.function(embedding, X), len(embedding), "The decoder function")
+
+
+def _one_each(objects: Any, n: int, who: str) -> Any:
+    if not hasattr(objects, "__len__") or len(objects) != n:
+        got = f"{len(objects)} objects" if hasattr(objects, "__len__") else type(objects).__name__
+        raise ValueError(f"{who} must return one object for each of the {n} predictions; it returned {got}.")
+    return objects
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+def candidate_scores(embedding: Embedding, candidates: Any, *, diagonal: Any | None = None) -> Tensor:
+    """2⟨g, φ(y)⟩ − ‖φ(y)‖², (q, c): ‖g‖² minus the squared distance of candidate y from g. Higher is better.
+
+    One matrix product, in blocks of candidates, and evaluations of the kernel between candidates and anchors.
+
+    Parameters
+    ----------
+    embedding : Embedding
+        q elements g.
+    candidates : data
+        c outputs, as the kernel takes them; with a precomputed kernel rows of l(candidates, training outputs).
+    diagonal : array (c,), optional
+        Of precomputed candidates: their l(y, y). Not needed for the training outputs themselves, nor where all of these
+        have the same.
+
+    Examples
+    --------
+    >>> from representer import mean_embedding
+    >>> from representer.preimage import candidate_scores
+    >>> candidate_scores(mean_embedding([[1.0], [3.0]], "linear"), [[0.0], [2.0], [3.0]]).tolist()
+    [[0.0, 4.0, 3.0]]
+    """
+    prepared = prepared_like(embedding, candidates)
+    norms = squared_norms(embedding, prepared, diagonal)
+    found = norms.new_empty(len(norms), len(embedding))
+    for rows, scores in score_blocks(embedding, prepared, norms):
+        found[rows] = scores.mT
+    return found.mT
+
+
+def prepared_like(embedding: Embedding, Y: Any) -> Any:
+    """Outputs as the kernel takes them, vectors in the precision and on the device of an embedding, and as wide."""
+    Y = embedding.kernel.prepare(Y)
+    if not isinstance(Y, Tensor):
+        return Y
+    anchors = embedding.anchors
+    if isinstance(anchors, Tensor) and anchors.shape[-1] != Y.shape[-1]:
+        what = "columns" if embedding.kernel.domain == "gram" else "features"
+        raise ValueError(
+            f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {anchors.shape[-1]}."
+        )
+    return Y.to(embedding.weights)
+
+
+def squared_norms(embedding: Embedding, Y: Any, diagonal: Any | None = None) -> Tensor:
+    """l(y, y) of prepared outputs."""
+    kernel, like = embedding.kernel, embedding.weights
+    if kernel.domain != "gram":
+        if diagonal is not None:
+            raise ValueError(
+                f"diagonal= is for a precomputed output kernel; {kernel!r} computes l(y, y) itself."
+            )
+        return kernel._diag(Y).to(like)
+    if diagonal is not None:
+        values = torch.as_tensor(np.asarray(diagonal, dtype=np.float64)).to(like)
+        if values.shape != (count(Y),) or not bool((values >= 0).all()):  # also where it is NaN
+            raise ValueError(
+                f"diagonal must hold l(y, y) ≥ 0 of each of the {count(Y)} candidates; got shape "
+                f"{tuple(values.shape)}{'' if values.shape != (count(Y),) else ' with negative or missing entries'}."
+            )
+        return values
+    gram = embedding.anchors.to(like)
+    own = gram.diagonal()
+    if Y.shape == gram.shape and torch.equal(Y, gram):
+        return own
+    if own.max() - own.min() > torch.finfo(own.dtype).eps * len(own) * own.abs().max():
+        raise ValueError(
+            "With a precomputed output kernel, l(y, y) of candidates is not in l(candidates, training outputs), and "
+            "the training outputs do not all have the same. Pass diagonal=, or an output kernel object."
+        )
+    return own.mean().expand(count(Y))
+
+
+def score_blocks(embedding: Embedding, Y: Any, norms: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """The scores (q, b) of prepared candidates, b of them at a time."""
+    weights = embedding.weights
+    for rows in row_blocks(count(Y), sum(weights.shape) * weights.element_size()):
+        inner = embedding.kernel._product(Y[rows], embedding.anchors, weights.mT).to(weights)
+        yield rows, inner.mul_(2.0).sub_(norms[rows, None]).mT

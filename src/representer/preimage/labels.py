@@ -1,0 +1,228 @@
+"""Sets of labels: rows of zeros and ones."""
+
+from __future__ import annotations
+
+import copy
+import math
+from itertools import combinations
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import SparseRows
+from representer.expansions import Embedding
+from representer.kernels import Kernel
+from representer.memory import row_blocks
+from representer.parameters import is_count, is_real
+from representer.preimage.base import Decoder, prepared_like, squared_norms
+from representer.preimage.candidates import Candidates, as_objects
+from representer.preimage.direct import is_linear
+
+# Up to so many sets are looked at one by one.
+MAX_SETS = 2**16
+
+
+class LabelSet(Decoder):
+    """A set of labels, as a row of zeros and ones: the one nearest to g in the RKHS, or all labels above a threshold.
+
+    Parameters
+    ----------
+    threshold : float or "auto", optional
+        None: the set that maximises 2⟨g, φ(y)⟩ − ‖φ(y)‖², which for a linear kernel has the labels of
+        Σ_i w_i y_i > 1/2. A number: the labels of Σ_i w_i y_i > threshold, whatever the kernel. ``"auto"``: that number
+        is chosen on held-out predictions of the training outputs, see ``measure``.
+    measure : {"f1", "hamming"}
+        What ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together (micro-averaged), or
+        the share of wrong labels.
+    search : {"auto", "exact", "local"}
+        For a kernel that is not linear: all sets, or single labels added and taken away as long as this helps, starting
+        from the best training output. ``"auto"``: all sets if there are at most 65,536.
+    max_labels : int, optional
+        The most labels of a set. None: all.
+
+    Examples
+    --------
+    >>> from representer import mean_embedding
+    >>> from representer.kernels import Tanimoto
+    >>> from representer.preimage import LabelSet
+    >>> sets = [[1, 1, 0], [1, 0, 0], [0, 1, 1]]
+    >>> for kernel in ("linear", Tanimoto()):
+    ...     element = mean_embedding(sets, kernel)
+    ...     print(LabelSet().resolve(element.kernel, sets).decode(element).tolist())
+    [[1, 1, 0]]
+    [[1, 1, 0]]
+    """
+
+    def __init__(
+        self,
+        threshold: float | str | None = None,
+        *,
+        measure: str = "f1",
+        search: str = "auto",
+        max_labels: int | None = None,
+    ):
+        self.threshold = threshold
+        self.measure = measure
+        self.search = search
+        self.max_labels = max_labels
+
+    def _learn(self, kernel: Kernel, Y: Any) -> None:
+        self._check_options()
+        if kernel.domain != "vectors":
+            raise ValueError(
+                f"LabelSet() is for outputs that are rows of zeros and ones; {kernel!r} takes {kernel.domain}. Use a "
+                "kernel on vectors, such as Linear() or Tanimoto(), with sklearn's MultiLabelBinarizer for sets."
+            )
+        labels = _indicators(Y)
+        self._n_labels, self._dtype = labels.shape[1], labels.dtype
+        self._decide: Any = self.threshold
+        if self.threshold is None and is_linear(kernel):
+            self._decide = 0.5
+        if self._decide is not None:
+            return
+        n_sets = self._n_sets()
+        if self.search == "exact" and n_sets > MAX_SETS:
+            raise ValueError(
+                f"There are {n_sets} sets of the {self._n_labels} labels; search='exact' looks at {MAX_SETS} at most. "
+                "Give max_labels=, a threshold=, or search='local'."
+            )
+        self._exact = self.search != "local" and n_sets <= MAX_SETS
+        known = self._all_sets() if self._exact else labels
+        self._candidates = Candidates(known).resolve(kernel, known)
+
+    def _check_options(self) -> None:
+        t: Any = self.threshold
+        if not (t is None or t == "auto" or (is_real(t) and math.isfinite(t))):
+            raise ValueError(f"threshold must be None, a number or 'auto'; got {t!r}.")
+        for name, options in (("measure", ("f1", "hamming")), ("search", ("auto", "exact", "local"))):
+            if getattr(self, name) not in options:
+                raise ValueError(
+                    f"{name} must be one of {', '.join(map(repr, options))}; got {getattr(self, name)!r}."
+                )
+        if self.max_labels is not None and not is_count(self.max_labels):
+            raise ValueError(f"max_labels must be a positive integer or None; got {self.max_labels!r}.")
+
+    def _most(self) -> int:
+        return self._n_labels if self.max_labels is None else min(self.max_labels, self._n_labels)
+
+    def _n_sets(self) -> int:
+        return sum(math.comb(self._n_labels, size) for size in range(self._most() + 1))
+
+    def _all_sets(self) -> np.ndarray:
+        sets = np.zeros((self._n_sets(), self._n_labels), dtype=self._dtype)
+        row = 0
+        for size in range(self._most() + 1):
+            for chosen in combinations(range(self._n_labels), size):
+                sets[row, chosen] = 1
+                row += 1
+        return sets
+
+    def calibrate(self, embedding: Embedding, Y: Any) -> Self:
+        """With the threshold that is best for these predictions, if it is ``"auto"``."""
+        self._state("_decide")
+        if self.threshold != "auto":
+            return self
+        new = copy.copy(self)
+        new._decide = best_threshold(_expected(embedding), _indicators(Y), self.measure)
+        return new
+
+    def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
+        """Zeros and ones (q, n_labels)."""
+        decide = self._state("_decide")
+        if isinstance(decide, str):
+            raise ValueError(
+                "threshold='auto' has no number yet: held-out predictions decide it. Call calibrate(embedding, Y), "
+                "or give a number."
+            )
+        if decide is not None:
+            return self._above(_expected(embedding), float(decide))
+        if not self._exact:
+            return self._climbed(embedding)
+        return self._candidates.decode(embedding)
+
+    def _above(self, values: np.ndarray, threshold: float) -> np.ndarray:
+        chosen = values > threshold
+        if self._most() < self._n_labels:  # of more labels than allowed, the largest
+            rank = (-values).argsort(1, kind="stable").argsort(1)
+            chosen &= rank < self._most()
+        return chosen.astype(self._dtype)
+
+    def _climbed(self, embedding: Embedding) -> np.ndarray:
+        """Local search: the best single change, for all elements that still improve."""
+        sets = torch.from_numpy(self._candidates.decode(embedding).astype(np.float64))
+        size = sets.sum(-1)
+        if self.max_labels is not None and bool((size > self.max_labels).any()):
+            sets[size > self.max_labels] = 0.0  # too large: start from the empty set
+        scores = _own_scores(embedding, sets[:, None])[:, 0]
+        alive = torch.arange(len(sets))
+        flips = torch.eye(self._n_labels, dtype=sets.dtype)
+        rounding = embedding.weights.shape[1] * torch.finfo(embedding.weights.dtype).eps
+        while len(alive):
+            tried = (sets[alive, None] - flips).abs()
+            values = _own_scores(embedding[alive.to(embedding.weights.device)], tried)
+            values[tried.sum(-1) > self._most()] = -torch.inf
+            best, which = values.max(-1)
+            better = best - scores[alive] > rounding * best.abs()
+            alive, which = alive[better], which[better]
+            scores[alive], sets[alive] = best[better], tried[better, which]
+        return sets.numpy().astype(self._dtype)
+
+
+def _own_scores(embedding: Embedding, sets: Tensor) -> Tensor:
+    """Scores (q, c) of candidates (q, c, p) that each element has for itself."""
+    q, c, _ = sets.shape
+    scores = torch.empty(q, c, dtype=torch.float64)
+    for rows in row_blocks(q, 2 * c * embedding.weights.shape[1] * 8):
+        Y = prepared_like(embedding, sets[rows].reshape(-1, sets.shape[-1]))
+        gram = embedding.kernel._gram(Y, embedding.anchors).to(embedding.weights)
+        inner = torch.einsum("qcn,qn->qc", gram.view(-1, c, gram.shape[-1]), embedding.weights[rows])
+        scores[rows] = (2.0 * inner - squared_norms(embedding, Y).view(-1, c)).cpu().double()
+    return scores
+
+
+def _expected(embedding: Embedding) -> np.ndarray:
+    """Σ_i w_i y_i, (q, n_labels)."""
+    weights, anchors = embedding.weights, embedding.anchors
+    if isinstance(anchors, SparseRows):
+        return np.asarray((anchors.T @ weights.cpu().numpy().T).T)
+    return (weights @ anchors.to(weights)).cpu().numpy()
+
+
+def _indicators(Y: Any) -> np.ndarray:
+    labels = as_objects(Y)
+    labels = labels.toarray() if isinstance(labels, SparseRows) else np.asarray(labels)
+    if labels.ndim != 2 or labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        raise ValueError(
+            "LabelSet() needs outputs that are rows of zeros and ones, (n_samples, n_labels); got an array of shape "
+            f"{labels.shape} and type {labels.dtype}. sklearn.preprocessing.MultiLabelBinarizer makes them from sets."
+        )
+    return labels
+
+
+def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") -> float:
+    """The number above which a label is set that is best for a measure, in the middle of the gap where it lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.preimage.labels import best_threshold
+    >>> best_threshold(np.array([[0.9, 0.4], [0.3, 0.1]]), np.array([[1, 1], [0, 0]]))
+    0.35
+    """
+    order = np.argsort(-values, axis=None, kind="stable")
+    sorted_values = values.reshape(-1)[order]
+    hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
+    chosen, total = np.arange(len(hits)), hits[-1]
+    if measure == "f1":
+        quality = 2.0 * hits / np.maximum(chosen + total, 1)
+    else:
+        quality = -(chosen - hits + total - hits).astype(float)
+    edges = np.concatenate([[np.inf], sorted_values, [-np.inf]])
+    quality[edges[:-1] == edges[1:]] = -np.inf  # no threshold separates equal values
+    m = int(quality.argmax())
+    above, below = edges[m], edges[m + 1]
+    if not math.isfinite(above):
+        return float(below)  # nothing is above the largest
+    return float(above + below) / 2.0 if math.isfinite(below) else float(np.nextafter(above, -np.inf))
