@@ -41,6 +41,51 @@ def kink(found: Names) -> Picture:
     )
 
 
+def components(found: Names) -> Picture:
+    """Pictures along components of both levels."""
+    walks = found["walks"]
+    return Picture.of(
+        _rows_of_digits(walks, 9), "Rows of digits that change from left to right along one component of a level each."
+    )
+
+
+def halves(found: Names) -> Picture:
+    """True digits above those with a predicted bottom."""
+    rows = {
+        name: np.hstack([found["top"][found["test"]], bottom]) for name, bottom in found["answers"].items()
+    }
+    return Picture.of(
+        _rows_of_digits(rows, 12, split=True), "True digits, and digits whose bottom half two decoders predicted."
+    )
+
+
+def words(found: Names) -> Picture:
+    """Pictures of words below what was read."""
+    figure, axes = panels(4, 6, size=1.0)
+    answers = zip(axes, found["pictures"][250:], found["words"][250:], found["found"], strict=False)
+    for row, pictures, truth, answer in answers:
+        for ax in row:
+            ax.axis("off")
+        for ax, picture, right, read in zip(row, pictures, truth, answer, strict=False):
+            ax.imshow(picture.reshape(8, 8), cmap="gray_r")
+            ax.set_title(read, color="black" if read == right else "red")
+    return Picture.of(figure, "Pictures of four words, with the digits that were read above them; wrong ones are red.")
+
+
+def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool = False) -> Any:
+    """A figure with one row of pictures for each name; ``split``: a line between top and bottom half."""
+    figure, axes = panels(len(rows), columns, size=0.9)
+    figure.set_size_inches(0.8 * columns + 2.2, 0.9 * len(rows))
+    for line, (name, digits) in zip(axes, rows.items(), strict=True):
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for ax, digit in zip(line, digits, strict=False):
+            ax.imshow(np.asarray(digit).reshape(8, 8), cmap="gray_r")
+            ax.set(xticks=[], yticks=[])
+            if split:
+                ax.axhline(3.5, color="red", linewidth=0.6)
+    return figure
+
+
 def decisions(found: Names) -> Picture:
     """Probabilities as colours, and their entropy."""
     low, high = found["low"], found["high"]
@@ -148,7 +193,10 @@ def diabetes(found: Names) -> Picture:
 
 DRAWINGS: dict[str, Callable[[Names], Picture]] = {
     "circles": circles,
+    "components": components,
     "kink": kink,
+    "halves": halves,
+    "words": words,
     "decisions": decisions,
     "conditionals": conditionals,
     "strings": strings,
