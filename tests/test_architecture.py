@@ -54,6 +54,7 @@ SKLEARN = {
     "estimators": "sklearn",
     "datasets": "sklearn",
     "reproduce": "sklearn",
+    "metrics": "sklearn",
     "testing": "sklearn",
     "objectives": "sklearn.svm",
 }
