@@ -49,7 +49,7 @@ def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
     >>> from representer.metrics import irs
     >>> factors = np.array([[a, b] for a in range(4) for b in range(4)])
     >>> irs(factors, factors), irs(factors.sum(1, keepdims=True), factors)
-    (1.0, 0.505)
+    (1.0, 0.5)
     """
     Z, F = _checked(codes, factors)
     if not 0.0 < quantile <= 1.0:
