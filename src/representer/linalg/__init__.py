@@ -14,6 +14,7 @@ from representer.linalg.cholesky import (
     shifted,
     woodbury,
 )
+from representer.linalg.leading import RitzPairs, leading, orthonormal
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
 from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker
 
@@ -21,6 +22,7 @@ __all__ = [
     "Cholesky",
     "IndefiniteGramWarning",
     "NotPositiveDefiniteError",
+    "RitzPairs",
     "Spectrum",
     "Woodbury",
     "conjugate_gradient",
@@ -28,7 +30,9 @@ __all__ = [
     "factorize",
     "is_finite",
     "kronecker_solve",
+    "leading",
     "nearest_kronecker",
+    "orthonormal",
     "pivoted_cholesky",
     "repair_gram",
     "shifted",

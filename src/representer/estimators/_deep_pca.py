@@ -1,0 +1,148 @@
+"""What deep kernel PCA makes of its arguments and data: levels, the Gram matrix of the first one, new rows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count
+from representer.estimators._adapted import Projected, Representation, original, repaired_gram
+from representer.kernels import Kernel, as_kernel
+from representer.linalg import repair_gram
+from representer.memory import require_gram
+from representer.operators import Decomposable
+from representer.parameters import is_count, is_real
+
+
+@dataclass(frozen=True)
+class Levels:
+    """The arguments of every level, from the data on."""
+
+    sizes: list[int | float]  # components, or shares of the variance
+    kernels: list[Kernel]
+    etas: list[float]
+
+    @staticmethod
+    def of(n_components: Any, kernels: Any, eta: Any) -> Levels:
+        """From lists with one entry a level; what is no list holds for all levels."""
+        given = {"n_components": n_components, "kernels": kernels, "eta": eta}
+        lists = {name: list(v) for name, v in given.items() if isinstance(v, list | tuple | np.ndarray)}
+        counts = {name: len(entries) for name, entries in lists.items()}
+        if len(set(counts.values())) > 1:
+            raise ValueError(
+                "n_components, kernels and eta have one entry a level (or are no list: the same for all levels), but "
+                f"there are {' and '.join(f'{count} {name}' for name, count in counts.items())}."
+            )
+        levels = next(iter(counts.values()), 1)
+        if levels == 0:
+            raise ValueError(f"{', '.join(lists)}: an empty list. There must be at least one level.")
+        entries = {name: lists.get(name, [value] * levels) for name, value in given.items()}
+        return Levels(
+            [_size(j, entry) for j, entry in enumerate(entries["n_components"])],
+            [_kernel(j, entry) for j, entry in enumerate(entries["kernels"])],
+            [_eta(j, entry) for j, entry in enumerate(entries["eta"])],
+        )
+
+    def check_samples(self, n: int) -> None:
+        """No level can have more orthonormal columns than there are samples."""
+        for j, size in enumerate(self.sizes):
+            if isinstance(size, int) and size > n:
+                raise ValueError(
+                    f"n_components of level {j} is {size}, but there are only {n} samples (n_samples = {n}): its "
+                    "components are orthonormal vectors with one entry a sample."
+                )
+
+
+def _size(level: int, given: Any) -> int | float:
+    if is_count(given):
+        return int(given)
+    if is_real(given) and not isinstance(given, int | np.integer) and 0.0 < given < 1.0:
+        return float(given)
+    raise ValueError(
+        f"n_components of level {level} must be a positive integer or a share of the variance between 0 and 1; got "
+        f"{given!r}."
+    )
+
+
+def _kernel(level: int, given: Any) -> Kernel:
+    """A kernel with plain numbers. Names above the first level stand for a scale of 1, that of hidden features."""
+    kernel = as_kernel(given).__sklearn_clone__().numbers()
+    if level == 0:
+        return kernel
+    if kernel.domain != "vectors":
+        raise ValueError(
+            f"The kernel of level {level}, {kernel!r}, takes data of the kind {kernel.domain!r}, but it gets hidden "
+            "features, which are vectors. Only the first kernel sees the data themselves."
+        )
+    if isinstance(given, str):
+        words = [name for name in kernel.hyperparameters if isinstance(getattr(kernel, name), str)]
+        kernel = kernel.set_params(**dict.fromkeys(words, 1.0))
+    return kernel
+
+
+def _eta(level: int, given: Any) -> float:
+    if not is_real(given) or not np.isfinite(given) or given == 0:
+        raise ValueError(
+            f"eta of level {level} must be a finite number other than 0, for 1/eta weighs the level; got {given!r}."
+        )
+    return float(given)
+
+
+@dataclass(frozen=True)
+class FirstLevel:
+    """The kernel of the data, with what is needed for new points: a repair, and centring."""
+
+    kernel: Kernel  # resolved, adapted
+    data: Any  # prepared training data
+    means: Tensor | None  # of each training column of k, if features are centred
+    grand_mean: float
+    diagonal: Tensor  # k(x_n, x_n), not centred
+
+    @staticmethod
+    def of(kernel: Kernel, data: Any, form: Representation, *, center: bool) -> tuple[FirstLevel, Tensor]:
+        """The first level of training data, and their Gram matrix."""
+        require_gram(count(data), count(data))
+        adapted = form.adapted(Decomposable(kernel), repair=True)
+        assert isinstance(adapted, Decomposable)
+        resolved = adapted.resolve(data).kernel
+        gram, kept = repaired_gram(resolved, data)
+        if kernel.domain == "gram":
+            gram = repair_gram(gram)
+        gram = gram.to(dtype=form.dtype, device=form.device)
+        if kept is not None:
+            resolved = Projected(resolved, kept)
+        diagonal = gram.diagonal().clone()
+        means, grand_mean = None, 0.0
+        if center:
+            means = gram.mean(0)
+            grand_mean = means.mean().item()
+            gram = gram.sub_(means).sub_(means[:, None]).add_(grand_mean)
+        return FirstLevel(resolved, data, means, grand_mean, diagonal), gram
+
+    def rows(self, X: Any) -> Tensor:
+        """k(x, x_n) for prepared new data, not centred."""
+        return self.kernel._gram(X, self.data)
+
+    def centered(self, rows: Tensor) -> Tensor:
+        """⟨φ(x) − m, φ(x_n) − m⟩ from k(x, x_n)."""
+        if self.means is None:
+            return rows
+        return rows - rows.mean(1, keepdim=True) - self.means + self.grand_mean
+
+    def nearest(self, rows: Tensor) -> Tensor:
+        """The training sample nearest to each new one, in feature space."""
+        return (2.0 * rows - self.diagonal).argmax(1)
+
+
+def check_varies(gram: Tensor, first: FirstLevel) -> None:
+    """Refuse data that are all the same to the first kernel."""
+    spread = (gram if first.means is not None else gram - gram[0, 0]).abs().max()
+    if spread <= len(gram) * torch.finfo(gram.dtype).eps * first.diagonal.abs().max():
+        raise ValueError(
+            f"{original(first.kernel)!r} gives the same value for every pair of samples, to rounding: there is nothing "
+            "to find components of. Check the data, or choose a kernel that depends on its input."
+        )
