@@ -78,9 +78,11 @@ def has_closed_form(problem: MultiLevel) -> bool:
 
 def nested(problem: MultiLevel, sizes: Sequence[int | float], noise: Tensor) -> Hidden:
     """H_j = the s_j leading eigenvectors of K_1."""
-    counts = [H.shape[1] for H in problem.levelwise(sizes, noise, START_ACCURACY)]
+    hidden = problem.levelwise(sizes, noise, START_ACCURACY)
+    counts = [H.shape[1] for H in hidden]
     product = problem.field(0, problem.gram, noise, None)
-    widest = problem.solve(0, product, noise[:, : max(counts)], max(counts), EXACT)
+    # From the leading vectors found already: beside the guards of that search, others would seem to have converged.
+    widest = problem.solve(0, product, hidden[0], max(counts), EXACT)
     return [widest[:, :s].contiguous() for s in counts]
 
 

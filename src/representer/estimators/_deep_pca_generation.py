@@ -27,6 +27,16 @@ WORDS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
 
+def check_preimage(given: Any) -> None:
+    """A word, or a decoder."""
+    if isinstance(given, preimage.Decoder):
+        given.check()
+    elif not (isinstance(given, str) and given in WORDS):
+        raise ValueError(
+            f"preimage must be one of {', '.join(map(repr, WORDS))} or a Decoder; got {given!r}."
+        )
+
+
 class Generation:
     """The way back through the levels, equation (10) of Tonin et al.
 
@@ -47,6 +57,11 @@ class Generation:
     _form: Representation
     _first: FirstLevel
     transform: Any
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is only kept to save time is not stored."""
+        state: Any = super().__getstate__()
+        return {name: v for name, v in state.items() if not name.startswith("_cached")}
 
     # -- public -------------------------------------------------------------------------------------------------------
     def inverse_transform(self, H: Any, level: int | None = None) -> Any:
@@ -97,7 +112,12 @@ class Generation:
         return self._generate(self.transform(X, level=j), j)
 
     def sample(
-        self, n_samples: int = 1, level: int | None = None, *, density: str = "gaussian", random_state: Any = None
+        self,
+        n_samples: int = 1,
+        level: int | None = None,
+        *,
+        density: str = "gaussian",
+        random_state: Any = None,
     ) -> Any:
         """New data: components drawn from a density fitted to those of the training samples, and their way back.
 
@@ -135,7 +155,13 @@ class Generation:
         return self._generate(codes, j)
 
     def traverse(
-        self, component: int, level: int | None = None, steps: int = 7, *, span: float = 2.0, start: Any = None
+        self,
+        component: int,
+        level: int | None = None,
+        steps: int = 7,
+        *,
+        span: float = 2.0,
+        start: Any = None,
     ) -> Any:
         """Data along one component of a level, while its other components stay.
 
@@ -161,9 +187,7 @@ class Generation:
         j = self._level(level)
         H = self.hidden_[j]
         if not (component == 0 or is_count(component)) or component >= H.shape[1]:
-            raise ValueError(
-                f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}."
-            )
+            raise ValueError(f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}.")
         if not is_count(steps):
             raise ValueError(f"steps must be a positive integer; got {steps!r}.")
         if not (is_real(span) and 0 <= span < float("inf")):
@@ -176,14 +200,6 @@ class Generation:
         return self._generate(codes, j)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    def _check_preimage(self) -> None:
-        if isinstance(self.preimage, preimage.Decoder):
-            return
-        if not (isinstance(self.preimage, str) and self.preimage in WORDS):
-            raise ValueError(
-                f"preimage must be one of {', '.join(map(repr, WORDS))} or a Decoder; got {self.preimage!r}."
-            )
-
     def _first_kernel_trained(self, levels: Levels, X: Any, settings: Settings) -> Kernel:
         """The first kernel, the network in it trained if there is a decoder to train it with."""
         for name in ("_cached_ridges", "_cached_features"):
@@ -194,7 +210,9 @@ class Generation:
         trained = train(levels, self.preimage, X, settings, center=self.center, device=self.device)
         self.decoder_, self.training_history_ = trained.decoder, trained.result.history
         if trained.result.interrupted:
-            warn_unconverged("The training of encoder and decoder was interrupted: the best pass so far is kept.")
+            warn_unconverged(
+                "The training of encoder and decoder was interrupted: the best pass so far is kept."
+            )
         return trained.kernel
 
     # -- level by level -----------------------------------------------------------------------------------------------
@@ -238,7 +256,9 @@ class Generation:
         means = preimage.weighted(distances) @ inputs
         if how == "weighted":
             return means
-        return preimage.refined(lambda X: kernel._diag(X) - 2.0 * (weights * kernel._gram(X, inputs)).sum(1), means)
+        return preimage.refined(
+            lambda X: kernel._diag(X) - 2.0 * (weights * kernel._gram(X, inputs)).sum(1), means
+        )
 
     def _map_of(self, j: int) -> str:
         """How level j finds its inputs: by what was asked for, where its kernel allows it."""
@@ -259,8 +279,8 @@ class Generation:
             )
         if asked != "nearest" and not self._has_vectors(j):
             raise ValueError(
-                f"preimage={asked!r} makes new vectors, but the data of {kernel!r} are none that can be averaged. Choose "
-                "'auto' or 'nearest': training samples."
+                f"preimage={asked!r} makes new vectors, but the data of {kernel!r} are none that can be averaged. "
+                "Choose 'auto' or 'nearest': training samples."
             )
         return str(asked)
 
@@ -280,7 +300,9 @@ class Generation:
             H = self.hidden_[j]
             inputs = self.X_fit_ if j == 0 else self.hidden_[j - 1]
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
-            model = OperatorRidge(Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device)
+            model = OperatorRidge(
+                Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device
+            )
             known[j] = model.fit(_unit_size(H, H), inputs)
         return known[j]
 

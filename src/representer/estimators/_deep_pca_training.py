@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,12 +37,11 @@ def train(
     levels: Levels, decoder: Decoder, X: Any, settings: Settings, *, center: bool, device: str | None
 ) -> Trained:
     """Train the network in the first kernel and the decoder, for components of all levels."""
-    decoder.check()
     first = levels.kernels[0]
     if not (isinstance(first, Mapped) and isinstance(first.kernel, Linear)):
         raise ValueError(
-            f"preimage=Decoder(…) goes from features back to data: the first kernel must be Neural(module, Linear()), or "
-            f"Pullback(Linear(), function); got {first!r}."
+            f"preimage=Decoder(…) goes from features back to data: the first kernel must be Neural(module, Linear()), "
+            f"or Pullback(Linear(), function); got {first!r}."
         )
     decoder, first = decoder.__sklearn_clone__(), first.__sklearn_clone__()
     weights = [*decoder.module.parameters(), *getattr(first, "module", decoder.module).parameters()]
@@ -58,7 +58,9 @@ def train(
         problem = MultiLevel(features @ features.mT, levels.kernels[1:], levels.etas)
         size = levels.sizes[0]
         if (len(problem) == 1 or has_closed_form(problem)) and isinstance(size, int):
-            return torch.linalg.svd(features, full_matrices=False).U[:, :size]  # far cheaper than the N × N problem
+            return torch.linalg.svd(features, full_matrices=False).U[
+                :, :size
+            ]  # far cheaper than the N × N problem
         hidden = solve(problem, levels.sizes, quiet, hidden).state.hidden
         return hidden[0]
 
@@ -69,11 +71,11 @@ def train(
 class Alternation:
     """Equation (11): residuals of the levels plus γ times the error of reconstructions, minimised by turns.
 
-    At the beginning of a pass over the data the components are solved for, exactly: H_1 and the directions W = ΦᵀH_1/η_1
-    of the first level for the features Φ as they are. During the pass both are fixed, and of all residuals (9) only that
-    of the first level depends on the networks. As it was zero, it is how far features have moved along the directions,
-    (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x), its projection on the span of W:
-    that is what the decoder will be given.
+    At the beginning of a pass over the data the components are solved for, exactly: H_1, and the directions
+    W = ΦᵀH_1/η_1 of the first level, for the features Φ as they are. During the pass both are fixed, and of all
+    residuals (9) only that of the first level depends on the networks. As it was zero, it is how far features have moved
+    along the directions, (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x), its
+    projection on the span of W: that is what the decoder will be given.
 
     Parameters
     ----------
@@ -128,14 +130,26 @@ class Alternation:
 
     def decode(self, weights: dict[str, Tensor], features: Tensor) -> Tensor:
         """ψ of features."""
-        images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
-        return images.reshape(len(features), *self.X.shape[1:])
+        try:
+            images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
+        except RuntimeError as error:
+            raise ValueError(
+                f"The decoder does not take features of shape {tuple(features.shape)}: {error}"
+            ) from error
+        expected = (len(features), *self.X.shape[1:])
+        if images.numel() != math.prod(expected):
+            raise ValueError(
+                f"The decoder gave {tuple(images.shape)}; data of shape {expected} are expected."
+            )
+        return images.reshape(expected)
 
     @torch.no_grad()
     def begin(self, point: Tensor) -> None:
         """Solve for the components of the features as they are."""
         weights, _ = self.weights(point)
-        blocks = [self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)]
+        blocks = [
+            self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)
+        ]
         features = torch.cat(blocks)
         self.mean = features.mean(0) if self.center else torch.zeros_like(features[0])
         self.features = features - self.mean

@@ -15,6 +15,7 @@ from representer.estimators._adapted import Representation, original, takes_spar
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._deep_pca import FirstLevel, Levels, check_varies
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
+from representer.estimators._deep_pca_generation import Generation, check_preimage
 from representer.estimators._validation import (
     check_counts,
     check_device,
@@ -33,7 +34,9 @@ from representer.parameters import is_real
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 
 
-class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator):
+class DeepKernelPCA(
+    Generation, ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
+):
     """Kernel principal components in several levels, where the levels above shape those below.
 
     Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
@@ -68,6 +71,13 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
     extension : {"exact", "smoother"}, default="exact"
         How ``transform`` finds hidden features of new samples: from the equations that training samples satisfy, or as
         a mean of the training samples' own, weighted by the first kernel.
+    preimage : {"auto", "direct", "ridge", "gradient", "weighted", "nearest"} or Decoder, default="auto"
+        How ``inverse_transform`` finds the inputs of a level from its components. ``"direct"``: the features themselves
+        (linear kernels). ``"ridge"``: kernel ridge regression from components to inputs. ``"weighted"``: the mean of
+        the 10 training inputs whose features are nearest; ``"gradient"``: the input that minimises the distance in
+        feature space, from there. ``"nearest"``: the training input. ``"auto"``: direct for linear kernels, ridge for
+        other vectors, nearest for anything else. ``Decoder(module)`` (of ``representer.preimage``) trains a network back from
+        the features of the first level, together with the one in ``kernels=[Neural(module, Linear()), …]``.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
@@ -106,6 +116,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         With the numbers that were used.
     eta_ : list of float
         η_j of each level.
+    decoder_ : torch.nn.Module or None
+        The trained network of a ``Decoder``; that of the encoder is in ``kernels_[0]``.
+    training_history_ : list of HistoryEntry
+        The passes of its training.
     X_fit_ : ndarray or list
         The training data.
     n_features_in_ : int
@@ -139,6 +153,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         solver: str = "auto",
         init: Any = "levelwise",
         extension: str = "exact",
+        preimage: Any = "auto",
         max_iter: int = 200,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
@@ -153,6 +168,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         self.solver = solver
         self.init = init
         self.extension = extension
+        self.preimage = preimage
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
@@ -177,6 +193,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
 
     def _check_arguments(self) -> None:
         check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother")})
+        check_preimage(self.preimage)
         check_counts(self, {"max_iter": 1, "verbose": 0})
         check_device(self.device)
         for name in ("tol", "learning_rate"):
@@ -212,8 +229,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         self.X_fit_ = X
         levels.check_samples(len(X))
         self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
-        self._first, gram = FirstLevel.of(first, self._form.inputs(first, X), self._form, center=self.center)
-        check_varies(gram, self._first)
         settings = Settings(
             self.solver,
             self.tol,
@@ -223,6 +238,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
             self.verbose,
             iteration_callback(self, context),
         )
+        first = self._first_kernel_trained(levels, X, settings)
+        self._first, gram = FirstLevel.of(first, self._form.inputs(first, X), self._form, center=self.center)
+        check_varies(gram, self._first)
         problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
         solution = solve(problem, levels.sizes, settings, self.init)
         self._keep(problem, solution)

@@ -16,6 +16,9 @@ from representer.reproduce import (
     laforgue,
     laforgue_molecules,
     tables,
+    tonin,
+    tonin_shapes,
+    tonin_tables,
 )
 from representer.reproduce.report import markdown, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
@@ -30,6 +33,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu_toys.EXPERIMENTS,
     *hsu_mnist.EXPERIMENTS,
     *hsu_objectives.EXPERIMENTS,
+    *tonin.EXPERIMENTS,
+    *tonin_tables.EXPERIMENTS,
+    *tonin_shapes.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 

@@ -227,7 +227,9 @@ def figure11(run: Run) -> None:
     results = [run.part("shapes", f"s = {s}", 0, reconstruction, X, X, (s, s)) for s in sizes]
     axes[0, 0].semilogx(sizes, [r["% of variance, level 1"] for r in results], label="% of variance, level 1")
     axes[0, 0].semilogx(
-        sizes, [100.0 * r["training MSE"] / results[0]["training MSE"] for r in results], label="error, % of s = 1"
+        sizes,
+        [100.0 * r["training MSE"] / results[0]["training MSE"] for r in results],
+        label="error, % of s = 1",
     )
     axes[0, 0].set(xlabel="components of each level")
     axes[0, 0].legend()
@@ -238,7 +240,7 @@ def vanishes(case: str, method: str) -> Claim:
     """A full decomposition reconstructs exactly."""
 
     def judge(measurements: Measurements) -> tuple[Verdict, str]:
-        last = list(measurements)[-1][1] if not method else method
+        last = method or list(measurements)[-1][1]
         value = measurements.mean(case, last, "training MSE")
         return "reached" if value < 1e-12 else "not reached", f"{value:.1g} ({last})"
 
@@ -305,9 +307,9 @@ EXPERIMENTS = (
         "tonin-figure9",
         PAPER,
         "Figures 9(a) and B.2: Synth 2",
-        f"100 points, 30 components in each of two levels, exp(−d²) in both (what the paper's code calls σ² = 1), η = 1, "
-        f"{SEEDS} draws (quick: 2). Published: the first component of level 1 about 20 % against 8 % of KPCA, nearly all "
-        f"after 10 components; shares are of the 30 eigenvalues that are kept.",
+        f"100 points, 30 components in each of two levels, exp(−d²) in both (σ² = 1 in the paper's code), η = 1, "
+        f"{SEEDS} draws (quick: 2). Published: the first component of level 1 about 20 % against 8 % of KPCA, nearly "
+        f"all after 10 components; shares are of the 30 eigenvalues that are kept.",
         (
             above("level 1: a first component above that of KPCA", "Synth 2", "DKPCA, level 1", "KPCA"),
             above("level 1: above levelwise", "Synth 2", "DKPCA, level 1", "levelwise, level 1"),
@@ -319,8 +321,8 @@ EXPERIMENTS = (
         "tonin-figure9b",
         PAPER,
         "Figure 9(b): Lemma 4.2",
-        f"100 vectors of Synth 3 (quick: 20), all components of a Gaussian level (median distance) and a linear one, η₂ "
-        f"just below −1/λ_N, {SEEDS} draws (quick: 2).",
+        f"100 vectors of Synth 3 (quick: 20), all components of a Gaussian level (median distance) and a linear one, "
+        f"η₂ just below −1/λ_N, {SEEDS} draws (quick: 2).",
         (Claim("more variance in the first n components than KPCA, for every n < N", strictly_above),),
         figure9b,
     ),
@@ -329,8 +331,8 @@ EXPERIMENTS = (
         PAPER,
         "Figures 9(c) and B.2(d): MNIST",
         f"100 digits, four Gaussian levels of 10 components, exp(−d²/50) and exp(−d²) above, {SEEDS} draws (quick: 2). "
-        f"Published as a figure: each level explains more with its first components than the one below, the fourth almost "
-        f"everything.",
+        f"Published as a figure: each level explains more with its first components than the one below, the fourth "
+        f"almost everything.",
         tuple(
             above(f"level {j + 1} above level {j}", "MNIST", f"DKPCA, level {j + 1}", f"DKPCA, level {j}")
             for j in (1, 2, 3)
@@ -342,7 +344,8 @@ EXPERIMENTS = (
         "tonin-figure10",
         PAPER,
         "Figure 10: Synth 1",
-        "100 points on a square, linear kernels, s₁ = 6. Published: the largest drop after two components, 0 at s₂ = 6.",
+        "100 points on a square, linear kernels, s₁ = 6. Published: the largest drop after two components, 0 with "
+        "s₂ = 6.",
         (vanishes("Synth 1", "s₂ = 6"),),
         figure10,
     ),
@@ -370,12 +373,17 @@ EXPERIMENTS = (
         PAPER,
         "Table B.3: Ionosphere",
         f"The training part of table 1's first split, sizes 3 and 2, Gaussian kernels of width 5 and 1; {SEEDS} random "
-        f"starts (quick: 2), at most 5000 iterations (quick: 300). Published: PGD cost 0.44045, 1.03 s; Riemannian Adam "
-        f"0.43938, 0.172 s.",
+        f"starts (quick: 2), at most 5000 iterations (quick: 300). Published: PGD cost 0.44045, 1.03 s; Riemannian "
+        f"Adam 0.43938, 0.172 s.",
         (
             lower("cost below PGD", COST, "ionosphere", "self-consistent field", "PGD", 1e-6),
             lower(
-                "cost below Riemannian Adam", COST, "ionosphere", "self-consistent field", "Riemannian Adam", 1e-6
+                "cost below Riemannian Adam",
+                COST,
+                "ionosphere",
+                "self-consistent field",
+                "Riemannian Adam",
+                1e-6,
             ),
             lower("faster than PGD", SECONDS, "ionosphere", "self-consistent field", "PGD"),
         ),

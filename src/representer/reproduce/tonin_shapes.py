@@ -22,6 +22,7 @@ IRS, SMALL_IRS = "IRS of all pictures", "IRS of the training pictures"
 CASE = "shapes"
 PCA_, KPCA, LINEAR, DEEP, VAE = "PCA", "KPCA", "DKPCA, linear", "DKPCA", "β-VAE"
 BETA = 4.0
+DCI_SAMPLES = 1000  # of all pictures, for the forests
 
 
 # -- a β-VAE ----------------------------------------------------------------------------------------------------------
@@ -34,7 +35,7 @@ class BetaVAE:
         The size of the code.
     beta : float, default=4.0
         The weight of the divergence from the prior.
-    n_steps : int, default=4000
+    n_steps : int, default=2000
         Batches.
     batch_size : int, default=64
         Samples in each.
@@ -43,7 +44,12 @@ class BetaVAE:
     """
 
     def __init__(
-        self, n_codes: int, beta: float = BETA, n_steps: int = 4000, batch_size: int = 64, random_state: int = 0
+        self,
+        n_codes: int,
+        beta: float = BETA,
+        n_steps: int = 2000,
+        batch_size: int = 64,
+        random_state: int = 0,
     ):
         self.n_codes, self.beta, self.n_steps = n_codes, beta, n_steps
         self.batch_size, self.random_state = batch_size, random_state
@@ -93,7 +99,7 @@ def models(n_factors: int, seed: int, quick: bool) -> dict[str, Any]:
         KPCA: DeepKernelPCA([2 * s], [Gaussian("median")], random_state=seed),
         LINEAR: DeepKernelPCA([s, s], [Linear(), Linear()], random_state=seed),
         DEEP: DeepKernelPCA([s, s], [Gaussian("median"), Gaussian(1.0)], random_state=seed),
-        VAE: BetaVAE(2 * s, n_steps=200 if quick else 4000, random_state=seed),
+        VAE: BetaVAE(2 * s, n_steps=200 if quick else 2000, random_state=seed),
     }
 
 
@@ -101,7 +107,8 @@ def scores(model: Any, shapes: Any, rows: np.ndarray) -> Result:
     """Every score of the codes of all pictures, for a model that has seen some of them."""
     codes = model.fit(shapes.data[rows]).transform(shapes.data)
     named = {"categorical": shapes.categorical}
-    trees = dci(codes, shapes.factors, n_trees=20, random_state=0, **named)
+    some = np.random.default_rng(0).choice(len(codes), min(len(codes), DCI_SAMPLES), replace=False)
+    trees = dci(codes[some], shapes.factors[some], n_trees=20, random_state=0, **named)
     return {
         IRS: irs(codes, shapes.factors),
         SMALL_IRS: irs(codes[rows], shapes.factors[rows]),
