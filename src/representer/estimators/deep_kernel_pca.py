@@ -10,10 +10,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation import SAMPLING, choose_samples
 from representer.data import count, take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
-from representer.estimators._deep_pca import FirstLevel, Levels, check_varies
+from representer.estimators._deep_pca import FirstLevel, Levels, check_varies, sample_count
+from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
 from representer.estimators._validation import (
     check_counts,
@@ -33,7 +35,9 @@ from representer.parameters import is_real
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 
 
-class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator):
+class DeepKernelPCA(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, DeepPCAAnalysis, BaseEstimator
+):
     """Kernel principal components in several levels, where the levels above shape those below.
 
     Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
@@ -68,6 +72,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
     extension : {"exact", "smoother"}, default="exact"
         How ``transform`` finds hidden features of new samples: from the equations that training samples satisfy, or as
         a mean of the training samples' own, weighted by the first kernel.
+    max_samples : int or float, default=None
+        Fit to so many samples, or such a share of them, and find the hidden features of the others by ``extension``.
+    sampling : {"uniform", "leverage", "entropy"}, default="uniform"
+        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
@@ -107,7 +115,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
     eta_ : list of float
         η_j of each level.
     X_fit_ : ndarray or list
-        The training data.
+        The training data, those of ``subset_``.
+    subset_ : ndarray of int
+        The row numbers of the samples that were fitted to.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -139,6 +149,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         solver: str = "auto",
         init: Any = "levelwise",
         extension: str = "exact",
+        max_samples: int | float | None = None,
+        sampling: str = "uniform",
         max_iter: int = 200,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
@@ -153,6 +165,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         self.solver = solver
         self.init = init
         self.extension = extension
+        self.max_samples = max_samples
+        self.sampling = sampling
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
@@ -161,6 +175,35 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         self.device = device
 
     # -- arguments ----------------------------------------------------------------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of the kernels, as ``kernels__0__lengthscale``."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernels, list | tuple):
+            for j, kernel in enumerate(self.kernels):
+                if isinstance(kernel, Kernel):
+                    params |= {f"kernels__{j}__{name}": value for name, value in kernel.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, those of a kernel by ``kernels__0__lengthscale``, also where it is given by its name."""
+        listed = params.get("kernels", self.kernels)
+        nested = {name: v for name, v in params.items() if name.startswith("kernels__")}
+        if not nested or not isinstance(listed, list | tuple):
+            if nested and isinstance(listed, str):
+                params["kernels"] = as_kernel(listed)
+            return super().set_params(**params)
+        kernels = [as_kernel(kernel).__sklearn_clone__() for kernel in listed]
+        for name, value in nested.items():
+            _, index, rest = [*name.split("__", 2), ""][:3]
+            if not (index.isdigit() and int(index) < len(kernels)) or not rest:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for DeepKernelPCA: the parameters of a kernel in a list are set by "
+                    f"kernels__0__lengthscale and the like; kernels={listed!r}."
+                )
+            kernels[int(index)].set_params(**{rest: value})
+        rest_of = {name: value for name, value in params.items() if name not in nested}
+        return super().set_params(**{**rest_of, "kernels": type(listed)(kernels)})
+
     def _first_kernel(self) -> Kernel:
         given = self.kernels
         return as_kernel(given[0] if isinstance(given, list | tuple) and len(given) else given)
@@ -176,7 +219,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         return tags
 
     def _check_arguments(self) -> None:
-        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother")})
+        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
         check_counts(self, {"max_iter": 1, "verbose": 0})
         check_device(self.device)
         for name in ("tol", "learning_rate"):
@@ -209,10 +252,14 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         if len(X) < 2:
             raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
+        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+        data = self._form.inputs(first, X)
+        self.subset_ = self._subset(first, data)
+        if len(self.subset_) < len(X):
+            data, X = take(data, torch.from_numpy(self.subset_)), take(X, torch.from_numpy(self.subset_))
         self.X_fit_ = X
         levels.check_samples(len(X))
-        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
-        self._first, gram = FirstLevel.of(first, self._form.inputs(first, X), self._form, center=self.center)
+        self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
         check_varies(gram, self._first)
         settings = Settings(
             self.solver,
@@ -228,6 +275,20 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         self._keep(problem, solution)
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    def _subset(self, kernel: Kernel, data: Any) -> np.ndarray:
+        """The numbers of the samples to fit to."""
+        n = count(data)
+        wanted = sample_count(self.max_samples, n)
+        if wanted == n:
+            return np.arange(n)
+        if kernel.domain == "gram":
+            raise ValueError(
+                "max_samples needs a kernel that can be evaluated on a part of the data; a precomputed Gram matrix is "
+                "n × n already. Pass the Gram matrix of a part, or a kernel object."
+            )
+        seed = seed_of(self.random_state)
+        return plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
 
     def _keep(self, problem: MultiLevel, solution: Solution) -> None:
         coupled = solution.solver != "levelwise"
@@ -265,9 +326,11 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         Returns
         -------
         H : ndarray of shape (n_samples, sum of n_components_)
-            ``hidden_``, side by side.
+            ``hidden_``, side by side; with ``max_samples``, or the smoother, what ``transform`` gives.
         """
         self.fit(X)
+        if self.max_samples is not None or self.extension == "smoother":
+            return self.transform(X)
         return np.concatenate(self.hidden_, 1)
 
     # -- new samples --------------------------------------------------------------------------------------------------
@@ -291,17 +354,19 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
             raise ValueError(
                 f"level must be None or an integer from 0 to {len(self.hidden_) - 1}; got {level!r}."
             )
-        H = plain(self._hidden(X))
+        H = plain(self._hidden(self._inputs(X)))
         if level is None:
             return H
         stop = sum(self.n_components_[: level + 1])
         return np.ascontiguousarray(H[:, stop - self.n_components_[level] : stop])
 
-    def _hidden(self, X: Any) -> Tensor:
-        """Hidden features of new data, all levels side by side, in blocks of rows."""
+    def _inputs(self, X: Any) -> Any:
         kernel = self._first.kernel
-        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(original(kernel)))
-        data = self._form.inputs(kernel, X)
+        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(self._first_kernel()))
+        return self._form.inputs(kernel, X)
+
+    def _hidden(self, data: Any) -> Tensor:
+        """Hidden features of prepared new data, all levels side by side, in blocks of rows."""
         extension = self._extension()
         n, parts, failed = len(self.hidden_[0]), [], 0
         for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden_))):
@@ -320,8 +385,11 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackS
         return torch.cat(parts)
 
     def _extension(self) -> Extension:
-        tensors = [[self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)]
-        return Extension(*tensors, self.kernels_[1:], self.eta_, coupled=self.solver_ != "levelwise")
+        hidden, multipliers = (
+            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
+        )
+        coupled = self.solver_ != "levelwise"
+        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
 
     def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
         total = gram.sum(1, keepdim=True)

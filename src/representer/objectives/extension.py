@@ -53,7 +53,11 @@ class Extension:
             return right @ _inverse(system).mT, torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         together = torch.cat(list(self.hidden), 1)
         inverse = torch.block_diag(*(_inverse(multiplier) for multiplier in self.multipliers))
-        limits = {"scale": max(H.abs().max().item() for H in self.hidden), "tol": ACCURACY, "max_iter": MAX_ITER}
+        limits = {
+            "scale": max(H.abs().max().item() for H in self.hidden),
+            "tol": ACCURACY,
+            "max_iter": MAX_ITER,
+        }
 
         def equations(h: Tensor, numbers: Tensor) -> Tensor:
             return self.equations(h, forward[numbers])
@@ -85,7 +89,9 @@ class Extension:
 
     def _levelwise(self, forward: Tensor) -> Tensor:
         parts = [forward @ _inverse(self.multipliers[0])]
-        levels = zip(self.kernels, self.hidden, self.hidden[1:], self.multipliers[1:], self.etas[1:], strict=False)
+        levels = zip(
+            self.kernels, self.hidden, self.hidden[1:], self.multipliers[1:], self.etas[1:], strict=False
+        )
         for kernel, below, H, multiplier, eta in levels:
             parts.append(kernel._gram(parts[-1], below) @ H / eta @ _inverse(multiplier))
         return torch.cat(parts, 1)
