@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from representer.approximation import SAMPLING, choose_samples
 from representer.data import count, take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
-from representer.estimators._deep_pca import FirstLevel, Levels, check_varies, sample_count
+from representer.estimators._deep_pca import FirstLevel, KernelsPerLevel, Levels, check_varies, sample_count
 from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
 from representer.estimators._validation import (
@@ -26,7 +26,7 @@ from representer.estimators._validation import (
     seed_of,
     warn_unconverged,
 )
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.objectives.extension import Extension
 from representer.objectives.multilevel import MultiLevel
@@ -36,7 +36,7 @@ SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam",
 
 
 class DeepKernelPCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, DeepPCAAnalysis, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, DeepPCAAnalysis, KernelsPerLevel
 ):
     """Kernel principal components in several levels, where the levels above shape those below.
 
@@ -175,49 +175,6 @@ class DeepKernelPCA(
         self.device = device
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters, with ``deep`` also those of the kernels, as ``kernels__0__lengthscale``."""
-        params = super().get_params(deep)
-        if deep and isinstance(self.kernels, list | tuple):
-            for j, kernel in enumerate(self.kernels):
-                if isinstance(kernel, Kernel):
-                    params |= {f"kernels__{j}__{name}": value for name, value in kernel.get_params().items()}
-        return params
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters, those of a kernel by ``kernels__0__lengthscale``, also where it is given by its name."""
-        listed = params.get("kernels", self.kernels)
-        nested = {name: v for name, v in params.items() if name.startswith("kernels__")}
-        if not nested or not isinstance(listed, list | tuple):
-            if nested and isinstance(listed, str):
-                params["kernels"] = as_kernel(listed)
-            return super().set_params(**params)
-        kernels = [as_kernel(kernel).__sklearn_clone__() for kernel in listed]
-        for name, value in nested.items():
-            _, index, rest = [*name.split("__", 2), ""][:3]
-            if not (index.isdigit() and int(index) < len(kernels)) or not rest:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for DeepKernelPCA: the parameters of a kernel in a list are set by "
-                    f"kernels__0__lengthscale and the like; kernels={listed!r}."
-                )
-            kernels[int(index)].set_params(**{rest: value})
-        rest_of = {name: value for name, value in params.items() if name not in nested}
-        return super().set_params(**{**rest_of, "kernels": type(listed)(kernels)})
-
-    def _first_kernel(self) -> Kernel:
-        given = self.kernels
-        return as_kernel(given[0] if isinstance(given, list | tuple) and len(given) else given)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            first = self._first_kernel()
-        except (ValueError, TypeError):  # fit will say what is wrong
-            return tags
-        tags.input_tags.pairwise = first.domain == "gram"
-        tags.input_tags.sparse = takes_sparse(first)
-        return tags
-
     def _check_arguments(self) -> None:
         check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
         check_counts(self, {"max_iter": 1, "verbose": 0})
