@@ -23,12 +23,14 @@ def pair_gradient(kernel: Kernel, h: np.ndarray, other: np.ndarray) -> np.ndarra
 def coupling_7(kernel: Kernel, H: np.ndarray, above: np.ndarray) -> np.ndarray:
     """G_j of equation (7): (I ⊙ H_{j+1}H_{j+1}ᵀ)ᵀ J, with the N² × s Jacobian in full."""
     n = len(H)
-    jacobian = np.concatenate([np.stack([pair_gradient(kernel, H[i], H[k]) for k in range(n)]) for i in range(n)])
+    jacobian = np.concatenate(
+        [np.stack([pair_gradient(kernel, H[i], H[k]) for k in range(n)]) for i in range(n)]
+    )
     return khatri_rao(np.eye(n), above @ above.T).T @ jacobian
 
 
-def residuals_9(K1, hidden, eigenvalues, kernels, etas) -> list[float]:
-    """‖K_j H_j / η_j + G_j / η_{j+1} − H_j Λ_j‖_F of every level, the terms of equation (9), and ‖·‖ of the first part."""
+def residuals_9(K1, hidden, eigenvalues, kernels, etas) -> list[tuple[float, float]]:
+    """‖K_j H_j / η_j + G_j / η_{j+1} − H_j Λ_j‖_F of every level, the terms of (9), and the norm without H_j Λ_j."""
     pairs = []
     for j, H in enumerate(hidden):
         K = K1 if j == 0 else kernels[j - 1](torch.tensor(hidden[j - 1])).numpy()

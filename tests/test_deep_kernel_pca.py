@@ -64,7 +64,14 @@ def gram_of(model, X):
 
 
 # -- the equations ----------------------------------------------------------------------------------------------------
-KERNELS = [Linear(), Gaussian(0.4), Polynomial(3, 0.5), Matern(2.5, 0.7), RationalQuadratic(0.5), Laplacian(0.6)]
+KERNELS = [
+    Linear(),
+    Gaussian(0.4),
+    Polynomial(3, 0.5),
+    Matern(2.5, 0.7),
+    RationalQuadratic(0.5),
+    Laplacian(0.6),
+]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
@@ -85,7 +92,9 @@ def test_gradients_of_the_energy_are_those_of_autograd(rng):
     state = problem.at(hidden)
     leaves = [H.clone().requires_grad_(True) for H in hidden]
     grams = [gram, Gaussian(0.5)(leaves[0]), Polynomial(2)(leaves[1])]
-    parts = [(K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)]
+    parts = [
+        (K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)
+    ]
     sum(parts).backward()
     assert state.energies == pytest.approx([part.item() for part in parts])
     for gradient, leaf in zip(state.gradients, leaves, strict=True):
@@ -104,6 +113,7 @@ def test_gradients_of_the_energy_are_those_of_autograd(rng):
     ids=str,
 )
 def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes):
+    X = X[:25]  # the Jacobian in full is slow
     model = DeepKernelPCA(sizes, kernels, eta=eta).fit(X)
     pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernels_[1:], model.eta_)
     relative = [defect / size for defect, size in pairs]
@@ -133,7 +143,9 @@ def test_one_level_is_kernel_pca(X):
 @pytest.mark.parametrize("solver", ["scf", "riemannian"])
 def test_a_linear_second_level_has_a_closed_form(X, solver, init):
     closed = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5]).fit(X)
-    search = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3)
+    search = DeepKernelPCA(
+        [4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3
+    )
     search.fit(X)
     levelwise = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver="levelwise").fit(X)
     assert (closed.solver_, search.residual_ <= 1e-8) == ("closed_form", True)
@@ -197,7 +209,7 @@ def test_training_samples_keep_their_hidden_features(X, model):
     assert np.abs(model.transform(X, level=1) - model.hidden_[1]).max() <= 1e-6
     new = X[:10] + 0.05
     assert np.abs(model.transform(new) - together[:10]).max() < 0.2
-    assert np.array_equal(model.transform(new)[:3], model.transform(new[:3]))
+    assert np.allclose(model.transform(new)[:3], model.transform(new[:3]), atol=1e-8)
 
 
 def test_the_extension_with_linear_k2_is_the_formula_of_appendix_a2(X):

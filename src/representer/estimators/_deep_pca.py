@@ -7,15 +7,64 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from representer.data import count
-from representer.estimators._adapted import Projected, Representation, original, repaired_gram
+from representer.estimators._adapted import Projected, Representation, original, repaired_gram, takes_sparse
 from representer.kernels import Kernel, as_kernel
-from representer.linalg import repair_gram
 from representer.memory import require_gram
 from representer.operators import Decomposable
 from representer.parameters import is_count, is_real
+
+
+class KernelsPerLevel(BaseEstimator):
+    """A learner with ``kernels``: one for all levels, or a list whose entries have nested names, too."""
+
+    kernels: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of the kernels, as ``kernels__0__lengthscale``."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernels, list | tuple):
+            for j, kernel in enumerate(self.kernels):
+                if isinstance(kernel, Kernel):
+                    params |= {f"kernels__{j}__{name}": value for name, value in kernel.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, those of a kernel by ``kernels__0__lengthscale``, also where it is given by its name."""
+        listed = params.get("kernels", self.kernels)
+        nested = {name: v for name, v in params.items() if name.startswith("kernels__")}
+        if not nested or not isinstance(listed, list | tuple):
+            if nested and isinstance(listed, str):
+                params["kernels"] = as_kernel(listed)
+            return super().set_params(**params)
+        kernels = [as_kernel(kernel).__sklearn_clone__() for kernel in listed]
+        for name, value in nested.items():
+            _, index, rest = [*name.split("__", 2), ""][:3]
+            if not (index.isdigit() and int(index) < len(kernels)) or not rest:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for DeepKernelPCA: the parameters of a kernel in a list are set by "
+                    f"kernels__0__lengthscale and the like; kernels={listed!r}."
+                )
+            kernels[int(index)].set_params(**{rest: value})
+        rest_of = {name: value for name, value in params.items() if name not in nested}
+        return super().set_params(**{**rest_of, "kernels": type(listed)(kernels)})
+
+    def _first_kernel(self) -> Kernel:
+        given = self.kernels
+        return as_kernel(given[0] if isinstance(given, list | tuple) and len(given) else given)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            first = self._first_kernel()
+        except (ValueError, TypeError):  # fit will say what is wrong
+            return tags
+        tags.input_tags.pairwise = first.domain == "gram"
+        tags.input_tags.sparse = takes_sparse(first)
+        return tags
 
 
 @dataclass(frozen=True)
@@ -110,18 +159,22 @@ class FirstLevel:
         assert isinstance(adapted, Decomposable)
         resolved = adapted.resolve(data).kernel
         gram, kept = repaired_gram(resolved, data)
-        if kernel.domain == "gram":
-            gram = repair_gram(gram)
-        gram = gram.to(dtype=form.dtype, device=form.device)
         if kept is not None:
             resolved = Projected(resolved, kept)
-        diagonal = gram.diagonal().clone()
-        means, grand_mean = None, 0.0
-        if center:
-            means = gram.mean(0)
-            grand_mean = means.mean().item()
-            gram = gram.sub_(means).sub_(means[:, None]).add_(grand_mean)
-        return FirstLevel(resolved, data, means, grand_mean, diagonal), gram
+        means = gram.mean(0) if center else None
+        grand_mean = 0.0 if means is None else means.mean().item()
+        first = FirstLevel(resolved, data, means, grand_mean, gram.diagonal().clone())
+        return first, first._centered_gram(gram)
+
+    def gram(self, *, center: bool = True) -> Tensor:
+        """k of the training data, centred if that was asked for."""
+        gram = self.kernel._gram(self.data, None)
+        return self._centered_gram(gram) if center else gram
+
+    def _centered_gram(self, gram: Tensor) -> Tensor:
+        if self.means is None:
+            return gram
+        return gram.sub_(self.means).sub_(self.means[:, None]).add_(self.grand_mean)
 
     def rows(self, X: Any) -> Tensor:
         """k(x, x_n) for prepared new data, not centred."""
@@ -136,6 +189,19 @@ class FirstLevel:
     def nearest(self, rows: Tensor) -> Tensor:
         """The training sample nearest to each new one, in feature space."""
         return (2.0 * rows - self.diagonal).argmax(1)
+
+
+def sample_count(max_samples: Any, n: int) -> int:
+    """How many of n samples to fit to."""
+    if max_samples is None:
+        return n
+    if is_count(max_samples):
+        return min(int(max_samples), n)
+    if is_real(max_samples) and not isinstance(max_samples, int | np.integer) and 0.0 < max_samples <= 1.0:
+        return max(2, round(float(max_samples) * n))
+    raise ValueError(
+        f"max_samples must be None, a positive integer, or a share of the samples up to 1.0; got {max_samples!r}."
+    )
 
 
 def check_varies(gram: Tensor, first: FirstLevel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from representer.kernels.base import Kernel
 from representer.kernels.products import Linear
 from representer.linalg import orthonormal
 from representer.objectives.multilevel import Hidden, MultiLevel, Stationarity
+from representer.optimize.residual_descent import projected_gradient, riemannian_adam
 from representer.optimize.runs import Callback, HistoryEntry, Monitor
 from representer.optimize.self_consistent import ManifoldResult, self_consistent
 from representer.optimize.stiefel import newton, trust_region
@@ -45,14 +47,17 @@ class Solution:
     history: list[HistoryEntry]
 
 
-def solve(problem: MultiLevel, sizes: Sequence[int | float], settings: Settings, init: Hidden | str) -> Solution:
+def solve(
+    problem: MultiLevel, sizes: Sequence[int | float], settings: Settings, init: Hidden | str
+) -> Solution:
     """The hidden features of all levels."""
     exact = settings.solver == "levelwise" or len(problem) == 1
     closed = settings.solver == "auto" and has_closed_form(problem)
-    generator = torch.Generator().manual_seed(settings.seed)
     widest = max([int(size) for size in sizes if isinstance(size, int)], default=1)
-    noise = torch.randn(len(problem.gram), widest, generator=generator, dtype=problem.gram.dtype)
-    noise = noise.to(problem.gram.device)
+    seed = torch.Generator().manual_seed(
+        0
+    )  # where eigenvectors are looked for first: their number decides nothing
+    noise = torch.randn(len(problem.gram), widest, generator=seed, dtype=problem.gram.dtype).to(problem.gram)
     if closed:
         hidden = nested(problem, sizes, noise)
         return Solution(problem.at(hidden), "closed_form", True, "closed form", 1, [])
@@ -62,10 +67,11 @@ def solve(problem: MultiLevel, sizes: Sequence[int | float], settings: Settings,
         state = problem.at(start, coupled=False)
         return Solution(state, name, True, "one eigenvalue problem a level", 1, [])
     ascending = all(eta > 0 for eta in problem.etas)
-    given = start if init == "levelwise" else initial(init, start, generator)
+    given = start if isinstance(init, str) and init == "levelwise" else initial(init, start, settings.seed)
     with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
         solution = _search(problem, given, settings, ascending, monitor)
-        if given is not start and ascending and solution.state.energy < problem.at(start).energy:
+        ours = settings.solver in ("auto", "scf", "riemannian")
+        if ours and given is not start and ascending and solution.state.energy < problem.at(start).energy:
             solution = _search(problem, start, settings, ascending, monitor)
     return solution
 
@@ -86,8 +92,9 @@ def nested(problem: MultiLevel, sizes: Sequence[int | float], noise: Tensor) -> 
     return [widest[:, :s].contiguous() for s in counts]
 
 
-def initial(init: Hidden | str, like: Hidden, generator: torch.Generator) -> Hidden:
+def initial(init: Hidden | str, like: Hidden, seed: int) -> Hidden:
     """Orthonormal columns: random ones, or those that are given."""
+    generator = torch.Generator().manual_seed(seed)
     if isinstance(init, str):
         return [orthonormal(torch.randn(H.shape, generator=generator, dtype=H.dtype).to(H)) for H in like]
     return [orthonormal(H) for H in init]
@@ -96,7 +103,7 @@ def initial(init: Hidden | str, like: Hidden, generator: torch.Generator) -> Hid
 def _search(
     problem: MultiLevel, start: Hidden, settings: Settings, ascending: bool, monitor: Monitor
 ) -> Solution:
-    limits = {"tol": settings.tol, "max_iter": settings.max_iter, "monitor": monitor}
+    limits: dict[str, Any] = {"tol": settings.tol, "max_iter": settings.max_iter, "monitor": monitor}
     solver, result = settings.solver, None
     n_iter, messages = 0, []
     if solver in ("auto", "scf"):
@@ -104,6 +111,13 @@ def _search(
         n_iter, messages, start = result.n_iter, [f"scf: {result.message}"], result.state.hidden
         if result.converged or result.interrupted:
             return _solution(result, "scf", n_iter, messages, monitor)
+    if solver in ("projected_gradient", "riemannian_adam"):
+        loss = problem.residual_objective
+        if solver == "projected_gradient":
+            result = projected_gradient(loss, problem.at, start, **limits)
+        else:
+            result = riemannian_adam(loss, problem.at, start, rate=settings.learning_rate, **limits)
+        return _solution(result, solver, result.n_iter, [f"{solver}: {result.message}"], monitor)
     method = trust_region if ascending else newton
     result = method(problem.at, start, problem.preconditioner, **limits)
     messages.append(f"riemannian: {result.message}")
@@ -128,7 +142,7 @@ def canonical(problem: MultiLevel, state: Stationarity, *, coupled: bool) -> Sta
     for j, H in enumerate(hidden):
         above = problem.kernels[j] if j < len(problem.kernels) else None
         sign = 1.0 if problem.etas[j] > 0 else -1.0
-        values, vectors = torch.linalg.eigh(sign * state.multipliers[j])
+        vectors = torch.linalg.eigh(sign * state.multipliers[j]).eigenvectors
         hidden[j] = _if_unseen(above, H, H @ vectors.flip(1))
         H = hidden[j]
         peaks = H.gather(0, H.abs().argmax(0, keepdim=True)).sign()

@@ -6,14 +6,16 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation import SAMPLING, choose_samples
 from representer.data import count, take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
-from representer.estimators._deep_pca import FirstLevel, Levels, check_varies
+from representer.estimators._deep_pca import FirstLevel, KernelsPerLevel, Levels, check_varies, sample_count
+from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
 from representer.estimators._deep_pca_generation import Generation, check_preimage
 from representer.estimators._validation import (
@@ -25,7 +27,7 @@ from representer.estimators._validation import (
     seed_of,
     warn_unconverged,
 )
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.objectives.extension import Extension
 from representer.objectives.multilevel import MultiLevel
@@ -35,7 +37,12 @@ SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam",
 
 
 class DeepKernelPCA(
-    Generation, ClassNamePrefixFeaturesOutMixin, TransformerMixin, CallbackSupportMixin, BaseEstimator
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    CallbackSupportMixin,
+    Generation,
+    DeepPCAAnalysis,
+    KernelsPerLevel,
 ):
     """Kernel principal components in several levels, where the levels above shape those below.
 
@@ -76,8 +83,12 @@ class DeepKernelPCA(
         (linear kernels). ``"ridge"``: kernel ridge regression from components to inputs. ``"weighted"``: the mean of
         the 10 training inputs whose features are nearest; ``"gradient"``: the input that minimises the distance in
         feature space, from there. ``"nearest"``: the training input. ``"auto"``: direct for linear kernels, ridge for
-        other vectors, nearest for anything else. ``Decoder(module)`` (of ``representer.preimage``) trains a network back from
-        the features of the first level, together with the one in ``kernels=[Neural(module, Linear()), …]``.
+        other vectors, nearest for anything else. ``Decoder(module)`` (of ``representer.preimage``) trains a network
+        back from the features of the first level, together with the one in ``kernels=[Neural(module, Linear()), …]``.
+    max_samples : int or float, default=None
+        Fit to so many samples, or such a share of them, and find the hidden features of the others by ``extension``.
+    sampling : {"uniform", "leverage", "entropy"}, default="uniform"
+        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
@@ -121,7 +132,9 @@ class DeepKernelPCA(
     training_history_ : list of HistoryEntry
         The passes of its training.
     X_fit_ : ndarray or list
-        The training data.
+        The training data, those of ``subset_``.
+    subset_ : ndarray of int
+        The row numbers of the samples that were fitted to.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -154,6 +167,8 @@ class DeepKernelPCA(
         init: Any = "levelwise",
         extension: str = "exact",
         preimage: Any = "auto",
+        max_samples: int | float | None = None,
+        sampling: str = "uniform",
         max_iter: int = 200,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
@@ -169,6 +184,8 @@ class DeepKernelPCA(
         self.init = init
         self.extension = extension
         self.preimage = preimage
+        self.max_samples = max_samples
+        self.sampling = sampling
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
@@ -177,23 +194,10 @@ class DeepKernelPCA(
         self.device = device
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def _first_kernel(self) -> Kernel:
-        given = self.kernels
-        return as_kernel(given[0] if isinstance(given, list | tuple) and len(given) else given)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        try:
-            first = self._first_kernel()
-        except (ValueError, TypeError):  # fit will say what is wrong
-            return tags
-        tags.input_tags.pairwise = first.domain == "gram"
-        tags.input_tags.sparse = takes_sparse(first)
-        return tags
-
     def _check_arguments(self) -> None:
         check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother")})
         check_preimage(self.preimage)
+        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
         check_counts(self, {"max_iter": 1, "verbose": 0})
         check_device(self.device)
         for name in ("tol", "learning_rate"):
@@ -226,9 +230,13 @@ class DeepKernelPCA(
         X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
         if len(X) < 2:
             raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
+        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+        data = self._form.inputs(first, X)
+        self.subset_ = self._subset(first, data)
+        if len(self.subset_) < len(X):
+            data, X = take(data, torch.from_numpy(self.subset_)), take(X, torch.from_numpy(self.subset_))
         self.X_fit_ = X
         levels.check_samples(len(X))
-        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
         settings = Settings(
             self.solver,
             self.tol,
@@ -239,13 +247,27 @@ class DeepKernelPCA(
             iteration_callback(self, context),
         )
         first = self._first_kernel_trained(levels, X, settings)
-        self._first, gram = FirstLevel.of(first, self._form.inputs(first, X), self._form, center=self.center)
+        self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
         check_varies(gram, self._first)
         problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
         solution = solve(problem, levels.sizes, settings, self.init)
         self._keep(problem, solution)
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    def _subset(self, kernel: Kernel, data: Any) -> np.ndarray:
+        """The numbers of the samples to fit to."""
+        n = count(data)
+        wanted = sample_count(self.max_samples, n)
+        if wanted == n:
+            return np.arange(n)
+        if kernel.domain == "gram":
+            raise ValueError(
+                "max_samples needs a kernel that can be evaluated on a part of the data; a precomputed Gram matrix is "
+                "n × n already. Pass the Gram matrix of a part, or a kernel object."
+            )
+        seed = seed_of(self.random_state)
+        return plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
 
     def _keep(self, problem: MultiLevel, solution: Solution) -> None:
         coupled = solution.solver != "levelwise"
@@ -283,9 +305,11 @@ class DeepKernelPCA(
         Returns
         -------
         H : ndarray of shape (n_samples, sum of n_components_)
-            ``hidden_``, side by side.
+            ``hidden_``, side by side; with ``max_samples``, or the smoother, what ``transform`` gives.
         """
         self.fit(X)
+        if self.max_samples is not None or self.extension == "smoother":
+            return self.transform(X)
         return np.concatenate(self.hidden_, 1)
 
     # -- new samples --------------------------------------------------------------------------------------------------
@@ -309,17 +333,19 @@ class DeepKernelPCA(
             raise ValueError(
                 f"level must be None or an integer from 0 to {len(self.hidden_) - 1}; got {level!r}."
             )
-        H = plain(self._hidden(X))
+        H = plain(self._hidden(self._inputs(X)))
         if level is None:
             return H
         stop = sum(self.n_components_[: level + 1])
         return np.ascontiguousarray(H[:, stop - self.n_components_[level] : stop])
 
-    def _hidden(self, X: Any) -> Tensor:
-        """Hidden features of new data, all levels side by side, in blocks of rows."""
+    def _inputs(self, X: Any) -> Any:
         kernel = self._first.kernel
-        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(original(kernel)))
-        data = self._form.inputs(kernel, X)
+        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(self._first_kernel()))
+        return self._form.inputs(kernel, X)
+
+    def _hidden(self, data: Any) -> Tensor:
+        """Hidden features of prepared new data, all levels side by side, in blocks of rows."""
         extension = self._extension()
         n, parts, failed = len(self.hidden_[0]), [], 0
         for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden_))):
@@ -338,8 +364,11 @@ class DeepKernelPCA(
         return torch.cat(parts)
 
     def _extension(self) -> Extension:
-        tensors = [[self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)]
-        return Extension(*tensors, self.kernels_[1:], self.eta_, coupled=self.solver_ != "levelwise")
+        hidden, multipliers = (
+            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
+        )
+        coupled = self.solver_ != "levelwise"
+        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
 
     def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
         total = gram.sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The leading eigenvectors of a symmetric matrix that is known by its products, from a subspace that is nearly right."""
+"""Leading eigenvectors of a symmetric matrix that is known by its products, from a subspace that is nearly right."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ class RitzPairs:
 
 def orthonormal(block: Tensor, against: Tensor | None = None) -> Tensor:
     """An orthonormal basis of the columns of a block, orthogonal to those of another; random where they vanish."""
-    for _ in range(3):
+    generator = torch.Generator().manual_seed(block.shape[1] if against is None else against.shape[1])
+    for _ in range(
+        3
+    ):  # what is left of a column within the others is rounding, and needs a second and a third look
         if against is not None:
             block = block - against @ (against.mT @ block)
         norms = block.norm(dim=0)
-        vanished = norms <= torch.finfo(block.dtype).eps * len(block)
+        vanished = norms <= torch.finfo(block.dtype).tiny ** 0.5
         if bool(vanished.any()):
-            generator = torch.Generator().manual_seed(0)
             noise = torch.randn(block.shape, generator=generator, dtype=block.dtype).to(block.device)
             block = torch.where(vanished, noise, block)
             norms = block.norm(dim=0)

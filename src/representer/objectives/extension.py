@@ -53,18 +53,24 @@ class Extension:
             return right @ _inverse(system).mT, torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         together = torch.cat(list(self.hidden), 1)
         inverse = torch.block_diag(*(_inverse(multiplier) for multiplier in self.multipliers))
-        limits = {"scale": max(H.abs().max().item() for H in self.hidden), "tol": ACCURACY, "max_iter": MAX_ITER}
+        scale = max(H.abs().max().item() for H in self.hidden)
 
         def equations(h: Tensor, numbers: Tensor) -> Tensor:
             return self.equations(h, forward[numbers])
 
-        values, converged = broyden(equations, together[nearest], inverse, **limits)
+        values, converged = broyden(
+            equations, together[nearest], inverse, scale=scale, tol=ACCURACY, max_iter=MAX_ITER
+        )
         for start in (together[nearest], self._levelwise(forward), torch.zeros_like(values)):
             left = torch.nonzero(~converged)[:, 0]
             if not len(left):
                 break
             values[left], converged[left] = levenberg_marquardt(
-                lambda h, numbers, left=left: equations(h, left[numbers]), start[left], **limits
+                lambda h, numbers: equations(h, left[numbers]),  # noqa: B023  called at once
+                start[left],
+                scale=scale,
+                tol=ACCURACY,
+                max_iter=MAX_ITER,
             )
         values[~converged] = together[nearest[~converged]]
         return values, converged
@@ -85,7 +91,9 @@ class Extension:
 
     def _levelwise(self, forward: Tensor) -> Tensor:
         parts = [forward @ _inverse(self.multipliers[0])]
-        levels = zip(self.kernels, self.hidden, self.hidden[1:], self.multipliers[1:], self.etas[1:], strict=False)
+        levels = zip(
+            self.kernels, self.hidden, self.hidden[1:], self.multipliers[1:], self.etas[1:], strict=False
+        )
         for kernel, below, H, multiplier, eta in levels:
             parts.append(kernel._gram(parts[-1], below) @ H / eta @ _inverse(multiplier))
         return torch.cat(parts, 1)

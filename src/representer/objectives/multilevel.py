@@ -27,14 +27,18 @@ from representer.values import number
 
 Hidden = list[Tensor]
 
-# Of the Ritz pairs in a preconditioner, and the smallest gap it divides by, as a share of the smallest eigenvalue.
+# Of the Ritz pairs in a preconditioner, and the smallest gap it divides by: as a share of the smallest eigenvalue, and
+# of what coupling adds to it.
 PRECONDITIONER_ACCURACY = 1e-6
 SMALLEST_GAP = 1e-3
+COUPLING_PART = 0.01
 # Temporaries of the same size as a block of Gram rows, with autograd's own.
 TEMPORARIES = 6
 
 
-def slope(kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None) -> Tensor:
+def slope(
+    kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None
+) -> Tensor:
     """Σ_n w_in ∂k(h_i, a_n)/∂h_i for each point h_i and anchors a_n: (m, s). ``gram`` is k(points, anchors), if known.
 
     Two products for the Gaussian kernel; autograd for any other.
@@ -124,7 +128,9 @@ class MultiLevel:
         for j in reversed(range(len(self))):
             K = self.gram_of(j, hidden)
             if tol is not None:
-                proposals[j] = self.solve(j, self.field(j, K, hidden[j], G), hidden[j], hidden[j].shape[1], tol)
+                proposals[j] = self.solve(
+                    j, self.field(j, K, hidden[j], G), hidden[j], hidden[j].shape[1], tol
+                )
                 if G is None and solve_last:
                     hidden[j] = proposals[j]
             H = hidden[j]
@@ -170,7 +176,10 @@ class MultiLevel:
             if j:
                 self.kernels[j - 1] = self.kernels[j - 1].resolve(hidden[-1])
             K = self.gram_of(j, hidden)
-            if j and (K - K[0, 0]).abs().max() <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max():
+            if (
+                j
+                and (K - K[0, 0]).abs().max() <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max()
+            ):
                 raise ValueError(
                     f"Level {j} has collapsed: {self.kernels[j - 1]!r} gives the same value for every pair of the "
                     f"hidden features of level {j - 1}, to rounding. Choose a kernel that depends on its input, or a "
@@ -181,29 +190,47 @@ class MultiLevel:
             hidden.append(self.solve(j, self.field(j, K, columns, None), columns, n, tol))
         return hidden
 
-    def preconditioner(self, hidden: Hidden) -> Callable[[Hidden], Hidden]:
+    def residual_objective(self, hidden: Hidden, eigenvalues: Hidden) -> Tensor:
+        """Equation (9), differentiable: ½ Σ_j ‖K_j H_j / η_j + G_j / η_{j+1} − H_j Λ_j‖² with diagonal Λ_j."""
+        with torch.enable_grad():
+            points = [H if H.requires_grad else H.detach().requires_grad_(True) for H in hidden]
+            grams = [self.gram_of(j, points) for j in range(len(points))]
+            total = points[0].new_zeros(())
+            for j, (H, values) in enumerate(zip(points, eigenvalues, strict=True)):
+                left = grams[j] @ H / self.etas[j]
+                if j + 1 < len(points):
+                    above = 0.5 * (grams[j + 1] * (points[j + 1] @ points[j + 1].mT)).sum()
+                    left = left + torch.autograd.grad(above, H, create_graph=True)[0] / self.etas[j + 1]
+                total = total + 0.5 * (left - H * values).square().sum()
+        return total
+
+    def preconditioner(self, state: Stationarity) -> Callable[[Hidden], Hidden]:
         """The inverse of V ↦ V Λ − K_j V / η_j, the Hessian of each level without coupling.
 
-        Coupling adds to Λ_j what its second derivative takes away where levels move together, so it is left out.
+        Coupling adds to Λ_j what its second derivative takes away where levels move together, so it is left out; but
+        no gap counts for less than a part of what coupling adds.
         """
         inverses = []
-        for j, H in enumerate(hidden):
+        for j, H in enumerate(state.hidden):
             if j or not self.own:  # K_1 stays
-                product = self.field(j, self.gram_of(j, hidden), H, None)
-                start = self.own.get(j, self.ritz.get(j))
-                start = H if start is None else start.vectors
+                product = self.field(j, self.gram_of(j, state.hidden), H, None)
+                known = self.own.get(j, self.ritz.get(j))
+                start = H if known is None else known.vectors
                 self.own[j] = leading(product, start, H.shape[1], tol=PRECONDITIONER_ACCURACY)
-            inverses.append(_inverse_gaps(H, self.own[j]))
+            coupling_energy = state.multipliers[j].trace().item() - 2.0 * state.energies[j]
+            inverses.append(_inverse_gaps(H, self.own[j], COUPLING_PART * abs(coupling_energy) / H.shape[1]))
         return lambda vectors: [inverse(V) for inverse, V in zip(inverses, vectors, strict=True)]
 
 
-def _inverse_gaps(H: Tensor, pairs: RitzPairs) -> Callable[[Tensor], Tensor]:
+def _inverse_gaps(H: Tensor, pairs: RitzPairs, least: float) -> Callable[[Tensor], Tensor]:
     """Division by |λ_i − θ_a| on the Ritz vector a, and by |λ_i| outside of their span and within that of H."""
     Q, theta = pairs.vectors, pairs.values
     overlap = Q.mT @ H
     values, rotation = torch.linalg.eigh(symmetric(overlap.mT @ (theta[:, None] * overlap)))
     sizes = values.abs()
-    floor = SMALLEST_GAP * torch.maximum(sizes.min(), torch.finfo(H.dtype).eps ** 0.5 * theta.abs().max())
+    floor = max(
+        least, SMALLEST_GAP * max(sizes.min().item(), torch.finfo(H.dtype).eps ** 0.5 * theta[0].item())
+    )
     gaps, sizes = (values - theta[:, None]).abs().clamp(min=floor), sizes.clamp(min=floor)
     Q = Q - H @ (H.mT @ Q)
 

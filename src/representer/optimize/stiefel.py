@@ -104,7 +104,7 @@ def truncated_cg(
 def trust_region(
     evaluate: Evaluate,
     start: Point,
-    preconditioner: Callable[[Point], Precondition],
+    preconditioner: Callable[[Any], Precondition],
     *,
     tol: float,
     max_iter: int,
@@ -112,10 +112,10 @@ def trust_region(
 ) -> ManifoldResult:
     """Climb to a maximum of the energy: Riemannian trust region with preconditioned conjugate gradients.
 
-    ``preconditioner`` gives for each new point an approximate inverse of −Hess E there, symmetric and positive.
+    ``preconditioner`` gives for each new state an approximate inverse of −Hess E there, symmetric and positive.
     """
     state = evaluate(start)
-    precondition = preconditioner(state.hidden)
+    precondition = preconditioner(state)
     radius = 0.0
     interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
     try:
@@ -136,7 +136,7 @@ def trust_region(
             radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
             if ratio > 0.05:
                 state = trial
-                precondition = preconditioner(state.hidden)
+                precondition = preconditioner(state)
             elif radius**2 <= rounding:
                 message = f"no step raises the energy any more; residual {state.residual:.1e}"
                 break
@@ -148,7 +148,7 @@ def trust_region(
 def newton(
     evaluate: Evaluate,
     start: Point,
-    preconditioner: Callable[[Point], Precondition],
+    preconditioner: Callable[[Any], Precondition],
     *,
     tol: float,
     max_iter: int,
@@ -171,7 +171,7 @@ def newton(
                 break
             gradient = tangent(state.hidden, state.gradients)
             size = inner(gradient, gradient)
-            step = _minres(hessian(evaluate, state), gradient, preconditioner(state.hidden))
+            step = _minres(hessian(evaluate, state), gradient, preconditioner(state))
             for halvings in range(20):
                 trial = evaluate(retract(state.hidden, [0.5**halvings * v for v in step]))
                 slope = tangent(trial.hidden, trial.gradients)
@@ -199,7 +199,9 @@ def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Pr
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def operator(function: Callable[[Point], Point]) -> LinearOperator:
-        return LinearOperator((sum(sizes),) * 2, matvec=lambda v: flat(function(parts(v.ravel()))), dtype=np.float64)
+        return LinearOperator(
+            (sum(sizes),) * 2, matvec=lambda v: flat(function(parts(v.ravel()))), dtype=np.float64
+        )
 
     right = -flat(gradient)
     solution, _ = minres(operator(product), right, M=operator(precondition), rtol=1e-3, maxiter=MAX_INNER)

@@ -214,9 +214,9 @@ DEPTHS: dict[str, Callable[[bool], Iterator[Any]]] = {
 }
 PROTOCOL = (
     "A linear model (logistic regression, least squares) on 5 standardised components; 60 % of the samples to train "
-    "on, 20 % on which hyperparameters are chosen, 20 % to test, 10 random splits (quick: 2, and coarser grids); features "
-    "standardised by the training part. Gaussian kernels, seven values of log σ² from −2 to 7 at the first level, 0 "
-    "or 2 above it, η₂ of ±1 or ±10. WINDIN of the test codes in 10 bins. Published: one split."
+    "on, 20 % on which hyperparameters are chosen, 20 % to test, 10 random splits (quick: 2, and coarser grids); "
+    "features standardised by the training part. Gaussian kernels, seven values of log σ² from −2 to 7 at the first "
+    "level, 0 or 2 above it, η₂ of ±1 or ±10. WINDIN of the test codes in 10 bins. Published: one split."
 )
 
 
