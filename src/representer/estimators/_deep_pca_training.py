@@ -74,8 +74,8 @@ class Alternation:
     At the beginning of a pass over the data the components are solved for, exactly: H_1, and the directions
     W = ΦᵀH_1/η_1 of the first level, for the features Φ as they are. During the pass both are fixed, and of all
     residuals (9) only that of the first level depends on the networks. As it was zero, it is how far features have
-    moved along the directions, (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x), its
-    projection on the span of W: that is what the decoder will be given.
+    moved along the directions, (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x),
+    its projection on the span of W: that is what the decoder will be given.
 
     Parameters
     ----------

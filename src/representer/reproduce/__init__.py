@@ -18,6 +18,7 @@ from representer.reproduce import (
     tables,
     tonin,
     tonin_shapes,
+    tonin_solvers,
     tonin_tables,
 )
 from representer.reproduce.report import markdown, table
@@ -34,6 +35,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *hsu_mnist.EXPERIMENTS,
     *hsu_objectives.EXPERIMENTS,
     *tonin.EXPERIMENTS,
+    *tonin_solvers.EXPERIMENTS,
     *tonin_tables.EXPERIMENTS,
     *tonin_shapes.EXPERIMENTS,
     *tables.EXPERIMENTS,
