@@ -272,7 +272,7 @@ class DeepKernelPCA(
         self.kernels_ = [original(self._first.kernel), *problem.kernels]
         self.eta_ = list(problem.etas)
         constant = np.ptp(self.hidden_[0], axis=0) <= CONSTANT * np.abs(self.hidden_[0]).max(0)
-        if self.center and constant.any():
+        if self.center and self.n_components_[0] < len(self.hidden_[0]) and constant.any():
             warnings.warn(
                 f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
                 "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0.",
