@@ -10,13 +10,17 @@ import pytest
 import torch
 from naive_deep_pca import coupling_7, residuals_9
 from sklearn.base import clone
-from sklearn.decomposition import KernelPCA
-from sklearn.exceptions import NotFittedError
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA, KernelPCA
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import DeepKernelPCA
+from representer.approximation import choose_samples
+from representer.estimators.deep_kernel_pca import CollapsedComponentWarning
 from representer.kernels import (
     Constant,
     Gaussian,
@@ -30,7 +34,9 @@ from representer.kernels import (
 from representer.objectives.multilevel import MultiLevel, coupling
 
 CHECKED = {
-    "two levels": DeepKernelPCA([2, 1]),
+    "two levels": DeepKernelPCA(
+        [2, 1], eta=[1.0, 100.0]
+    ),  # blobs need no second component: nothing shall collapse
     "closed form": DeepKernelPCA([2, 1], ["rbf", "linear"]),
     "precomputed": DeepKernelPCA([1, 1], ["precomputed", "linear"]),
 }
@@ -178,13 +184,194 @@ def test_the_energy_is_never_below_that_of_levelwise(X, sigma):
 
 
 def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
-    wide = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="scf").fit(X)
+    wide = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="scf").fit(X)
     narrow = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.15)], solver="scf").fit(X)
     assert (wide.solver_, narrow.solver_) == ("scf", "riemannian")
     assert max(wide.residual_, narrow.residual_) <= 1e-8
-    same = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="riemannian").fit(X)
+    same = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="riemannian").fit(X)
     assert same.energy_ == pytest.approx(wide.energy_, rel=1e-12)
     assert np.allclose(same.hidden_[1], wide.hidden_[1], atol=1e-5)
+
+
+def test_a_component_that_the_level_above_outweighs_is_reported():
+    X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    with pytest.warns(CollapsedComponentWarning, match="Component 1 of level 0 is the same for all samples"):
+        model = DeepKernelPCA([2, 1]).fit(X)
+    assert model.residual_ <= 1e-8
+
+
+@pytest.mark.parametrize("solver", ["projected_gradient", "riemannian_adam"])
+def test_the_solvers_of_the_paper_descend_on_9_and_stall_above_ours(X, solver):
+    arguments = {"n_components": [3, 2], "kernels": ["rbf", Gaussian(1.0)]}
+    start = DeepKernelPCA(**arguments, solver="levelwise").fit(X)
+    ours = DeepKernelPCA(**arguments).fit(X)
+    with pytest.warns(ConvergenceWarning, match=f"{solver}: not converged"):
+        theirs = DeepKernelPCA(**arguments, solver=solver, max_iter=60).fit(X)
+    assert theirs.solver_ == solver
+    assert ours.residual_ < 1e-8 < theirs.residual_ < start.residual_
+    assert np.allclose(theirs.hidden_[0].T @ theirs.hidden_[0], np.eye(3), atol=1e-10)
+
+
+def test_residual_minimisation_keeps_any_eigenvectors(X):
+    """Slip (b): with linear k₂ and a random start, equation (9) is small at eigenvectors that are not leading."""
+    arguments = {"n_components": [2, 2], "kernels": ["linear", "linear"], "init": "random", "random_state": 1}
+    with pytest.warns(ConvergenceWarning):
+        theirs = DeepKernelPCA(**arguments, solver="projected_gradient", max_iter=150).fit(X)
+    assert theirs.energy_ < 0.9 * DeepKernelPCA(**arguments, solver="scf").fit(X).energy_
+
+
+def test_the_residual_objective_is_equation_9(rng):
+    gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
+    problem = MultiLevel(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
+    values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
+    pairs = residuals_9(
+        gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
+    )
+    assert problem.residual_objective(hidden, values).item() == pytest.approx(
+        0.5 * sum(d**2 for d, _ in pairs)
+    )
+
+
+# -- lemmas -----------------------------------------------------------------------------------------------------------
+def bounds_as_printed(K, model):
+    """Equation (14)."""
+    s1, s2 = model.n_components_
+    eta, values = model.eta_[1], model.eigenvalues_[0]
+    H2 = model.hidden_[1]
+    M = K + H2 @ H2.T / eta
+    tail = np.sqrt(max(0.0, (M**2).sum() - (values**2).sum()))
+    shallow = np.linalg.eigvalsh(K)[::-1]
+    inside = (
+        tail**2 - (s2 / eta + 2 * shallow[:s2].sum()) / eta
+        if eta < 0
+        else tail**2 - (1 / eta - 2 * s1 * values.sum()) * s2 / eta
+    )
+    return tail - np.sqrt(s2) / abs(eta), np.sqrt(max(0.0, inside))
+
+
+@pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
+@pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
+def test_lemma_4_1_bounds_hold(rng, eta, sizes):
+    """Figure 4, on random data. The bounds here lie within those of the paper."""
+    X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
+    model = DeepKernelPCA(sizes, [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    K = Gaussian(1.0)(X).numpy()
+    bounds = model.approximation_bounds()
+    H1 = model.hidden_[0]
+    assert bounds.error == pytest.approx(np.linalg.norm(K - (H1 * model.eigenvalues_[0]) @ H1.T))
+    rounding = 1e-9
+    assert bounds.lower <= bounds.error + rounding <= bounds.upper + 2 * rounding
+    lower, upper = bounds_as_printed(K, model)
+    assert bounds.lower == pytest.approx(max(lower, 0.0), abs=1e-6)
+    if (model.eigenvalues_[0] >= 0).all():
+        assert bounds.upper <= upper + 1e-6
+
+
+def test_bounds_of_nonlinear_levels_hold(X):
+    for kernels, eta in ((["rbf", Gaussian(1.0)], 1.0), (["rbf", Polynomial(2), "rbf"], [1.0, 5.0, 2.0])):
+        sizes = [4, 3, 2][: len(kernels)]
+        bounds = DeepKernelPCA(sizes, kernels, eta=eta).fit(X).approximation_bounds()
+        assert bounds.lower <= bounds.error <= bounds.upper
+    one = DeepKernelPCA(3).fit(X).approximation_bounds()
+    assert one.lower == one.error == one.upper
+
+
+def test_lemma_4_2_negative_eta_explains_more(rng):
+    """Figure 9(b): strictly more for every n < N, with the largest η₂ that is allowed."""
+    X = rng.standard_normal((25, 6))
+    shallow = DeepKernelPCA(25, Gaussian(1.0), center=False).fit(X)
+    eta = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], center=False).fit(X).eta_for_explained_variance()
+    assert eta == pytest.approx(-1.0 / np.linalg.eigvalsh(Gaussian(1.0)(X).numpy())[0])
+    deep = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    gains = np.cumsum(deep.explained_variance_ratio_[0]) - np.cumsum(shallow.explained_variance_ratio_[0])
+    assert (gains[:-1] > 0).all()
+    assert gains[-1] == pytest.approx(0.0, abs=1e-9)
+    n, total, head = 5, shallow.eigenvalues_[0].sum(), shallow.eigenvalues_[0][:5].sum()
+    assert gains[4] == pytest.approx(
+        (n - 25 * head / total) / (eta * total + 25)
+    )  # printed as (n − N)/(η₂ Tr K₁ + N)
+
+
+def test_eta_reaches_a_given_ratio(X):
+    model = DeepKernelPCA([5, 5], ["rbf", "linear"]).fit(X)
+    eta = model.eta_for_explained_variance(2, 0.65)
+    deep = DeepKernelPCA([5, 5], ["rbf", "linear"], eta=[1.0, eta]).fit(X)
+    values = deep.eigenvalues_[0]
+    assert eta < 0
+    assert values[:2].sum() / values.sum() == pytest.approx(0.65)
+    with pytest.raises(ValueError, match="out of reach"):
+        model.eta_for_explained_variance(2, 0.999)
+    with pytest.raises(ValueError, match="Give both n_components"):
+        model.eta_for_explained_variance(5, 0.5)
+    with pytest.raises(ValueError, match="no 60 positive eigenvalues"):
+        DeepKernelPCA([60, 60], ["rbf", "linear"]).fit(X).eta_for_explained_variance()
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+def test_the_score_is_that_of_pca_where_that_is_the_model(X):
+    pca = PCA(3).fit(X[:40])
+    held_out = X[40:]
+    error = ((held_out - pca.inverse_transform(pca.transform(held_out))) ** 2).sum()
+    expected = 1 - error / ((held_out - pca.mean_) ** 2).sum()
+    assert DeepKernelPCA(3, "linear").fit(X[:40]).score(held_out) == pytest.approx(expected)
+    K = X @ X.T
+    by_gram = DeepKernelPCA(3, "precomputed").fit(K[:40, :40])
+    assert by_gram.score(K[:40, :40]) == pytest.approx(DeepKernelPCA(3, "linear").fit(X[:40]).score(X[:40]))
+
+
+def test_grids_over_nested_lengthscales(X):
+    search = GridSearchCV(
+        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernels__0__lengthscale": [0.3, 2.0]}, cv=3
+    )
+    search.fit(X)
+    assert search.best_params_ == {"kernels__0__lengthscale": 2.0}
+    single = DeepKernelPCA([3, 2], "rbf").set_params(kernels__lengthscale=1.5)
+    assert single.kernels == Gaussian(1.5)
+    with pytest.raises(ValueError, match="Invalid parameter 'kernels__7__lengthscale'"):
+        DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernels__7__lengthscale=1.0)
+
+
+def test_suggested_architectures_hold_the_variance(X):
+    found = DeepKernelPCA([2, 2]).suggest_architecture(X, variance=0.8, max_levels=3)
+    values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2).fit(X), X))[::-1]
+    assert found.n_components[0] == int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert len(found.n_components) == len(found.explained_variance_ratio) <= 3
+    assert DeepKernelPCA(found.n_components).fit(X).n_components_ == found.n_components
+    assert found.explained_variance_ratio[-1][0] >= 0.8
+    assert "holds" in found.reason
+    with pytest.raises(ValueError, match="variance must be a share"):
+        DeepKernelPCA([2, 2]).suggest_architecture(X, variance=2.0)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
+def test_a_subset_and_the_rest_by_extension(X, sampling):
+    model = DeepKernelPCA([2, 2], ["rbf", "linear"], max_samples=0.5, sampling=sampling, random_state=0).fit(
+        X
+    )
+    assert model.hidden_[0].shape == (30, 2)
+    assert np.array_equal(model.X_fit_, X[model.subset_])
+    full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])
+    H = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], max_samples=30, sampling=sampling, random_state=0
+    ).fit_transform(X)
+    assert np.allclose(H[model.subset_], np.concatenate(full.hidden_, 1), atol=1e-6)
+    assert len(H) == 60
+
+
+def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
+    X = np.concatenate([rng.standard_normal((90, 2)) * 0.1, rng.uniform(-5, 5, (10, 2))])
+    kernel = Gaussian(0.5)
+    rare = {
+        sampling: sum(
+            int((choose_samples(kernel, kernel.prepare(X), 12, sampling=sampling, seed=seed) >= 90).sum())
+            for seed in range(5)
+        )
+        for sampling in ("uniform", "leverage", "entropy")
+    }
+    assert rare["uniform"] < rare["leverage"] < rare["entropy"]
+    with pytest.raises(ValueError, match="from 1 to the number of samples, 100"):
+        choose_samples(kernel, kernel.prepare(X), 101)
 
 
 # -- new samples ------------------------------------------------------------------------------------------------------
@@ -307,6 +494,9 @@ def test_fractions_count_components(X):
         ({"kernels": "squared"}, "not a kernel"),
         ({"solver": "newton"}, "solver must be one of"),
         ({"extension": "magic"}, "extension must be one of"),
+        ({"max_samples": 1.5}, "max_samples must be None"),
+        ({"sampling": "best"}, "sampling must be one of"),
+        ({"kernels": ["precomputed", "rbf"], "max_samples": 3}, "square"),
         ({"tol": 0.0}, "tol must be a positive number"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
     ],

@@ -161,7 +161,7 @@ def choose_samples(
     sampling : {"uniform", "leverage", "entropy"}
         At random; at random with probabilities that grow with the ridge leverage scores diag(K (K + nλI)⁻¹), for which
         λ is 1/n_samples of the mean of k(x, x) and K is replaced by its Nyström approximation on as many uniform
-        samples; or one after the other the sample with the least Σ k(x, chosen), so that the quadratic Rényi entropy
+        samples, with what that misses of its diagonal; or one after the other the sample with the least Σ k(x, chosen), so that the quadratic Rényi entropy
         −log mean k(chosen, chosen) stays large.
 
     Examples
@@ -186,8 +186,11 @@ def choose_samples(
         landmarks = torch.randperm(n, generator=generator)[:n_samples]
         B = landmark_features(kernel, take(X, landmarks))(X)
         inner = B.mT @ B
-        inner.diagonal().add_(n * (B**2).sum(1).mean() / n_samples)
-        scores = (B * torch.linalg.solve(inner, B.mT).mT).sum(1).clamp(min=torch.finfo(B.dtype).tiny)
+        diagonal = kernel._diag(X).to(B)
+        ridge = n * diagonal.mean() / n_samples
+        inner.diagonal().add_(ridge)
+        missed = (diagonal - (B**2).sum(1)).clamp(min=torch.finfo(B.dtype).tiny)
+        scores = (B * torch.linalg.solve(inner, B.mT).mT).sum(1) + missed / ridge
         chosen = torch.multinomial(scores.cpu(), n_samples, generator=generator)
     elif sampling == "entropy":
         chosen = _most_spread(kernel, X, n_samples, int(torch.randint(n, (1,), generator=generator)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -33,7 +34,13 @@ from representer.objectives.extension import Extension
 from representer.objectives.multilevel import MultiLevel
 from representer.parameters import is_real
 
+# Hidden features that vary by less than this share of their size are one number.
+CONSTANT = 1e-6
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
+
+
+class CollapsedComponentWarning(UserWarning):
+    """A component of centred data is constant: the levels above gain more from that than it would explain."""
 
 
 class DeepKernelPCA(
@@ -286,6 +293,14 @@ class DeepKernelPCA(
         self._n_features_out = sum(self.n_components_)
         self.kernels_ = [original(self._first.kernel), *problem.kernels]
         self.eta_ = list(problem.etas)
+        constant = np.ptp(self.hidden_[0], axis=0) <= CONSTANT * np.abs(self.hidden_[0]).max(0)
+        if self.center and self.n_components_[0] < len(self.hidden_[0]) and constant.any():
+            warnings.warn(
+                f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
+                "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0.",
+                CollapsedComponentWarning,
+                stacklevel=3,
+            )
         if not solution.converged:
             warn_unconverged(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "

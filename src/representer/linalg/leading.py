@@ -53,8 +53,9 @@ def leading(product: Product, start: Tensor, n: int, *, tol: float, max_iter: in
     >>> import torch
     >>> from representer.linalg import leading
     >>> A = torch.diag(torch.arange(100.0, dtype=torch.float64))
-    >>> leading(lambda V: A @ V, torch.ones(100, 1, dtype=torch.float64), 2, tol=1e-12).values[:2]
-    tensor([99., 98.], dtype=torch.float64)
+    >>> pairs = leading(lambda V: A @ V, torch.ones(100, 1, dtype=torch.float64), 2, tol=1e-12)
+    >>> pairs.values[:2].round(decimals=6).tolist()
+    [99.0, 98.0]
     """
     size = len(start)
     p = min(max(start.shape[1], n + GUARDS), size)

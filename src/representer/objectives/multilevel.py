@@ -176,10 +176,8 @@ class MultiLevel:
             if j:
                 self.kernels[j - 1] = self.kernels[j - 1].resolve(hidden[-1])
             K = self.gram_of(j, hidden)
-            if (
-                j
-                and (K - K[0, 0]).abs().max() <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max()
-            ):
+            spread = (K.max() - K.min()).item()
+            if j and spread <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max().item():
                 raise ValueError(
                     f"Level {j} has collapsed: {self.kernels[j - 1]!r} gives the same value for every pair of the "
                     f"hidden features of level {j - 1}, to rounding. Choose a kernel that depends on its input, or a "
