@@ -37,6 +37,17 @@ def test_quick_figures_keep_their_claims(name: str, tmp_path: Path) -> None:
     assert (tmp_path / outcome.figures[0]).read_bytes().startswith(b"\x89PNG")
 
 
+def test_quick_digits_are_drawn(tmp_path: Path) -> None:
+    outcome = quick("tonin-digits", tmp_path)
+    assert (tmp_path / outcome.figures[0]).read_bytes().startswith(b"\x89PNG")
+    found = outcome.measurements()
+    assert (
+        0
+        < found.mean("digits", "ridge, level 0", "test error")
+        < found.mean("digits", "networks", "test error")
+    )
+
+
 def test_table_b5_is_pca_with_the_smaller_number_of_components(tmp_path: Path) -> None:
     outcome = quick("tonin-table-b5", tmp_path)
     assert outcome.verdict == "reached", outcome.claims

@@ -251,7 +251,7 @@ def windin(codes: Any, *, n_bins: int = 10) -> float:
     >>> import numpy as np
     >>> from representer.metrics import windin
     >>> codes = np.array([[a, b] for a in range(4) for b in range(4)])
-    >>> round(windin(codes) / np.log(4), 6), windin(codes[:, [0, 0]])
+    >>> round(float(windin(codes) / np.log(4)), 6), windin(codes[:, [0, 0]])
     (1.0, 0.0)
     """
     Z = _binned(_numbers(codes), n_bins)

@@ -17,6 +17,7 @@ from representer.reproduce import (
     laforgue_molecules,
     tables,
     tonin,
+    tonin_generation,
     tonin_shapes,
     tonin_solvers,
     tonin_tables,
@@ -38,6 +39,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *tonin_solvers.EXPERIMENTS,
     *tonin_tables.EXPERIMENTS,
     *tonin_shapes.EXPERIMENTS,
+    *tonin_generation.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 
