@@ -59,6 +59,7 @@ SKLEARN = {
     "datasets": "sklearn",
     "reproduce": "sklearn",
     "demo": "sklearn",
+    "metrics": "sklearn",
     "testing": "sklearn",
     "objectives": "sklearn.svm",
 }

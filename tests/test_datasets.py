@@ -20,9 +20,14 @@ from representer.datasets import (
     load_usps,
     load_yacht,
     make_bumps,
+    make_circles3,
     make_jump,
     make_kink,
     make_motif_strings,
+    make_shapes,
+    make_synth1,
+    make_synth2,
+    make_synth3,
     square_grid,
     straight_kink,
 )
@@ -87,6 +92,96 @@ def test_bumps_are_higher_on_their_side() -> None:
     assert 0.1 < np.std(noisy[0][1] - curves[0][1]) < 0.3
 
 
+def test_circles() -> None:
+    X, circle = make_circles3(3000, random_state=0)
+    radius = np.linalg.norm(X, axis=1)
+    for number, expected in enumerate((0.5, 1.5, 2.5)):
+        assert radius[circle == number].mean() == pytest.approx(expected, abs=0.02)
+        assert radius[circle == number].std() == pytest.approx(0.1, rel=0.1)
+        assert np.abs(X[circle == number].mean(0)).max() < 0.2
+    assert np.bincount(circle).min() > 900
+    assert np.array_equal(make_circles3(3000, random_state=0)[0], X)
+
+
+def test_synthetic_sets_of_deep_kernel_pca() -> None:
+    X = make_synth1(2000, noise=0.0, random_state=0)
+    assert np.allclose(np.abs(X).max(1), 1.0)  # on the square
+    assert np.allclose(X.mean(0), 0.0, atol=0.08) and np.allclose(X.var(0), 2 / 3, atol=0.05)
+    noise = make_synth1(2000, random_state=0) - X
+    assert noise.std() == pytest.approx(0.05, rel=0.05)
+
+    X, part = make_synth2(5000, noise=0.0, random_state=0)
+    assert np.bincount(part).tolist() == [1000, 1000, 1000, 2000]
+    assert np.allclose(np.abs(X[part == 0] - [-3.0, 2.5]).max(1), 2.0)
+    for number, centre, width in ((1, [5.0, 0.0], 0.2), (2, [-4.0, -2.0], 0.15)):
+        arm = X[part == number] - centre
+        turns = np.linalg.norm(arm, axis=1) / width  # the angle of the spiral of Archimedes, up to 4 turns
+        assert turns.max() == pytest.approx(8 * np.pi, rel=0.01)
+        assert np.allclose(np.cos(turns), arm[:, 0] / (width * turns)) and np.allclose(
+            np.sin(turns), arm[:, 1] / (width * turns)
+        )
+    ring = np.linalg.norm(X[part == 3] - [14.0, 0.0], axis=1)
+    assert np.unique(ring.round(6)).tolist() == [1.2, 2.8]
+    assert (make_synth2(5000, random_state=0)[0] - X).std() == pytest.approx(0.1, rel=0.05)
+
+    X = make_synth3(20000, n_features=10, random_state=0)
+    mixing = np.random.default_rng(0).standard_normal((10, 10))
+    assert np.allclose(np.cov(X.T), mixing @ mixing.T, atol=0.05 * np.trace(mixing @ mixing.T) / 10)
+    assert np.allclose(X.mean(0), 0.0, atol=0.15)
+    assert make_synth3(random_state=1).shape == (100, 140)
+
+
+def test_pictures_of_shapes_show_their_factors() -> None:
+    shapes = make_shapes(image_size=32)
+    assert shapes.images.shape == (3456, 32, 32, 3) and shapes.data.shape == (3456, 3072)
+    assert shapes.images.min() == 0.0 and shapes.images.max() == 1.0
+    assert shapes.factor_names == ["x", "y", "size", "orientation", "hue", "shape"]
+    assert len(np.unique(shapes.factors, axis=0)) == len(np.unique(shapes.data, axis=0)) == 3456
+    assert (shapes.factors.max(0) + 1).tolist() == [4, 4, 3, 4, 6, 3] and shapes.categorical == [5]
+    value = {
+        name: values[column]
+        for name, values, column in zip(
+            shapes.factor_names, shapes.factor_values, shapes.factors.T, strict=True
+        )
+    }
+    # Brightness, mass, centre and main axis can be read off a picture.
+    cover = shapes.images.max(-1)
+    mass = cover.sum((1, 2))
+    axis = (np.arange(32) + 0.5) / 16 - 1
+    x, y = (cover * axis).sum((1, 2)) / mass, (cover * axis[:, None]).sum((1, 2)) / mass
+    symmetric = value["shape"] != "triangle"
+    # What sticks out of the picture is cut off, from the small ones nothing.
+    inside = symmetric & (value["size"] < 0.5)
+    assert np.abs(x - value["x"])[inside].max() < 0.01 and np.abs(y - value["y"])[inside].max() < 0.01
+    area = {"ellipse": np.pi / 2, "rectangle": 2.0, "triangle": 1.0}
+    for name, share in area.items():
+        small = (value["shape"] == name) & (value["size"] < 0.5)
+        assert np.allclose(mass[small] / 256, share * value["size"][small] ** 2, rtol=0.08), name
+    dx, dy = axis - x[:, None], axis - y[:, None]
+    xx = np.einsum("nij,nj->n", cover, dx**2)
+    yy = np.einsum("nij,ni->n", cover, dy**2)
+    xy = np.einsum("nij,nj,ni->n", cover, dx, dy)
+    angle = np.rad2deg(0.5 * np.arctan2(2 * xy, xx - yy)) % 180
+    gap = np.abs((angle - value["orientation"] + 90) % 180 - 90)
+    assert gap[inside].max() < 1.0
+    colour = shapes.images.reshape(3456, -1, 3).max(1)
+    red, green = value["hue"] == 0, value["hue"] == 2 / 6
+    assert np.all(colour[red] == [1, 0, 0]) and np.allclose(colour[green], [0, 1, 0])
+
+
+def test_some_shapes_with_chosen_factors() -> None:
+    few = make_shapes(50, n_values={"background": 5, "shape": 1, "x": 1, "y": 1}, random_state=0)
+    assert few.factor_names == ["size", "orientation", "hue", "background"] and few.categorical == []
+    corner = few.images[:, 0, 0]
+    assert np.allclose(corner.max(-1), 0.4)  # a coloured background
+    assert len(np.unique(few.factors, axis=0)) == 50
+    again = make_shapes(50, n_values={"background": 5, "shape": 1, "x": 1, "y": 1}, random_state=0)
+    other = make_shapes(50, n_values={"background": 5, "shape": 1, "x": 1, "y": 1}, random_state=1)
+    assert np.array_equal(again.images, few.images) and not np.array_equal(other.factors, few.factors)
+    single = make_shapes(n_values=dict.fromkeys(["x", "y", "size", "orientation", "hue", "shape"], 1))
+    assert single.images.shape[0] == 1 and single.factors.shape == (1, 0)
+
+
 def test_grid_has_the_mesh_width_of_the_paper() -> None:
     grid = square_grid()
     assert grid.shape == (101**2, 2)
@@ -105,6 +200,15 @@ def test_grid_has_the_mesh_width_of_the_paper() -> None:
         (lambda: make_kink(0), "n_samples must be positive"),
         (lambda: make_jump(5, noise=-1.0), "noise at least 0"),
         (lambda: square_grid(1), "at least 2 points"),
+        (lambda: make_circles3(0), "n_samples must be positive"),
+        (lambda: make_synth1(5, noise=-0.1), "noise at least 0"),
+        (lambda: make_synth3(5, n_features=0), "n_features must be positive"),
+        (lambda: make_shapes(0), "n_samples must be None or from 1 to 3456"),
+        (lambda: make_shapes(3457), "the number of combinations; got 3457"),
+        (lambda: make_shapes(n_values={"colour": 2}), "no factor 'colour'; there are x, y, size"),
+        (lambda: make_shapes(n_values={"shape": 4}), "'shape' must be from 1 to 3; got 4"),
+        (lambda: make_shapes(n_values={"hue": 0}), "'hue' must be a positive integer; got 0"),
+        (lambda: make_shapes(image_size=4), "image_size must be an integer of at least 8"),
         (lambda: load_usps("valid"), "subset must be"),
         (lambda: datasets.load_cleveland("num"), "target must be 'cholesterol' or 'diagnosis'"),
     ],

@@ -23,7 +23,9 @@ from representer.linalg import (
     factorize,
     is_finite,
     kronecker_solve,
+    leading,
     nearest_kronecker,
+    orthonormal,
     pivoted_cholesky,
     repair_gram,
     rotated_factor,
@@ -584,3 +586,36 @@ def test_rotated_factor(dtype):
     for vectors in (U, U.mT, U[:, :4]):
         for factor in (whole, whole.tril(), whole.triu(), whole[:, :2], whole.tril().mT.contiguous().mT):
             torch.testing.assert_close(rotated_factor(vectors, factor), vectors.mT @ factor)
+
+
+# -- leading eigenvectors ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", ["decay", "cluster", "low rank", "indefinite", "small"])
+def test_leading_eigenpairs_are_those_of_eigh(case):
+    generator = torch.Generator().manual_seed(0)
+    N, n = (20, 5) if case == "small" else (150, 5)
+    U = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=torch.float64)).Q
+    values = {
+        "decay": 1000.0 * 0.8 ** torch.arange(N, dtype=torch.float64),
+        "cluster": torch.cat(
+            [torch.tensor([500.0]), 1.0 - 1e-4 * torch.arange(9), torch.full((N - 10,), 1e-3)]
+        ),
+        "low rank": torch.cat([torch.tensor([3.0, 2.0, 1.0]), torch.zeros(N - 3)]),
+        "indefinite": torch.linspace(3.0, -5.0, N),
+        "small": torch.linspace(3.0, 0.0, N),
+    }[case].to(torch.float64)
+    A = (U * values) @ U.mT
+    start = torch.randn(N, 1, generator=generator, dtype=torch.float64)
+    pairs = leading(lambda V: A @ V, start, n, tol=1e-10)
+    V = pairs.vectors[:, :n]
+    assert torch.allclose(pairs.values[:n], values[:n], atol=1e-9 * values.abs().max())
+    assert torch.allclose(V.mT @ V, torch.eye(n, dtype=torch.float64), atol=1e-12)
+    assert (A @ V - V * pairs.values[:n]).norm() <= 1e-8 * values.abs().max()
+
+
+def test_orthonormal_blocks_stay_so_where_columns_vanish_or_repeat():
+    generator = torch.Generator().manual_seed(0)
+    against = torch.linalg.qr(torch.randn(40, 5, generator=generator, dtype=torch.float64)).Q
+    block = torch.randn(40, 4, generator=generator, dtype=torch.float64)
+    block[:, 1], block[:, 2], block[:, 3] = 0.0, block[:, 0], against[:, 0]
+    both = torch.cat([against, orthonormal(block, against)], 1)
+    assert torch.allclose(both.mT @ both, torch.eye(9, dtype=torch.float64), atol=1e-12)

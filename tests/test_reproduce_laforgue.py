@@ -39,14 +39,6 @@ def test_figure_3_on_few_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert laforgue.TRAINING not in found[laforgue.CIRCLES, "KPCA, width 1"]
 
 
-def test_circles() -> None:
-    X, label = laforgue.circles(3000, np.random.default_rng(0))
-    radius = np.linalg.norm(X, axis=1)
-    for i, expected in enumerate(laforgue.RADII):
-        assert radius[label == i].mean() == pytest.approx(expected, abs=0.02)
-        assert radius[label == i].std() == pytest.approx(laforgue.NOISE, rel=0.1)
-
-
 def test_what_lacks_its_data_is_not_run(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()

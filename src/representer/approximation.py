@@ -142,6 +142,74 @@ class Nystroem(Value):
         raise ValueError(f"sampling of Nystroem must be 'uniform' or 'pivots'; got {self.sampling!r}.")
 
 
+# -- subsets ----------------------------------------------------------------------------------------------------------
+SAMPLING = ("uniform", "leverage", "entropy")
+
+
+def choose_samples(
+    kernel: Kernel, X: Any, n_samples: int, *, sampling: str = "uniform", seed: int = 0
+) -> Tensor:
+    """The numbers of samples that stand for all of X, in order.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With numbers for all hyperparameters.
+    X : prepared data
+    n_samples : int
+        How many, at most all.
+    sampling : {"uniform", "leverage", "entropy"}
+        At random; at random with probabilities that grow with the ridge leverage scores diag(K (K + nλI)⁻¹), for which
+        λ is 1/n_samples of the mean of k(x, x) and K is replaced by its Nyström approximation on as many uniform
+        samples, with what that misses of its diagonal; or one after the other the sample with the least Σ k(x,
+        chosen), so that the quadratic Rényi entropy −log mean k(chosen, chosen) stays large.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.approximation import choose_samples
+    >>> from representer.kernels import Gaussian
+    >>> kernel = Gaussian(1.0)
+    >>> X = kernel.prepare(np.array([[0.0], [0.1], [0.2], [5.0]]))
+    >>> 3 in choose_samples(kernel, X, 2, sampling="entropy").tolist()
+    True
+    """
+    n = count(X)
+    if not is_count(n_samples) or n_samples > n:
+        raise ValueError(
+            f"n_samples must be an integer from 1 to the number of samples, {n}; got {n_samples!r}."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    if sampling == "uniform":
+        chosen = torch.randperm(n, generator=generator)[:n_samples]
+    elif sampling == "leverage":
+        landmarks = torch.randperm(n, generator=generator)[:n_samples]
+        B = landmark_features(kernel, take(X, landmarks))(X)
+        inner = B.mT @ B
+        diagonal = kernel._diag(X).to(B)
+        ridge = n * diagonal.mean() / n_samples
+        inner.diagonal().add_(ridge)
+        missed = (diagonal - (B**2).sum(1)).clamp(min=torch.finfo(B.dtype).tiny)
+        scores = (B * torch.linalg.solve(inner, B.mT).mT).sum(1) + missed / ridge
+        chosen = torch.multinomial(scores.cpu(), n_samples, generator=generator)
+    elif sampling == "entropy":
+        chosen = _most_spread(kernel, X, n_samples, int(torch.randint(n, (1,), generator=generator)))
+    else:
+        raise ValueError(f"sampling must be one of {', '.join(map(repr, SAMPLING))}; got {sampling!r}.")
+    return chosen.sort().values
+
+
+def _most_spread(kernel: Kernel, X: Any, n_samples: int, first: int) -> Tensor:
+    """Greedy choice of samples with small Σ k(x, chosen)."""
+    chosen = [first]
+    sums = kernel._diag(X).clone()
+    for _ in range(n_samples - 1):
+        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(chosen[-1:])))[:, 0]
+        sums[chosen[-1]] = torch.inf
+        chosen.append(int(sums.argmin()))
+    return torch.tensor(chosen)
+
+
 # -- random features --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class FourierFeatures:

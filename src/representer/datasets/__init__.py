@@ -1,4 +1,4 @@
-"""Data: functions to sample from, strings and curves that are made, and loaders for public sets that lie in a folder.
+"""Data: functions to sample from, strings, curves, points and pictures that are made, and loaders for public sets.
 
 Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, or from the one that
 the environment variable ``REPRESENTER_DATA`` names.
@@ -21,6 +21,8 @@ from representer.datasets.molecules import (
     load_metabolites,
     load_nci60,
 )
+from representer.datasets.points import make_circles3, make_synth1, make_synth2, make_synth3
+from representer.datasets.shapes import make_shapes
 from representer.datasets.structured import (
     BIBTEX,
     ISOMAP_FACES,
@@ -114,9 +116,14 @@ __all__ = [
     "load_yeast",
     "load_yeast_multilabel",
     "make_bumps",
+    "make_circles3",
     "make_jump",
     "make_kink",
     "make_motif_strings",
+    "make_shapes",
+    "make_synth1",
+    "make_synth2",
+    "make_synth3",
     "sources",
     "square_grid",
     "straight_kink",

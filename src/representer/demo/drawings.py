@@ -45,7 +45,8 @@ def components(found: Names) -> Picture:
     """Pictures along components of both levels."""
     walks = found["walks"]
     return Picture.of(
-        _rows_of_digits(walks, 9), "Rows of digits that change from left to right along one component of a level each."
+        _rows_of_digits(walks, 9),
+        "Rows of digits that change from left to right along one component of a level each.",
     )
 
 
@@ -55,13 +56,14 @@ def halves(found: Names) -> Picture:
         name: np.hstack([found["top"][found["test"]], bottom]) for name, bottom in found["answers"].items()
     }
     return Picture.of(
-        _rows_of_digits(rows, 12, split=True), "True digits, and digits whose bottom half two decoders predicted."
+        _rows_of_digits(rows, 12, split=True),
+        "True digits, and digits whose bottom half two decoders predicted.",
     )
 
 
 def words(found: Names) -> Picture:
     """Pictures of words below what was read."""
-    figure, axes = panels(4, 6, size=1.0)
+    figure, axes = panels(4, 6, size=0.8)
     answers = zip(axes, found["pictures"][250:], found["words"][250:], found["found"], strict=False)
     for row, pictures, truth, answer in answers:
         for ax in row:
@@ -69,7 +71,9 @@ def words(found: Names) -> Picture:
         for ax, picture, right, read in zip(row, pictures, truth, answer, strict=False):
             ax.imshow(picture.reshape(8, 8), cmap="gray_r")
             ax.set_title(read, color="black" if read == right else "red")
-    return Picture.of(figure, "Pictures of four words, with the digits that were read above them; wrong ones are red.")
+    return Picture.of(
+        figure, "Pictures of four words, with the digits that were read above them; wrong ones are red."
+    )
 
 
 def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool = False) -> Any:
@@ -79,7 +83,7 @@ def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool
     for line, (name, digits) in zip(axes, rows.items(), strict=True):
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
         for ax, digit in zip(line, digits, strict=False):
-            ax.imshow(np.asarray(digit).reshape(8, 8), cmap="gray_r")
+            ax.imshow(np.asarray(digit).reshape(8, 8), cmap="gray_r", vmin=0, vmax=1)
             ax.set(xticks=[], yticks=[])
             if split:
                 ax.axhline(3.5, color="red", linewidth=0.6)

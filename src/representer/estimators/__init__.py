@@ -2,6 +2,7 @@
 
 from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
+from representer.estimators.deep_kernel_pca import DeepKernelPCA
 from representer.estimators.deep_regressor import DeepKernelRegressor
 from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
@@ -15,6 +16,7 @@ __all__ = [
     "AtomPairs",
     "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
+    "DeepKernelPCA",
     "DeepKernelRegressor",
     "EmbeddingClassifier",
     "GaussianProcessKernel",

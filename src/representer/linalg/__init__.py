@@ -15,6 +15,7 @@ from representer.linalg.cholesky import (
     shifted,
     woodbury,
 )
+from representer.linalg.leading import RitzPairs, leading, orthonormal
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
 from representer.linalg.structured import (
     conjugate_gradient,
@@ -28,6 +29,7 @@ __all__ = [
     "Cholesky",
     "IndefiniteGramWarning",
     "NotPositiveDefiniteError",
+    "RitzPairs",
     "Spectrum",
     "Woodbury",
     "add_weighted_gram",
@@ -36,7 +38,9 @@ __all__ = [
     "factorize",
     "is_finite",
     "kronecker_solve",
+    "leading",
     "nearest_kronecker",
+    "orthonormal",
     "pivoted_cholesky",
     "repair_gram",
     "rotated_factor",

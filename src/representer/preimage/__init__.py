@@ -9,7 +9,8 @@ from representer.preimage.candidates import Candidates
 from representer.preimage.direct import Direct, combination, is_linear
 from representer.preimage.labels import LabelSet
 from representer.preimage.names import as_decoder
-from representer.preimage.neighbours import distances, nearest, weighted
+from representer.preimage.neighbours import distances, nearest, refined, weighted
+from representer.preimage.network import Network
 from representer.preimage.sequences import Sequence, markov_scores, viterbi
 from representer.preimage.vectors import FixedPoint, Gradient
 
@@ -21,6 +22,7 @@ __all__ = [
     "FixedPoint",
     "Gradient",
     "LabelSet",
+    "Network",
     "Sequence",
     "as_decoder",
     "candidate_scores",
@@ -29,6 +31,7 @@ __all__ = [
     "is_linear",
     "markov_scores",
     "nearest",
+    "refined",
     "viterbi",
     "weighted",
 ]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+from representer.optimize import lbfgs, with_gradient
 
 # A weighted pre-image is the mean of at most so many candidates.
 NEIGHBOURS = 10
@@ -47,3 +51,19 @@ def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
     inverse = torch.where(exact.any(-1, keepdim=True), exact.to(inverse), inverse)
     inverse = inverse / inverse.sum(-1, keepdim=True)
     return torch.zeros_like(distance).scatter_(-1, chosen.indices, inverse)
+
+
+def refined(
+    distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6
+) -> Tensor:
+    """Points (m, d) where a differentiable ‖φ(x_i) − f_i‖² (m,) has a local minimum, by L-BFGS from a start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import refined
+    >>> refined(lambda X: (X - 2.0).square().sum(-1), torch.zeros(1, 1, dtype=torch.float64)).round().tolist()
+    [[2.0]]
+    """
+    objective = with_gradient(lambda points: distance(points.reshape(start.shape)).sum().reshape(1))
+    return lbfgs(objective, start.reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)

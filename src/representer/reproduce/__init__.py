@@ -22,6 +22,11 @@ from representer.reproduce import (
     laforgue,
     laforgue_molecules,
     tables,
+    tonin,
+    tonin_generation,
+    tonin_shapes,
+    tonin_solvers,
+    tonin_tables,
 )
 from representer.reproduce.report import lead, markdown, sections, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
@@ -40,6 +45,11 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *kadri_faces.EXPERIMENTS,
     *kadri_operators.EXPERIMENTS,
     *kadri_labels.EXPERIMENTS,
+    *tonin.EXPERIMENTS,
+    *tonin_solvers.EXPERIMENTS,
+    *tonin_tables.EXPERIMENTS,
+    *tonin_shapes.EXPERIMENTS,
+    *tonin_generation.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
 

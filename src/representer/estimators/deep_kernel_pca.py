@@ -1,0 +1,395 @@
+"""Kernel principal components in several levels that are learned together."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from representer.approximation import SAMPLING, choose_samples
+from representer.data import count, take
+from representer.estimators._adapted import Representation, original, takes_sparse
+from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._deep_pca import FirstLevel, KernelsPerLevel, Levels, check_varies, sample_count
+from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
+from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
+from representer.estimators._deep_pca_generation import Generation, check_preimage
+from representer.estimators._validation import (
+    check_counts,
+    check_device,
+    check_inputs,
+    check_options,
+    plain,
+    seed_of,
+    warn_unconverged,
+)
+from representer.kernels import Kernel
+from representer.memory import row_blocks
+from representer.objectives.extension import Extension
+from representer.objectives.multilevel import MultiLevel
+from representer.parameters import is_real
+
+# Hidden features that vary by less than this share of their size are one number.
+CONSTANT = 1e-6
+SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
+
+
+class CollapsedComponentWarning(UserWarning):
+    """A component of centred data is constant: the levels above gain more from that than it would explain."""
+
+
+class DeepKernelPCA(
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    CallbackSupportMixin,
+    Generation,
+    DeepPCAAnalysis,
+    KernelsPerLevel,
+):
+    """Kernel principal components in several levels, where the levels above shape those below.
+
+    Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
+    below; K_1 is that of the data. They make the energy E = Σ_j Tr(H_jᵀ K_j(H_{j−1}) H_j) / (2 η_j) stationary (Tonin,
+    Tao, Patrinos and Suykens, 2024): each H_j holds the leading eigenvectors of a matrix M_j that depends on the levels
+    below and above. With one level it is kernel PCA.
+
+    Parameters
+    ----------
+    n_components : int, float or list of these, default=(2, 2)
+        For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
+        to hold in kernel PCA of one level after the other. This argument and the next two are lists with one entry a
+        level; what is no list holds for all of them.
+    kernels : Kernel, str or list of these, default="rbf"
+        The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
+        of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
+        where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
+    eta : float or list of float, default=1.0
+        η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading variance, but the
+        level below works against it.
+    center : bool, default=True
+        Centre the features of the data (level 1), as kernel PCA does; False is the problem of the paper.
+    solver : {"auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"}, default="auto"
+        ``"scf"``: self-consistent eigenvectors, and where that does not contract the Riemannian method. ``"auto"``: the
+        same, or the closed form if all kernels but the first are linear and ``eta`` is positive. ``"riemannian"``: a
+        trust region on the energy (with a negative ``eta``, Newton's method for its critical points).
+        ``"projected_gradient"`` and ``"riemannian_adam"``: those of the paper on its residual (9), for comparison.
+        ``"levelwise"``: kernel PCA of one level after the other (Deng et al., 2019).
+    init : {"levelwise", "random"} or list of ndarray, default="levelwise"
+        Where the search starts. With positive ``eta``, what ends below the energy of levelwise kernel PCA starts again
+        from there.
+    extension : {"exact", "smoother"}, default="exact"
+        How ``transform`` finds hidden features of new samples: from the equations that training samples satisfy, or as
+        a mean of the training samples' own, weighted by the first kernel.
+    preimage : {"auto", "direct", "ridge", "gradient", "weighted", "nearest"} or Network, default="auto"
+        How ``inverse_transform`` finds the inputs of a level from its components. ``"direct"``: the features themselves
+        (linear kernels). ``"ridge"``: kernel ridge regression from components to inputs. ``"weighted"``: the mean of
+        the 10 training inputs whose features are nearest; ``"gradient"``: the input that minimises the distance in
+        feature space, from there. ``"nearest"``: the training input. ``"auto"``: direct for linear kernels, ridge for
+        other vectors, nearest for anything else. ``Network(module)`` (of ``representer.preimage``) trains a network
+        back from the features of the first level, together with the one in ``kernels=[Neural(module, Linear()), …]``.
+    max_samples : int or float, default=None
+        Fit to so many samples, or such a share of them, and find the hidden features of the others by ``extension``.
+    sampling : {"uniform", "leverage", "entropy"}, default="uniform"
+        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy.
+    max_iter : int, default=200
+        Most iterations of the search.
+    tol : float, default=1e-9
+        The search ends when the relative residual of the equations (6) is as small.
+    learning_rate : float, default=1e-3
+        Of ``"riemannian_adam"``.
+    random_state : int, RandomState instance or None, default=None
+        Seed of random starts.
+    verbose : int, default=0
+        1: a progress bar for long searches. 2: also why they stopped.
+    device : str, default=None
+        Where to compute, as in ``torch.device``.
+
+    Attributes
+    ----------
+    hidden_ : list of ndarray of shape (n_samples, n_components_[j])
+        H_j, with orthonormal columns, leading components first.
+    eigenvalues_ : list of ndarray of shape (n_components_[j],)
+        The diagonal of Λ_j = H_jᵀ M_j H_j. (Where the kernel above sees rotations, as with ℓ₁ distances or one
+        lengthscale a feature, Λ_j is symmetric but not diagonal.)
+    explained_variance_ratio_ : list of ndarray of shape (n_components_[j],)
+        Eigenvalues over the sum of all eigenvalues of M_j.
+    energy_ : float
+        E.
+    residual_ : float
+        The largest ‖M_j H_j − H_j Λ_j‖ / ‖M_j H_j‖ of all levels: how well equations (6) hold.
+    solver_ : str
+        What found the solution: ``"closed_form"``, ``"levelwise"``, or the name of a solver.
+    history_ : list of HistoryEntry
+        The search: iteration, seconds, energy (value), relative residual (gradient_norm).
+    n_iter_ : int
+        Iterations of the search.
+    n_components_ : list of int
+        Components of each level.
+    kernels_ : list of Kernel
+        With the numbers that were used.
+    eta_ : list of float
+        η_j of each level.
+    decoder_ : torch.nn.Module or None
+        The trained network of a ``Network``; that of the encoder is in ``kernels_[0]``.
+    training_history_ : list of HistoryEntry
+        The passes of its training.
+    X_fit_ : ndarray or list
+        The training data, those of ``subset_``.
+    subset_ : ndarray of int
+        The row numbers of the samples that were fitted to.
+    n_features_in_ : int
+        Number of features seen during fit (vectors and Gram matrices).
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
+
+    See Also
+    --------
+    KernelAutoencoder : Codes from which the data can be recovered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import DeepKernelPCA
+    >>> X = np.random.default_rng(0).normal(size=(100, 4))
+    >>> model = DeepKernelPCA([3, 2]).fit(X[:80])
+    >>> model.transform(X[80:]).shape
+    (20, 5)
+    >>> bool(model.residual_ < 1e-8)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: Any = (2, 2),
+        kernels: Any = "rbf",
+        *,
+        eta: Any = 1.0,
+        center: bool = True,
+        solver: str = "auto",
+        init: Any = "levelwise",
+        extension: str = "exact",
+        preimage: Any = "auto",
+        max_samples: int | float | None = None,
+        sampling: str = "uniform",
+        max_iter: int = 200,
+        tol: float = 1e-9,
+        learning_rate: float = 1e-3,
+        random_state: Any = None,
+        verbose: int = 0,
+        device: str | None = None,
+    ):
+        self.n_components = n_components
+        self.kernels = kernels
+        self.eta = eta
+        self.center = center
+        self.solver = solver
+        self.init = init
+        self.extension = extension
+        self.preimage = preimage
+        self.max_samples = max_samples
+        self.sampling = sampling
+        self.max_iter = max_iter
+        self.tol = tol
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.verbose = verbose
+        self.device = device
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+    def _check_arguments(self) -> None:
+        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother")})
+        check_preimage(self.preimage)
+        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
+        check_counts(self, {"max_iter": 1, "verbose": 0})
+        check_device(self.device)
+        for name in ("tol", "learning_rate"):
+            value = getattr(self, name)
+            if not is_real(value) or not np.isfinite(value) or value <= 0:
+                raise ValueError(f"{name} must be a positive number; got {value!r}.")
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Find the hidden features of all levels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Training data; with a precomputed kernel, their Gram matrix.
+        y : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        self : DeepKernelPCA
+            The fitted transformer.
+        """
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self)
+        self._check_arguments()
+        levels = Levels.of(self.n_components, self.kernels, self.eta)
+        first = levels.kernels[0]
+        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
+        if len(X) < 2:
+            raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
+        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+        data = self._form.inputs(first, X)
+        self.subset_ = self._subset(first, data)
+        if len(self.subset_) < len(X):
+            data, X = take(data, torch.from_numpy(self.subset_)), take(X, torch.from_numpy(self.subset_))
+        self.X_fit_ = X
+        levels.check_samples(len(X))
+        settings = Settings(
+            self.solver,
+            self.tol,
+            self.max_iter,
+            self.learning_rate,
+            seed_of(self.random_state),
+            self.verbose,
+            iteration_callback(self, context),
+        )
+        first = self._first_kernel_trained(levels, X, settings)
+        self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
+        check_varies(gram, self._first)
+        problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
+        solution = solve(problem, levels.sizes, settings, self.init)
+        self._keep(problem, solution)
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _subset(self, kernel: Kernel, data: Any) -> np.ndarray:
+        """The numbers of the samples to fit to."""
+        n = count(data)
+        wanted = sample_count(self.max_samples, n)
+        if wanted == n:
+            return np.arange(n)
+        if kernel.domain == "gram":
+            raise ValueError(
+                "max_samples needs a kernel that can be evaluated on a part of the data; a precomputed Gram matrix is "
+                "n × n already. Pass the Gram matrix of a part, or a kernel object."
+            )
+        seed = seed_of(self.random_state)
+        return plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
+
+    def _keep(self, problem: MultiLevel, solution: Solution) -> None:
+        coupled = solution.solver != "levelwise"
+        state = canonical(problem, solution.state, coupled=coupled)
+        self._multipliers = [plain(multiplier) for multiplier in state.multipliers]
+        self.hidden_ = [plain(H) for H in state.hidden]
+        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self._multipliers]
+        totals = state.totals
+        self.explained_variance_ratio_ = [
+            values / total for values, total in zip(self.eigenvalues_, totals, strict=True)
+        ]
+        self.energy_ = state.energy
+        self.residual_ = state.residual if coupled else problem.at(state.hidden).residual
+        self.solver_, self.history_, self.n_iter_ = solution.solver, solution.history, solution.n_iter
+        self.n_components_ = [H.shape[1] for H in self.hidden_]
+        self._n_features_out = sum(self.n_components_)
+        self.kernels_ = [original(self._first.kernel), *problem.kernels]
+        self.eta_ = list(problem.etas)
+        constant = np.ptp(self.hidden_[0], axis=0) <= CONSTANT * np.abs(self.hidden_[0]).max(0)
+        if self.center and self.n_components_[0] < len(self.hidden_[0]) and constant.any():
+            warnings.warn(
+                f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
+                "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0.",
+                CollapsedComponentWarning,
+                stacklevel=3,
+            )
+        if not solution.converged:
+            warn_unconverged(
+                f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
+                f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels."
+            )
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """Fit, and return the hidden features of the training samples, all levels side by side.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Training data; with a precomputed kernel, their Gram matrix.
+        y : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, sum of n_components_)
+            ``hidden_``, side by side; with ``max_samples``, or the smoother, what ``transform`` gives.
+        """
+        self.fit(X)
+        if self.max_samples is not None or self.extension == "smoother":
+            return self.transform(X)
+        return np.concatenate(self.hidden_, 1)
+
+    # -- new samples --------------------------------------------------------------------------------------------------
+    def transform(self, X: Any, level: int | None = None) -> np.ndarray:
+        """Hidden features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Data; with a precomputed kernel, k(X, X_train).
+        level : int, default=None
+            Only those of one level, counted from 0; None: all levels side by side.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_components)
+            Training samples get the rows of ``hidden_`` (with ``extension="exact"``).
+        """
+        check_is_fitted(self)
+        if level is not None and not (isinstance(level, int | np.integer) and 0 <= level < len(self.hidden_)):
+            raise ValueError(
+                f"level must be None or an integer from 0 to {len(self.hidden_) - 1}; got {level!r}."
+            )
+        H = plain(self._hidden(self._inputs(X)))
+        if level is None:
+            return H
+        stop = sum(self.n_components_[: level + 1])
+        return np.ascontiguousarray(H[:, stop - self.n_components_[level] : stop])
+
+    def _inputs(self, X: Any) -> Any:
+        kernel = self._first.kernel
+        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(self._first_kernel()))
+        return self._form.inputs(kernel, X)
+
+    def _hidden(self, data: Any) -> Tensor:
+        """Hidden features of prepared new data, all levels side by side, in blocks of rows."""
+        extension = self._extension()
+        n, parts, failed = len(self.hidden_[0]), [], 0
+        for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden_))):
+            gram = self._first.rows(take(data, torch.arange(rows.start, rows.stop)))
+            if self.extension == "smoother":
+                parts.append(self._smoothed(gram, extension))
+                continue
+            values, converged = extension(self._first.centered(gram), self._first.nearest(gram))
+            failed += int((~converged).sum())
+            parts.append(values)
+        if failed:
+            warn_unconverged(
+                f"The equations of {failed} of {count(data)} new samples were not solved; these keep the hidden "
+                "features of the training sample nearest to them. extension='smoother' needs no equations."
+            )
+        return torch.cat(parts)
+
+    def _extension(self) -> Extension:
+        hidden, multipliers = (
+            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
+        )
+        coupled = self.solver_ != "levelwise"
+        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
+
+    def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
+        total = gram.sum(1, keepdim=True)
+        if bool((total <= 0).any()) or bool((gram < 0).any()):
+            raise ValueError(
+                "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
+                "Use a kernel that is not (rbf, laplacian), or extension='exact'."
+            )
+        return gram @ torch.cat(list(extension.hidden), 1) / total

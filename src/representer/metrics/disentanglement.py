@@ -1,0 +1,362 @@
+"""Disentanglement: does each code answer to one factor of variation, and each factor to one code?
+
+Codes are a matrix (n_samples, n_codes) of numbers, factors a matrix (n_samples, n_factors) of their values, few each.
+None of the scores changes if codes are reordered, shifted or multiplied by a common factor. All are measured on the
+samples that are given, and flatter codes where a value of a factor has only a handful of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.metrics import balanced_accuracy_score, r2_score
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.tree import DecisionTreeClassifier
+
+from representer.parameters import is_count
+
+
+def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
+    """The interventional robustness score (Suter et al., 2019).
+
+    While one factor is kept, how far do interventions on all others move a code from its mean? The distance (a quantile
+    of it over the samples of each value, averaged over the values) relative to the largest deviation of the code, from
+    1, for the factor to which the code is most robust; the mean over codes, weighted by their largest deviations.
+    Constant codes do not count.
+
+    Parameters
+    ----------
+    codes : array-like of shape (n_samples, n_codes)
+        What was learned.
+    factors : array-like of shape (n_samples, n_factors)
+        What was varied; all combinations should be about equally frequent.
+    quantile : float, default=0.99
+        Which distance counts; 1 is the largest, as published, 0.99 what public implementations take.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1: 1 if each code is a function of one factor. A value that only one sample has counts as
+        perfectly robust, so that small samples flatter.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import irs
+    >>> factors = np.array([[a, b] for a in range(4) for b in range(4)])
+    >>> irs(factors, factors), irs(factors.sum(1, keepdims=True), factors)
+    (1.0, 0.5)
+    """
+    Z, F = _checked(codes, factors)
+    if not 0.0 < quantile <= 1.0:
+        raise ValueError(f"quantile must be above 0 and at most 1; got {quantile!r}.")
+    largest = np.abs(Z - Z.mean(0)).max(0)
+    Z, largest = Z[:, largest > 0], largest[largest > 0]
+    if not len(largest):
+        return 0.0
+    moved = np.empty((F.shape[1], len(largest)))
+    for row, factor in zip(moved, F.T, strict=True):
+        groups = [Z[factor == value] for value in np.unique(factor)]
+        row[:] = np.mean([np.quantile(np.abs(g - g.mean(0)), quantile, axis=0) for g in groups], axis=0)
+    return float(np.average(np.clip(1.0 - moved / largest, 0.0, 1.0).max(0), weights=largest))
+
+
+def mig(codes: Any, factors: Any, *, n_bins: int = 20) -> float:
+    """The mutual information gap (Chen et al., 2018).
+
+    The mean over factors of (I(z₁, v) − I(z₂, v)) / H(v), where z₁ and z₂ are the two codes that know most of factor v.
+
+    Parameters
+    ----------
+    codes : array-like of shape (n_samples, n_codes)
+        What was learned, at least 2 codes.
+    factors : array-like of shape (n_samples, n_factors)
+        What was varied.
+    n_bins : int, default=20
+        Bins of equal width into which each code is sorted.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1: 1 if each factor is a function of one code, and no other code knows of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import mig
+    >>> factors = np.array([[a, b] for a in range(4) for b in range(4)])
+    >>> round(mig(factors, factors), 6), round(mig(factors[:, [0, 0]], factors), 6)
+    (1.0, 0.0)
+    """
+    Z, F = _checked(codes, factors, min_codes=2)
+    Z = _binned(Z, n_bins)
+    gaps = []
+    for factor in F.T:
+        entropy = _entropy(factor)
+        second, first = np.sort([_entropy(z) + entropy - _entropy(z, factor) for z in Z.T])[-2:]
+        gaps.append((first - second) / entropy)
+    return float(np.mean(gaps))
+
+
+def sap(codes: Any, factors: Any, *, categorical: Sequence[int] = ()) -> float:
+    """The separated attribute predictability (Kumar et al., 2018).
+
+    The mean over factors of the gap between the two codes that predict it best: by a line (R²) if the values of the
+    factor are numbers, by thresholds (balanced accuracy) if they are names.
+
+    Parameters
+    ----------
+    codes : array-like of shape (n_samples, n_codes)
+        What was learned, at least 2 codes.
+    factors : array-like of shape (n_samples, n_factors)
+        What was varied.
+    categorical : sequence of int, default=()
+        The factors whose values are names.
+
+    Returns
+    -------
+    score : float
+        Between 0 and 1. A factor of c names adds at most 1 − 1/c, since a code that knows nothing guesses.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import sap
+    >>> factors = np.array([[a, b] for a in range(4) for b in range(4)])
+    >>> round(sap(factors, factors), 6), round(sap(factors, factors, categorical=[0, 1]), 6)
+    (1.0, 0.75)
+    """
+    Z, F = _checked(codes, factors, min_codes=2)
+    named = _named(categorical, F.shape[1])
+    gaps = []
+    for j, factor in enumerate(F.T):
+        score = _threshold_accuracies(Z, factor) if named[j] else _squared_correlations(Z, _values(factor, j))
+        second, first = np.sort(score)[-2:]
+        gaps.append(first - second)
+    return float(np.mean(gaps))
+
+
+@dataclass(frozen=True)
+class DCI:
+    """Disentanglement, completeness and informativeness.
+
+    Attributes
+    ----------
+    disentanglement : float
+        Does a code matter to one factor only? The mean over codes, weighted by how much they matter, of one minus the
+        entropy of its importances for the factors.
+    completeness : float
+        Is a factor known from one code only? The mean over factors of one minus the entropy of importances of codes.
+    informativeness : float
+        Can factors be predicted from codes? The mean over factors of R², or balanced accuracy, on held-out halves.
+    importance : ndarray of shape (n_codes, n_factors)
+        What each code matters to each factor; columns sum to 1.
+    """
+
+    disentanglement: float
+    completeness: float
+    informativeness: float
+    importance: np.ndarray
+
+
+def dci(
+    codes: Any,
+    factors: Any,
+    *,
+    categorical: Sequence[int] = (),
+    n_trees: int = 50,
+    random_state: int | None = None,
+) -> DCI:
+    """Disentanglement, completeness and informativeness (Eastwood and Williams, 2018), by random forests.
+
+    Parameters
+    ----------
+    codes : array-like of shape (n_samples, n_codes)
+        What was learned, at least 2 codes.
+    factors : array-like of shape (n_samples, n_factors)
+        What was varied, at least 2 factors.
+    categorical : sequence of int, default=()
+        The factors whose values are names.
+    n_trees : int, default=50
+        Of each forest, one forest a factor.
+    random_state : int or None, default=None
+        Seed of the forests and of the halves.
+
+    Returns
+    -------
+    scores : DCI
+        Three numbers, at most 1 each, and the importances they come from.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import dci
+    >>> factors = np.array([[a, b] for a in range(8) for b in range(8)])
+    >>> scores = dci(factors, factors, random_state=0)
+    >>> min(scores.disentanglement, scores.completeness, scores.informativeness) > 0.8
+    True
+    """
+    Z, F = _checked(codes, factors, min_codes=2, min_factors=2)
+    if not is_count(n_trees):
+        raise ValueError(f"n_trees must be a positive integer; got {n_trees!r}.")
+    named = _named(categorical, F.shape[1])
+    if len(Z) < 4:
+        raise ValueError(f"Halves of the samples are held out: at least 4 are needed; got {len(Z)}.")
+    halves = KFold(2, shuffle=True, random_state=random_state)
+    importance = np.zeros((Z.shape[1], F.shape[1]))
+    known = []
+    for j, factor in enumerate(F.T):
+        forest: Any = RandomForestClassifier if named[j] else RandomForestRegressor
+        model = forest(n_trees, max_features=1.0, random_state=random_state)
+        factor = factor if named[j] else _values(factor, j)
+        importance[:, j] = model.fit(Z, factor).feature_importances_
+        score = balanced_accuracy_score if named[j] else r2_score
+        known.append(score(factor, cross_val_predict(model, Z, factor, cv=halves)))
+    by_code = importance.sum(1)
+    return DCI(
+        float(np.average(_concentration(importance), weights=by_code)) if by_code.any() else 0.0,
+        float(_concentration(importance.T).mean()),
+        float(np.mean(known)),
+        importance,
+    )
+
+
+def windin(codes: Any, *, n_bins: int = 10) -> float:
+    """The weighted informativeness and independence of codes (Do and Tran, 2020), without any known factors.
+
+    Σ_i ρ_i (I(x, z_i) − I(z_i, z_≠i)) with ρ_i = I(x, z_i) / Σ_j I(x, z_j): what code i knows of the input x less what
+    all others know of code i, weighted by what it knows. Codes are functions of the input here, sorted into bins, so
+    that I(x, z_i) is the entropy of z_i, and the difference H(z) − H(z_≠i).
+
+    Parameters
+    ----------
+    codes : array-like of shape (n_samples, n_codes)
+        What was learned.
+    n_bins : int, default=10
+        Bins of equal width into which each code is sorted.
+
+    Returns
+    -------
+    score : float
+        In nats, between 0 and log(n_bins). Entropies are those of the sample: as soon as almost every sample has a
+        combination of bins of its own without code i, code i adds nothing, and the score is near 0. Compare codes of
+        the same number, on samples of the same size, with the same bins.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.metrics import windin
+    >>> codes = np.array([[a, b] for a in range(4) for b in range(4)])
+    >>> round(float(windin(codes) / np.log(4)), 6), windin(codes[:, [0, 0]])
+    (1.0, 0.0)
+    """
+    Z = _binned(_numbers(codes), n_bins)
+    known = np.array([_entropy(z) for z in Z.T])
+    if not known.any():
+        return 0.0
+    others = np.array([_entropy(*np.delete(Z, i, axis=1).T) for i in range(Z.shape[1])])
+    shared = known + others - _entropy(*Z.T)
+    return float(max(np.average(known - shared, weights=known), 0.0))
+
+
+# -- what the scores are made of --------------------------------------------------------------------------------------
+def _checked(
+    codes: Any, factors: Any, *, min_codes: int = 1, min_factors: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes as numbers and factors with two values or more, row by row."""
+    Z, F = _numbers(codes), np.asarray(factors)
+    if F.ndim != 2 or len(F) != len(Z):
+        raise ValueError(
+            f"factors must be a matrix with one row a sample, ({len(Z)}, n_factors); got shape {F.shape}."
+        )
+    if Z.shape[1] < min_codes or F.shape[1] < max(min_factors, 1):
+        raise ValueError(
+            f"At least {min_codes} codes and {min_factors} factors are compared; got {Z.shape[1]} and {F.shape[1]}."
+        )
+    if F.dtype.kind in "fc" and not np.isfinite(F).all():
+        raise ValueError("factors must not be NaN or infinite.")
+    for j, factor in enumerate(F.T):
+        values = len(np.unique(factor))
+        if values == 1:
+            raise ValueError(f"Factor {j} does not vary; leave it out.")
+        if values == len(F) and len(F) > 2:
+            raise ValueError(
+                f"Factor {j} has another value for every sample; sort it into a few values (numpy.digitize) first."
+            )
+    return Z, F
+
+
+def _numbers(codes: Any) -> np.ndarray:
+    Z = np.asarray(codes, dtype=float)
+    if Z.ndim != 2 or 0 in Z.shape:
+        raise ValueError(
+            f"codes must be a matrix (n_samples, n_codes) that is not empty; got shape {Z.shape}."
+        )
+    if not np.isfinite(Z).all():
+        raise ValueError("codes must not be NaN or infinite.")
+    return Z
+
+
+def _named(categorical: Sequence[int], n_factors: int) -> np.ndarray:
+    """Which factors are names rather than numbers."""
+    named = np.zeros(n_factors, dtype=bool)
+    for j in categorical:
+        if not 0 <= j < n_factors:
+            raise ValueError(f"categorical must name factors from 0 to {n_factors - 1}; got {j!r}.")
+        named[j] = True
+    return named
+
+
+def _values(factor: np.ndarray, j: int) -> np.ndarray:
+    """The values of a factor as numbers."""
+    try:
+        return factor.astype(float)
+    except ValueError as error:
+        raise ValueError(f"Factor {j} holds names; list it in categorical=.") from error
+
+
+def _binned(Z: np.ndarray, n_bins: int) -> np.ndarray:
+    """The bin of each code, of equal width between its smallest and largest value."""
+    if not is_count(n_bins):
+        raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
+    low, width = Z.min(0), np.ptp(Z, axis=0)
+    share = (Z - low) / np.where(width > 0, width, 1.0)
+    return np.minimum((share * n_bins).astype(int), n_bins - 1)
+
+
+def _entropy(*columns: np.ndarray) -> float:
+    """H of the joint distribution of columns of values, in nats; that of no columns is 0."""
+    joint = np.zeros(len(columns[0]) if columns else 1, dtype=int)
+    for column in columns:
+        _, values = np.unique(column, return_inverse=True)
+        _, joint = np.unique(joint * (values.max() + 1) + values, return_inverse=True)
+    p = np.bincount(joint) / len(joint)
+    return float(-(p * np.log(p)).sum())
+
+
+def _squared_correlations(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """R² of a line from each code to the factor; 0 of a constant code."""
+    Z, v = Z - Z.mean(0), factor - factor.mean()
+    scale = (Z**2).sum(0) * (v @ v)
+    return (v @ Z) ** 2 / np.where(scale > 0, scale, 1.0)
+
+
+def _threshold_accuracies(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """The balanced accuracy of one interval of a code for each name."""
+    n_names = len(np.unique(factor))
+    tree = DecisionTreeClassifier(max_leaf_nodes=n_names, class_weight="balanced", random_state=0)
+    return np.array(
+        [balanced_accuracy_score(factor, tree.fit(z, factor).predict(z)) for z in Z.T[:, :, None]]
+    )
+
+
+def _concentration(importance: np.ndarray) -> np.ndarray:
+    """One minus the entropy of each row, in units of that of equal entries: 1 if one entry is all there is."""
+    total = importance.sum(1, keepdims=True)
+    p = importance / np.where(total > 0, total, 1.0)
+    logarithm = np.log(np.where(p > 0, p, 1.0)) / np.log(importance.shape[1])
+    return np.where(total[:, 0] > 0, 1.0 + (p * logarithm).sum(1), 0.0)

@@ -1,0 +1,208 @@
+"""Searches on a product of Stiefel manifolds: a trust region for a maximum, Newton's method for a critical point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, minres
+
+from representer.optimize.runs import Monitor
+from representer.optimize.self_consistent import ManifoldResult, Point, State, add, polar
+
+# Of the step along which gradients are differenced, relative to a point of unit columns: √eps balances both errors.
+DIFFERENCE = 1e-7
+# The best use of the directions of one Newton step ends here; the next one starts from a better place.
+MAX_INNER = 60
+
+
+class CriticalState(State, Protocol):
+    """A state with gradients and the multipliers Λ_j = sym(H_jᵀ ∇_j)."""
+
+    @property
+    def gradients(self) -> Point: ...
+    @property
+    def multipliers(self) -> Point: ...
+
+
+Evaluate = Callable[[Point], Any]
+Precondition = Callable[[Point], Point]
+
+
+def tangent(point: Point, vectors: Point) -> Point:
+    """The projection V − H sym(HᵀV) onto the tangent space."""
+    parts = []
+    for H, V in zip(point, vectors, strict=True):
+        inner = H.mT @ V
+        parts.append(V - H @ (0.5 * (inner + inner.mT)))
+    return parts
+
+
+def retract(point: Point, step: Point) -> Point:
+    """The nearest point of the manifold to H + V."""
+    return [polar(H + V) for H, V in zip(point, step, strict=True)]
+
+
+def inner(left: Point, right: Point) -> float:
+    """Σ_j ⟨V_j, W_j⟩."""
+    return sum((a * b).sum().item() for a, b in zip(left, right, strict=True))
+
+
+def hessian(evaluate: Evaluate, state: CriticalState) -> Callable[[Point], Point]:
+    """V ↦ Hess E [V], by a difference of Riemannian gradients: an error of 1e-7 slows Newton's method, no more."""
+    point = state.hidden
+    here = tangent(point, state.gradients)
+
+    def product(V: Point) -> Point:
+        longest = max(max(v.abs().max().item() for v in V), torch.finfo(V[0].dtype).tiny)
+        t = DIFFERENCE * max(H.abs().max().item() for H in point) / longest
+        end = evaluate(retract(point, [t * v for v in V]))
+        there = tangent(point, tangent(end.hidden, end.gradients))
+        return [(b - a) / t for a, b in zip(here, there, strict=True)]
+
+    return product
+
+
+def truncated_cg(
+    product: Callable[[Point], Point], gradient: Point, precondition: Precondition, radius: float
+) -> tuple[Point, float]:
+    """Steihaug's step for max ⟨g, v⟩ + ½⟨v, H v⟩ in the trust region, and the rise that this model predicts."""
+    v = [torch.zeros_like(g) for g in gradient]
+    r = gradient
+    z = precondition(r)
+    d, rz = z, inner(r, z)
+    start = math.sqrt(inner(r, r))
+    norm_v, vd, norm_d = 0.0, 0.0, rz  # squared, in the norm of the preconditioner
+    rise = 0.0
+    for _ in range(MAX_INNER):
+        Hd = product(d)
+        curvature = -inner(d, Hd)
+        alpha = rz / curvature if curvature > 0 else math.inf
+        longer = norm_v + 2.0 * alpha * vd + alpha**2 * norm_d if curvature > 0 else math.inf
+        if longer >= radius**2:
+            tau = (-vd + math.sqrt(vd**2 + norm_d * (radius**2 - norm_v))) / norm_d
+            return add(v, d, tau), rise + tau * rz - 0.5 * tau**2 * curvature
+        v = add(v, d, alpha)
+        rise += 0.5 * alpha * rz
+        norm_v = longer
+        r = add(r, Hd, alpha)
+        size = math.sqrt(inner(r, r))
+        if size <= start * min(0.1, start):
+            break
+        z = precondition(r)
+        before, rz = rz, inner(r, z)
+        beta = rz / before
+        d = add(z, d, beta)
+        vd = beta * (vd + alpha * norm_d)
+        norm_d = rz + beta**2 * norm_d
+    return v, rise
+
+
+def trust_region(
+    evaluate: Evaluate,
+    start: Point,
+    preconditioner: Callable[[Any], Precondition],
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+) -> ManifoldResult:
+    """Climb to a maximum of the energy: Riemannian trust region with preconditioned conjugate gradients.
+
+    ``preconditioner`` gives for each new state an approximate inverse of −Hess E there, symmetric and positive.
+    """
+    state = evaluate(start)
+    precondition = preconditioner(state)
+    radius = 0.0
+    interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
+    try:
+        for k in range(max_iter):
+            if monitor(k, state.energy, state.residual, 1):
+                message = "stopped by the callback"
+                break
+            if state.residual <= tol:
+                message = f"residual {state.residual:.1e} after {k} iterations"
+                break
+            gradient = tangent(state.hidden, state.gradients)
+            if not radius:  # the length of the first preconditioned step, in its own norm
+                radius = math.sqrt(inner(gradient, precondition(gradient)))
+            step, rise = truncated_cg(hessian(evaluate, state), gradient, precondition, radius)
+            trial = evaluate(retract(state.hidden, step))
+            rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
+            ratio = (trial.energy - state.energy + rounding) / (rise + rounding)
+            radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
+            if ratio > 0.05:
+                state = trial
+                precondition = preconditioner(state)
+            elif radius**2 <= rounding:
+                message = f"no step raises the energy any more; residual {state.residual:.1e}"
+                break
+    except KeyboardInterrupt:
+        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
+    return ManifoldResult(state, state.residual <= tol, message, k, interrupted)
+
+
+def newton(
+    evaluate: Evaluate,
+    start: Point,
+    preconditioner: Callable[[Any], Precondition],
+    *,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+) -> ManifoldResult:
+    """A critical point of the energy near the start: Newton's method, each step by preconditioned MINRES.
+
+    For saddles, where no energy rises. The step makes the linearised gradient smaller, so the gradient itself falls
+    along it: it is halved until that is so.
+    """
+    state = evaluate(start)
+    interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
+    try:
+        for k in range(max_iter):
+            if monitor(k, state.energy, state.residual, 1):
+                message = "stopped by the callback"
+                break
+            if state.residual <= tol:
+                message = f"residual {state.residual:.1e} after {k} iterations"
+                break
+            gradient = tangent(state.hidden, state.gradients)
+            size = inner(gradient, gradient)
+            step = _minres(hessian(evaluate, state), gradient, preconditioner(state))
+            for halvings in range(20):
+                trial = evaluate(retract(state.hidden, [0.5**halvings * v for v in step]))
+                slope = tangent(trial.hidden, trial.gradients)
+                if inner(slope, slope) < (1.0 - 0.1 * 0.5**halvings) * size:
+                    break
+            else:
+                message = f"no step lowers the residual {state.residual:.1e} any more"
+                break
+            state = trial
+    except KeyboardInterrupt:
+        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
+    return ManifoldResult(state, state.residual <= tol, message, k, interrupted)
+
+
+def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Precondition) -> Point:
+    """An approximate solution of H v = −g."""
+    shapes = [g.shape for g in gradient]
+    sizes = [g.numel() for g in gradient]
+
+    def flat(parts: Point) -> np.ndarray:
+        return torch.cat([part.flatten() for part in parts]).numpy()
+
+    def parts(vector: np.ndarray) -> Point:
+        pieces = torch.from_numpy(np.ascontiguousarray(vector)).split(sizes)
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def operator(function: Callable[[Point], Point]) -> LinearOperator:
+        return LinearOperator(
+            (sum(sizes),) * 2, matvec=lambda v: flat(function(parts(v.ravel()))), dtype=np.float64
+        )
+
+    right = -flat(gradient)
+    solution, _ = minres(operator(product), right, M=operator(precondition), rtol=1e-3, maxiter=MAX_INNER)
+    return parts(solution)

@@ -1,0 +1,524 @@
+"""DeepKernelPCA: scikit-learn's contract, the equations of Tonin et al., their lemmas, new samples, bad input."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from naive_deep_pca import coupling_7, residuals_9
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA, KernelPCA
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import DeepKernelPCA
+from representer.approximation import choose_samples
+from representer.estimators.deep_kernel_pca import CollapsedComponentWarning
+from representer.kernels import (
+    Constant,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+    Spectrum,
+)
+from representer.objectives.multilevel import MultiLevel, coupling
+
+CHECKED = {
+    "two levels": DeepKernelPCA(
+        [2, 1], eta=[1.0, 100.0]
+    ),  # blobs need no second component: nothing shall collapse
+    "closed form": DeepKernelPCA([2, 1], ["rbf", "linear"]),
+    "precomputed": DeepKernelPCA([1, 1], ["precomputed", "linear"]),
+}
+
+
+def _expected(estimator):
+    if estimator._first_kernel().domain == "gram":
+        return {
+            "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
+        }
+    return {}
+
+
+@parametrize_with_checks(list(CHECKED.values()), expected_failed_checks=_expected)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((60, 4)) * [2.0, 1.0, 1.0, 0.5]
+
+
+def gram_of(model, X):
+    """K_1 as the model sees it."""
+    K = model.kernels_[0](X).numpy()
+    if model.center:
+        C = np.eye(len(K)) - 1.0 / len(K)
+        K = C @ K @ C
+    return K
+
+
+# -- the equations ----------------------------------------------------------------------------------------------------
+KERNELS = [
+    Linear(),
+    Gaussian(0.4),
+    Polynomial(3, 0.5),
+    Matern(2.5, 0.7),
+    RationalQuadratic(0.5),
+    Laplacian(0.6),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_coupling_is_the_khatri_rao_formula_and_a_gradient(rng, kernel):
+    H, above = (torch.linalg.qr(torch.tensor(rng.standard_normal((12, s)))).Q for s in (3, 2))
+    G = coupling(kernel, H, above)
+    assert np.allclose(G.numpy(), coupling_7(kernel, H.numpy(), above.numpy()), atol=1e-12)
+    leaf = H.clone().requires_grad_(True)
+    (0.5 * (kernel(leaf) * (above @ above.mT)).sum()).backward()
+    assert torch.allclose(G, leaf.grad, atol=1e-12)
+    assert torch.allclose(G, coupling(kernel, H, above, kernel(H)), atol=1e-12)
+
+
+def test_gradients_of_the_energy_are_those_of_autograd(rng):
+    gram = torch.tensor(np.cov(rng.standard_normal((15, 30))))
+    problem = MultiLevel(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((15, s)))).Q for s in (4, 3, 2)]
+    state = problem.at(hidden)
+    leaves = [H.clone().requires_grad_(True) for H in hidden]
+    grams = [gram, Gaussian(0.5)(leaves[0]), Polynomial(2)(leaves[1])]
+    parts = [
+        (K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)
+    ]
+    sum(parts).backward()
+    assert state.energies == pytest.approx([part.item() for part in parts])
+    for gradient, leaf in zip(state.gradients, leaves, strict=True):
+        assert torch.allclose(gradient, leaf.grad, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "eta", "sizes"),
+    [
+        (["rbf", Gaussian(1.0)], 1.0, [4, 3]),
+        (["rbf", Gaussian("median")], 1.0, [3, 2]),
+        (["rbf", Polynomial(2), Gaussian(1.0)], [1.0, 2.0, 3.0], [4, 3, 2]),
+        (["linear", Gaussian(0.7)], [1.0, -2.0], [3, 2]),
+        (["rbf", Matern(1.5, 1.0)], 1.0, [3, 2]),
+    ],
+    ids=str,
+)
+def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes):
+    X = X[:25]  # the Jacobian in full is slow
+    model = DeepKernelPCA(sizes, kernels, eta=eta).fit(X)
+    pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernels_[1:], model.eta_)
+    relative = [defect / size for defect, size in pairs]
+    assert max(relative) <= 1e-8
+    assert model.residual_ == pytest.approx(max(relative), abs=1e-11)
+    for H, values, sign in zip(model.hidden_, model.eigenvalues_, np.sign(model.eta_), strict=True):
+        assert np.allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-12)
+        assert (np.diff(sign * values) <= 1e-9 * np.abs(values).max()).all()
+        assert (H[np.abs(H).argmax(0), np.arange(H.shape[1])] > 0).all()
+
+
+# -- special cases ----------------------------------------------------------------------------------------------------
+def test_one_level_is_kernel_pca(X):
+    model = DeepKernelPCA(4, Gaussian(1.3)).fit(X)
+    reference = KernelPCA(4, kernel="rbf", gamma=1 / (2 * 1.3**2)).fit(X)
+    assert np.allclose(model.eigenvalues_[0], reference.eigenvalues_, rtol=1e-10)
+    signs = np.sign((model.hidden_[0] * reference.eigenvectors_).sum(0))
+    assert np.allclose(model.hidden_[0], signs * reference.eigenvectors_, atol=1e-8)
+    new = X[:7] + 0.1
+    scores = model.transform(new) * np.sqrt(model.eigenvalues_[0])
+    assert np.allclose(scores, signs * reference.transform(new), atol=1e-8)
+    total = np.trace(gram_of(model, X))
+    assert np.allclose(model.explained_variance_ratio_[0], reference.eigenvalues_ / total)
+
+
+@pytest.mark.parametrize("init", ["levelwise", "random"])
+@pytest.mark.parametrize("solver", ["scf", "riemannian"])
+def test_a_linear_second_level_has_a_closed_form(X, solver, init):
+    closed = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5]).fit(X)
+    search = DeepKernelPCA(
+        [4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3
+    )
+    search.fit(X)
+    levelwise = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver="levelwise").fit(X)
+    assert (closed.solver_, search.residual_ <= 1e-8) == ("closed_form", True)
+    assert search.energy_ == pytest.approx(closed.energy_, rel=1e-10)
+    assert closed.energy_ >= levelwise.energy_ * (1 - 1e-12)
+    values, vectors = np.linalg.eigh(gram_of(closed, X))
+    leading = vectors[:, ::-1][:, :4]
+    assert np.allclose(search.hidden_[0] @ search.hidden_[0].T, leading @ leading.T, atol=1e-6)
+    assert closed.energy_ == pytest.approx(0.5 * values[-4:].sum() + 0.5 * 2 / 0.5)
+
+
+def test_linear_levels_solve_the_alternating_eigenvalue_problems_13(X):
+    for eta in (1.0, [1.0, -50.0]):
+        model = DeepKernelPCA([3, 2], "linear", eta=eta, center=False).fit(X)
+        H1, H2 = model.hidden_
+        e1, e2 = model.eta_
+        assert np.allclose((X @ X.T / e1 + H2 @ H2.T / e2) @ H1, H1 * model.eigenvalues_[0], atol=1e-8)
+        assert np.allclose(H1 @ H1.T / e2 @ H2, H2 * model.eigenvalues_[1], atol=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0])
+def test_the_energy_is_never_below_that_of_levelwise(X, sigma):
+    kernels = ["rbf", Gaussian(sigma)]
+    levelwise = DeepKernelPCA([3, 2], kernels, solver="levelwise").fit(X)
+    for init in ("levelwise", "random"):
+        model = DeepKernelPCA([3, 2], kernels, init=init, random_state=0).fit(X)
+        assert model.residual_ <= 1e-8
+        assert model.energy_ > levelwise.energy_
+    assert levelwise.residual_ > 1e-6  # it does not know the level above
+
+
+def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
+    wide = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="scf").fit(X)
+    narrow = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.15)], solver="scf").fit(X)
+    assert (wide.solver_, narrow.solver_) == ("scf", "riemannian")
+    assert max(wide.residual_, narrow.residual_) <= 1e-8
+    same = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="riemannian").fit(X)
+    assert same.energy_ == pytest.approx(wide.energy_, rel=1e-12)
+    assert np.allclose(same.hidden_[1], wide.hidden_[1], atol=1e-5)
+
+
+def test_a_component_that_the_level_above_outweighs_is_reported():
+    X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    with pytest.warns(CollapsedComponentWarning, match="Component 1 of level 0 is the same for all samples"):
+        model = DeepKernelPCA([2, 1]).fit(X)
+    assert model.residual_ <= 1e-8
+
+
+@pytest.mark.parametrize("solver", ["projected_gradient", "riemannian_adam"])
+def test_the_solvers_of_the_paper_descend_on_9_and_stall_above_ours(X, solver):
+    arguments = {"n_components": [3, 2], "kernels": ["rbf", Gaussian(1.0)]}
+    start = DeepKernelPCA(**arguments, solver="levelwise").fit(X)
+    ours = DeepKernelPCA(**arguments).fit(X)
+    with pytest.warns(ConvergenceWarning, match=f"{solver}: not converged"):
+        theirs = DeepKernelPCA(**arguments, solver=solver, max_iter=60).fit(X)
+    assert theirs.solver_ == solver
+    assert ours.residual_ < 1e-8 < theirs.residual_ < start.residual_
+    assert np.allclose(theirs.hidden_[0].T @ theirs.hidden_[0], np.eye(3), atol=1e-10)
+
+
+def test_residual_minimisation_keeps_any_eigenvectors(X):
+    """Slip (b): with linear k₂ and a random start, equation (9) is small at eigenvectors that are not leading."""
+    arguments = {"n_components": [2, 2], "kernels": ["linear", "linear"], "init": "random", "random_state": 1}
+    with pytest.warns(ConvergenceWarning):
+        theirs = DeepKernelPCA(**arguments, solver="projected_gradient", max_iter=150).fit(X)
+    assert theirs.energy_ < 0.9 * DeepKernelPCA(**arguments, solver="scf").fit(X).energy_
+
+
+def test_the_residual_objective_is_equation_9(rng):
+    gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
+    problem = MultiLevel(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
+    values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
+    pairs = residuals_9(
+        gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
+    )
+    assert problem.residual_objective(hidden, values).item() == pytest.approx(
+        0.5 * sum(d**2 for d, _ in pairs)
+    )
+
+
+# -- lemmas -----------------------------------------------------------------------------------------------------------
+def bounds_as_printed(K, model):
+    """Equation (14)."""
+    s1, s2 = model.n_components_
+    eta, values = model.eta_[1], model.eigenvalues_[0]
+    H2 = model.hidden_[1]
+    M = K + H2 @ H2.T / eta
+    tail = np.sqrt(max(0.0, (M**2).sum() - (values**2).sum()))
+    shallow = np.linalg.eigvalsh(K)[::-1]
+    inside = (
+        tail**2 - (s2 / eta + 2 * shallow[:s2].sum()) / eta
+        if eta < 0
+        else tail**2 - (1 / eta - 2 * s1 * values.sum()) * s2 / eta
+    )
+    return tail - np.sqrt(s2) / abs(eta), np.sqrt(max(0.0, inside))
+
+
+@pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
+@pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
+def test_lemma_4_1_bounds_hold(rng, eta, sizes):
+    """Figure 4, on random data. The bounds here lie within those of the paper."""
+    X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
+    model = DeepKernelPCA(sizes, [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    K = Gaussian(1.0)(X).numpy()
+    bounds = model.approximation_bounds()
+    H1 = model.hidden_[0]
+    assert bounds.error == pytest.approx(np.linalg.norm(K - (H1 * model.eigenvalues_[0]) @ H1.T))
+    rounding = 1e-9
+    assert bounds.lower <= bounds.error + rounding <= bounds.upper + 2 * rounding
+    lower, upper = bounds_as_printed(K, model)
+    assert bounds.lower == pytest.approx(max(lower, 0.0), abs=1e-6)
+    if (model.eigenvalues_[0] >= 0).all():
+        assert bounds.upper <= upper + 1e-6
+
+
+def test_bounds_of_nonlinear_levels_hold(X):
+    for kernels, eta in ((["rbf", Gaussian(1.0)], 1.0), (["rbf", Polynomial(2), "rbf"], [1.0, 5.0, 2.0])):
+        sizes = [4, 3, 2][: len(kernels)]
+        bounds = DeepKernelPCA(sizes, kernels, eta=eta).fit(X).approximation_bounds()
+        assert bounds.lower <= bounds.error <= bounds.upper
+    one = DeepKernelPCA(3).fit(X).approximation_bounds()
+    assert one.lower == one.error == one.upper
+
+
+def test_lemma_4_2_negative_eta_explains_more(rng):
+    """Figure 9(b): strictly more for every n < N, with the largest η₂ that is allowed."""
+    X = rng.standard_normal((25, 6))
+    shallow = DeepKernelPCA(25, Gaussian(1.0), center=False).fit(X)
+    eta = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], center=False).fit(X).eta_for_explained_variance()
+    assert eta == pytest.approx(-1.0 / np.linalg.eigvalsh(Gaussian(1.0)(X).numpy())[0])
+    deep = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    gains = np.cumsum(deep.explained_variance_ratio_[0]) - np.cumsum(shallow.explained_variance_ratio_[0])
+    assert (gains[:-1] > 0).all()
+    assert gains[-1] == pytest.approx(0.0, abs=1e-9)
+    n, total, head = 5, shallow.eigenvalues_[0].sum(), shallow.eigenvalues_[0][:5].sum()
+    assert gains[4] == pytest.approx(
+        (n - 25 * head / total) / (eta * total + 25)
+    )  # printed as (n − N)/(η₂ Tr K₁ + N)
+
+
+def test_eta_reaches_a_given_ratio(X):
+    model = DeepKernelPCA([5, 5], ["rbf", "linear"]).fit(X)
+    eta = model.eta_for_explained_variance(2, 0.65)
+    deep = DeepKernelPCA([5, 5], ["rbf", "linear"], eta=[1.0, eta]).fit(X)
+    values = deep.eigenvalues_[0]
+    assert eta < 0
+    assert values[:2].sum() / values.sum() == pytest.approx(0.65)
+    with pytest.raises(ValueError, match="out of reach"):
+        model.eta_for_explained_variance(2, 0.999)
+    with pytest.raises(ValueError, match="Give both n_components"):
+        model.eta_for_explained_variance(5, 0.5)
+    with pytest.raises(ValueError, match="no 60 positive eigenvalues"):
+        DeepKernelPCA([60, 60], ["rbf", "linear"]).fit(X).eta_for_explained_variance()
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+def test_the_score_is_that_of_pca_where_that_is_the_model(X):
+    pca = PCA(3).fit(X[:40])
+    held_out = X[40:]
+    error = ((held_out - pca.inverse_transform(pca.transform(held_out))) ** 2).sum()
+    expected = 1 - error / ((held_out - pca.mean_) ** 2).sum()
+    assert DeepKernelPCA(3, "linear").fit(X[:40]).score(held_out) == pytest.approx(expected)
+    K = X @ X.T
+    by_gram = DeepKernelPCA(3, "precomputed").fit(K[:40, :40])
+    assert by_gram.score(K[:40, :40]) == pytest.approx(DeepKernelPCA(3, "linear").fit(X[:40]).score(X[:40]))
+
+
+def test_grids_over_nested_lengthscales(X):
+    search = GridSearchCV(
+        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernels__0__lengthscale": [0.3, 2.0]}, cv=3
+    )
+    search.fit(X)
+    assert search.best_params_ == {"kernels__0__lengthscale": 2.0}
+    single = DeepKernelPCA([3, 2], "rbf").set_params(kernels__lengthscale=1.5)
+    assert single.kernels == Gaussian(1.5)
+    with pytest.raises(ValueError, match="Invalid parameter 'kernels__7__lengthscale'"):
+        DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernels__7__lengthscale=1.0)
+
+
+def test_suggested_architectures_hold_the_variance(X):
+    found = DeepKernelPCA([2, 2]).suggest_architecture(X, variance=0.8, max_levels=3)
+    values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2).fit(X), X))[::-1]
+    assert found.n_components[0] == int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert len(found.n_components) == len(found.explained_variance_ratio) <= 3
+    assert DeepKernelPCA(found.n_components).fit(X).n_components_ == found.n_components
+    assert found.explained_variance_ratio[-1][0] >= 0.8
+    assert "holds" in found.reason
+    with pytest.raises(ValueError, match="variance must be a share"):
+        DeepKernelPCA([2, 2]).suggest_architecture(X, variance=2.0)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
+def test_a_subset_and_the_rest_by_extension(X, sampling):
+    model = DeepKernelPCA([2, 2], ["rbf", "linear"], max_samples=0.5, sampling=sampling, random_state=0).fit(
+        X
+    )
+    assert model.hidden_[0].shape == (30, 2)
+    assert np.array_equal(model.X_fit_, X[model.subset_])
+    full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])
+    H = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], max_samples=30, sampling=sampling, random_state=0
+    ).fit_transform(X)
+    assert np.allclose(H[model.subset_], np.concatenate(full.hidden_, 1), atol=1e-6)
+    assert len(H) == 60
+
+
+def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
+    X = np.concatenate([rng.standard_normal((90, 2)) * 0.1, rng.uniform(-5, 5, (10, 2))])
+    kernel = Gaussian(0.5)
+    rare = {
+        sampling: sum(
+            int((choose_samples(kernel, kernel.prepare(X), 12, sampling=sampling, seed=seed) >= 90).sum())
+            for seed in range(5)
+        )
+        for sampling in ("uniform", "leverage", "entropy")
+    }
+    assert rare["uniform"] < rare["leverage"] < rare["entropy"]
+    with pytest.raises(ValueError, match="from 1 to the number of samples, 100"):
+        choose_samples(kernel, kernel.prepare(X), 101)
+
+
+# -- new samples ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "model",
+    [
+        DeepKernelPCA([4, 3]),
+        DeepKernelPCA([4, 3], ["rbf", Gaussian("median")]),
+        DeepKernelPCA([4, 3], ["rbf", Gaussian(1.0)], center=False),
+        DeepKernelPCA([4, 2], ["rbf", "linear"]),
+        DeepKernelPCA([3, 3, 2], ["rbf", Polynomial(2), Gaussian(1.0)]),
+        DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, -2.0]),
+        DeepKernelPCA([3, 2], solver="levelwise"),
+    ],
+    ids=str,
+)
+def test_training_samples_keep_their_hidden_features(X, model):
+    model = clone(model).fit(X)
+    together = np.concatenate(model.hidden_, 1)
+    assert np.abs(model.transform(X) - together).max() <= 1e-6
+    assert np.abs(model.transform(X[5:9]) - together[5:9]).max() <= 1e-6
+    assert np.abs(model.transform(X, level=1) - model.hidden_[1]).max() <= 1e-6
+    new = X[:10] + 0.05
+    assert np.abs(model.transform(new) - together[:10]).max() < 0.2
+    assert np.allclose(model.transform(new)[:3], model.transform(new[:3]), atol=1e-8)
+
+
+def test_the_extension_with_linear_k2_is_the_formula_of_appendix_a2(X):
+    """With 1/η₂² where the paper prints 1/η₂, and H₁ᵀH₂ where it prints its transpose."""
+    e1, e2 = 1.5, 0.5
+    model = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[e1, e2], center=False).fit(X)
+    new = X[:5] + 0.3
+    k = model.kernels_[0](new, X).numpy().T
+    H1, H2 = model.hidden_
+    L1, L2 = map(np.diag, model.eigenvalues_)
+    inner = H2.T @ H1 @ np.linalg.inv(L1)
+    h2 = np.linalg.solve(L2 - inner @ H1.T @ H2 / e2**2, inner @ H1.T @ k / (e1 * e2))
+    h1 = np.linalg.solve(L1, H1.T @ k / e1 + H1.T @ H2 @ h2 / e2)
+    assert np.allclose(model.transform(new), np.concatenate([h1, h2]).T, atol=1e-10)
+
+
+def test_new_samples_satisfy_a1(X):
+    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.8)], eta=[1.0, 1.5], center=False).fit(X)
+    new = X[:6] + 0.2
+    h1, h2 = model.transform(new, level=0), model.transform(new, level=1)
+    H1, H2 = model.hidden_
+    for i in range(6):
+        k1 = model.kernels_[0](new[i : i + 1], X).numpy()[0]
+        k2 = np.array([np.exp(-((h1[i] - h) ** 2).sum() / (2 * 0.8**2)) for h in H1])
+        slope = sum(-(h1[i] - h) / 0.8**2 * k * (g @ h2[i]) for h, k, g in zip(H1, k2, H2, strict=True))
+        assert np.allclose(model.eigenvalues_[0] * h1[i], H1.T @ k1 + slope / 1.5, atol=1e-8)
+        assert np.allclose(model.eigenvalues_[1] * h2[i], H2.T @ k2 / 1.5, atol=1e-8)
+
+
+def test_the_smoother_is_a_weighted_mean(X):
+    model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
+    new = X[:4] + 0.1
+    weights = Gaussian(1.0)(new, X).numpy()
+    expected = weights @ np.concatenate(model.hidden_, 1) / weights.sum(1, keepdims=True)
+    assert np.allclose(model.transform(new), expected)
+    with pytest.raises(ValueError, match="negative for some samples"):
+        DeepKernelPCA([2, 2], ["linear", "rbf"], extension="smoother").fit(X).transform(X)
+
+
+# -- data and contract ------------------------------------------------------------------------------------------------
+def test_a_precomputed_gram_is_the_same_problem(X):
+    direct = DeepKernelPCA([3, 2], [Gaussian(1.5), Gaussian(1.0)]).fit(X)
+    K = Gaussian(1.5)(X).numpy()
+    given = DeepKernelPCA([3, 2], ["precomputed", Gaussian(1.0)]).fit(K)
+    assert np.allclose(given.hidden_[1], direct.hidden_[1], atol=1e-6)
+    new = X[:4] + 0.1
+    assert np.allclose(given.transform(Gaussian(1.5)(new, X).numpy()), direct.transform(new), atol=1e-6)
+    with pytest.raises(ValueError, match="features"):
+        given.transform(K[:, :-1])
+
+
+def test_strings_have_deep_components():
+    words = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite", "bandana"]
+    model = DeepKernelPCA([2, 1], [Spectrum(2).normalized(), Gaussian(1.0)]).fit(words)
+    assert np.allclose(model.transform(words), np.concatenate(model.hidden_, 1), atol=1e-6)
+    assert model.transform(["bananna"]).shape == (1, 3)
+
+
+def test_pipelines_frames_tensors_pickles(X):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    pipe = make_pipeline(StandardScaler(), DeepKernelPCA([2, 2])).set_output(transform="pandas").fit(frame)
+    out = pipe.transform(frame)
+    assert list(out.columns) == [f"deepkernelpca{i}" for i in range(4)]
+    model = DeepKernelPCA([2, 2]).fit(X)
+    assert np.allclose(model.transform(torch.tensor(X)), model.transform(X))
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(X[:5]), model.transform(X[:5]))
+    assert np.array_equal(DeepKernelPCA([2, 2]).fit_transform(X), np.concatenate(model.hidden_, 1))
+
+
+def test_fractions_count_components(X):
+    model = DeepKernelPCA([0.8, 2], ["rbf", "linear"]).fit(X)
+    values = np.linalg.eigvalsh(gram_of(model, X))[::-1]
+    expected = int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert model.n_components_ == [expected, 2]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": [61, 2]}, "level 0 is 61, but there are only 60 samples"),
+        ({"n_components": []}, "at least one level"),
+        ({"n_components": [2, 1.5]}, "level 1 must be a positive integer"),
+        ({"n_components": [2, 0]}, "level 1 must be a positive integer"),
+        ({"n_components": [2, True]}, "level 1 must be a positive integer"),
+        ({"eta": [1.0, 0.0]}, "eta of level 1 must be a finite number other than 0"),
+        ({"eta": [1.0]}, "2 n_components and 1 eta"),
+        ({"eta": "big"}, "eta of level 0"),
+        ({"kernels": ["rbf"]}, "2 n_components and 1 kernels"),
+        ({"kernels": ["rbf", "precomputed"]}, "Only the first kernel sees the data"),
+        ({"kernels": ["rbf", Constant(1.0)]}, "Level 1 has collapsed"),
+        ({"kernels": ["rbf", Gaussian(1e9)]}, "Level 1 has collapsed"),
+        ({"kernels": [Constant(2.0), "rbf"]}, "nothing to find components of"),
+        ({"kernels": "squared"}, "not a kernel"),
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"extension": "magic"}, "extension must be one of"),
+        ({"max_samples": 1.5}, "max_samples must be None"),
+        ({"sampling": "best"}, "sampling must be one of"),
+        ({"kernels": ["precomputed", "rbf"], "max_samples": 3}, "square"),
+        ({"tol": 0.0}, "tol must be a positive number"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_named(X, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DeepKernelPCA(**{"n_components": [2, 2], **arguments}).fit(X)
+
+
+def test_bad_data_are_named(X):
+    model = DeepKernelPCA([2, 2])
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 2, np.nan, X))
+    with pytest.raises(ValueError, match="nothing to find components of"):
+        model.fit(np.ones((10, 3)))
+    with pytest.raises(ValueError, match="not symmetric"):
+        DeepKernelPCA([2, 2], ["precomputed", "rbf"]).fit(X[:4, :4])
+    model.fit(X)
+    with pytest.raises(ValueError, match="level must be None or an integer from 0 to 1"):
+        model.transform(X, level=2)
+    with pytest.raises(ValueError, match="features"):
+        model.transform(X[:, :3])
