@@ -24,8 +24,7 @@ for length in rng.integers(3, 7, 400):
     words.append("".join(map(str, path)))
 
 
-def by_position(X, Y):
-    """Pictures at the same place are compared."""
+def by_position(X: list, Y: list) -> np.ndarray:  # pictures at the same place are compared
     gram = np.zeros((len(X), len(Y)))
     for place in range(6):
         rows, columns = ([i for i, word in enumerate(some) if len(word) > place] for some in (X, Y))
