@@ -192,7 +192,7 @@ RANDOM = (
 )
 TASKS = {
     "scene": Task(load_scene, SCENE, dense_split, 5, RANDOM.format(4)),
-    "yeast": Task(load_yeast_multilabel, YEAST_MULTILABEL, dense_split, 5, RANDOM.format(4)),
+    "yeast": Task(load_yeast_multilabel, YEAST_MULTILABEL, dense_split, 3, RANDOM.format(2)),
     "bibtex": Task(load_bibtex, BIBTEX, sparse_split, 3, RANDOM.format(2)),
     "metabolites": Task(
         load_metabolites,
