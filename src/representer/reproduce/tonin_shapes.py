@@ -169,8 +169,8 @@ def _experiment(function: Callable[[Run], None]) -> Experiment:
         f"{N_TRAIN} random pictures of make_shapes (quick: of fewer factors) to train on, {SEEDS} choices (quick: 2); "
         f"codes of all 3456. Two levels of as many components as there are factors, 6 each, side by side; one-level "
         f"(kernel) PCA with 12, and with 6; a β-VAE (β = {BETA:g}, dense networks) with 12. Gaussian kernels at the "
-        f"median distance, σ = 1 at the second level. Published for 3DShapes, Cars3D and SmallNORB, as a figure without numbers: deep "
-        f"components above all others.",
+        f"median distance, σ = 1 at the second level. Published for 3DShapes, Cars3D and "
+        f"SmallNORB, as a figure without numbers: deep components above all others.",
         (*claims(IRS), *claims(SMALL_IRS)),
         function,
     )
