@@ -14,7 +14,7 @@ from representer import DeepKernelPCA
 from representer.kernels import Gaussian
 
 LEVELS = {"n_components": [10, 10], "kernels": ["rbf", Gaussian(1.0)]}  # σ² = 1 above, as in the paper
-ITERATIONS = 200
+ITERATIONS = 2000  # more than a hundred times our seconds; the residual falls by 2 % in ten of them
 
 
 def rows() -> list[Row]:

@@ -161,8 +161,8 @@ def choose_samples(
     sampling : {"uniform", "leverage", "entropy"}
         At random; at random with probabilities that grow with the ridge leverage scores diag(K (K + nλI)⁻¹), for which
         λ is 1/n_samples of the mean of k(x, x) and K is replaced by its Nyström approximation on as many uniform
-        samples, with what that misses of its diagonal; or one after the other the sample with the least Σ k(x,
-        chosen), so that the quadratic Rényi entropy −log mean k(chosen, chosen) stays large.
+        samples, with what that misses of its diagonal; or one after the other the sample with the least Σ k(x, chosen),
+        so that the quadratic Rényi entropy −log mean k(chosen, chosen) stays large.
 
     Examples
     --------
