@@ -7,6 +7,7 @@ from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
+from representer.estimators.kernel_features import KernelFeatures
 from representer.estimators.operator_ridge import OperatorRidge
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EmbeddingClassifier",
     "GaussianProcessKernel",
     "KernelAutoencoder",
+    "KernelFeatures",
     "Morgan",
     "OperatorRidge",
     "Paths",

@@ -1,0 +1,23 @@
+"""Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
+
+from representer.approximation.base import Approximation, FeatureMap, approximation_error
+from representer.approximation.fourier import FourierFeatures, RandomFeatures
+from representer.approximation.herding import herd, herd_rows
+from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation.sketch import SketchFeatures, TensorSketch
+
+__all__ = [
+    "Approximation",
+    "FeatureMap",
+    "FourierFeatures",
+    "LandmarkFeatures",
+    "Landmarks",
+    "Nystroem",
+    "RandomFeatures",
+    "SketchFeatures",
+    "TensorSketch",
+    "approximation_error",
+    "herd",
+    "herd_rows",
+    "landmark_features",
+]
