@@ -1,6 +1,7 @@
 """Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
 
 from representer.approximation.base import Approximation, FeatureMap, approximation_error
+from representer.approximation.falkon import Falkon
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.herding import herd, herd_rows
 from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
@@ -8,6 +9,7 @@ from representer.approximation.sketch import SketchFeatures, TensorSketch
 
 __all__ = [
     "Approximation",
+    "Falkon",
     "FeatureMap",
     "FourierFeatures",
     "LandmarkFeatures",

@@ -14,8 +14,14 @@ from representer.data import count, take
 from representer.kernels.base import Kernel
 from representer.values import Value
 
-# The error of an approximation is that of so many columns of the Gram matrix, seen at so many rows.
-ERROR_ROWS, ERROR_COLUMNS = 2000, 200
+# The error of an approximation is that of so many columns of the Gram matrix, seen at so many rows; of no more columns
+# than there are features, so that it costs less than they do.
+ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 2000, 200, 10
+
+
+def evenly_spaced(n: int, size: int) -> np.ndarray:
+    """Row numbers from the first to the last: ``size`` of n, or all."""
+    return np.arange(n) if n <= size else np.linspace(0, n - 1, size).round().astype(np.int64)
 
 
 class FeatureMap(ABC):
@@ -82,14 +88,14 @@ class Approximation(Value, ABC):
 
 
 def approximation_error(features: FeatureMap, X: Any) -> float:
-    """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both: those of the first of the given samples.
+    """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both.
 
     Parameters
     ----------
     features : FeatureMap
         φ, of ``Nystroem(…).features(kernel, X, seed=…)`` or another approximation.
     X : data
-        A random sample of the data; 2,000 are enough, and no more are looked at.
+        Of which at most 2,000 evenly spaced samples are looked at, and 200 of their columns.
 
     Examples
     --------
@@ -102,8 +108,9 @@ def approximation_error(features: FeatureMap, X: Any) -> float:
     True
     """
     X = features.kernel.prepare(X)
-    X = take(X, torch.arange(min(count(X), ERROR_ROWS)))
-    chosen = take(X, torch.arange(min(count(X), ERROR_COLUMNS)))
+    X = take(X, torch.from_numpy(evenly_spaced(count(X), ERROR_ROWS)))
+    columns = max(LEAST_COLUMNS, min(ERROR_COLUMNS, features.n_features))
+    chosen = take(X, torch.from_numpy(evenly_spaced(count(X), columns)))
     with torch.no_grad():
         exact = features.kernel._gram(X, chosen).double()
         found = (features(X) @ features(chosen).mT).double()

@@ -98,7 +98,8 @@ class DaskSource(Source):
 
     Parameters
     ----------
-    X, Y : Dask array or DataFrame (n, d); Dask array, DataFrame or Series (n,) or (n, p)
+    X : Dask array or DataFrame (n, d)
+    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
     weights : Dask array or Series (n,), or None
     dtype : torch.dtype
     """
@@ -107,10 +108,16 @@ class DaskSource(Source):
         self.X = as_rows(X, "X")
         self.n = int(self.X.shape[0])
         rows = self.X.chunks[0]
-        self.Y = self._aligned(Y, "y", rows)
+        none = _dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
+        self.Y = self._aligned(Y, "y", rows) if none is None else none
         self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
         self.weights = None if weights is None else self._aligned(weights, "sample_weight", rows)
         self.dtype = dtype
+
+    @property
+    def weight(self) -> float:
+        """n, if there are no weights."""
+        return float(self.n if self.weights is None else self.weights.sum().compute())
 
     def _aligned(self, collection: Any, name: str, rows: tuple[int, ...]) -> Any:
         """With the chunks of X; an array in memory is cut like that."""
@@ -118,7 +125,9 @@ class DaskSource(Source):
             collection = _dask().array.from_array(np.asarray(collection), chunks=-1)
         found = as_rows(collection, name)
         if found.shape[0] != self.n:
-            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}.")
+            raise ValueError(
+                f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}."
+            )
         return found.rechunk({0: rows})
 
     def rows(self, index: np.ndarray) -> Block:
@@ -149,7 +158,10 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | 
     dask = _dask()
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
-    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype)}
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
+    }
     if width is None:
         options["drop_axis"] = 1
     else:

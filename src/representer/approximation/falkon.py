@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -90,7 +91,7 @@ class Falkon(Value):
         for scale in scales.tolist():
             if scale not in factors:
                 factors[scale] = factorize(
-                    lambda a=scale: shifted(a * inner, shift), name="The preconditioner of Falkon"
+                    partial(_shifted, inner, scale, shift), name="The preconditioner of Falkon"
                 )
         members = {a: (scales == a).nonzero()[:, 0] for a in factors}
 
@@ -125,3 +126,7 @@ class Falkon(Value):
             columnwise=True,
         )
         return found if rotation is None else found @ rotation.mT, iterations < int(self.max_iter)
+
+
+def _shifted(inner: Tensor, scale: float, shift: float) -> Tensor:
+    return shifted(scale * inner, shift)

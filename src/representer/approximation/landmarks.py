@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -85,10 +86,16 @@ class LandmarkFeatures(FeatureMap):
         """Features (n, m), filled block by block."""
         X = self._prepared(X)
         m, r = self.factor.factor.shape
+        blocks = list(row_blocks(count(X), m * self.dtype.itemsize))
+        if len(blocks) == 1:
+            return self._block(X)
         features = torch.empty(count(X), r, dtype=self.dtype, device=self.factor.factor.device)
-        for rows in row_blocks(len(features), m * features.element_size()):
-            features[rows] = self.factor.half_solve(self.kernel._gram(X[rows], self.landmarks).mT).mT
+        for rows in blocks:
+            features[rows] = self._block(X[rows])
         return features
+
+    def _block(self, X: Any) -> Tensor:
+        return self.factor.half_solve(self.kernel._gram(X, self.landmarks).mT).mT
 
     def _prepared(self, X: Any) -> Any:
         X = self.kernel.prepare(X)
@@ -112,8 +119,17 @@ class LandmarkFeatures(FeatureMap):
 def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
     """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
     name = "The Gram matrix of the landmarks"
+
+    def gram() -> Tensor:
+        matrix = kernel._gram(landmarks, None)
+        if matrix.dtype == torch.float32:
+            # Entries that are rounded to eps move eigenvalues by √m·eps: L⁻¹ should not make much of smaller ones.
+            rounding = math.sqrt(len(matrix)) * torch.finfo(matrix.dtype).eps
+            matrix.diagonal().add_(rounding * matrix.diagonal().mean())
+        return matrix
+
     try:
-        factor = factorize(lambda: kernel._gram(landmarks, None), name=name)
+        factor = factorize(gram, name=name)
         return LandmarkFeatures(kernel, landmarks, factor)
     except NotPositiveDefiniteError:
         repaired = repair_gram(kernel._gram(landmarks, None), name=name)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
+from scipy.linalg import blas
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
 from representer.approximation.sources import Block, Step
 from representer.linalg import Spectrum, eigh, factorize, shifted
 from representer.memory import row_blocks
-
-# A symmetric product is computed in so many panels of columns, below the diagonal only: 9/16 of the work.
-PANELS = 8
 
 
 @dataclass(frozen=True)
@@ -89,16 +87,16 @@ class NormalStep(Step):
 
 
 def add_gram(total: Tensor, B: Tensor) -> None:
-    """Add BᵀB to the lower triangle (in panels, so that a little more is written)."""
-    m = B.shape[1]
-    step = max(64, -(-m // PANELS))
-    for start in range(0, m, step):
-        left, right = B[:, start:], B[:, start : start + step]
-        panel = total[start:, start : start + step]
-        if B.dtype == total.dtype:
-            panel.addmm_(left.mT, right)
-        else:
-            panel.add_(left.mT @ right)
+    """Add BᵀB to the lower triangle of a double matrix; on the processor half of the product is computed."""
+    if B.device.type != "cpu":
+        total.add_(B.mT @ B)
+        return
+    # In the order of Fortran, total is its own transpose: the upper triangle there is the lower one here.
+    right = B.contiguous().numpy().T
+    if B.dtype == total.dtype:
+        blas.dsyrk(1.0, right, beta=1.0, c=total.numpy().T, lower=0, overwrite_c=1)
+    else:
+        total.add_(torch.from_numpy(blas.ssyrk(1.0, right, lower=0).T))
 
 
 def symmetric(lower: Tensor) -> Tensor:
@@ -180,17 +178,18 @@ class NormalRidge:
         shift, groups = alpha * self.sums.weight, self._groups()
         if "spectrum" in self.__dict__ or len(groups) > 2:
             inside = self.spectrum.vectors.mT @ self.cross
-            return self.spectrum.vectors @ (
-                inside / (self.spectrum.values[:, None] * self.scales + shift)
-            )
+            return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
         found = torch.zeros_like(self.cross)
         for scale, outputs in groups:
             factor = factorize(
-                lambda a=scale: shifted(self._gram().mul_(a), shift),
+                partial(self._shifted, scale, shift),
                 name="The normal equations plus n·alpha",
             )
             found[:, outputs] = factor.solve(self.cross[:, outputs])
         return found
+
+    def _shifted(self, scale: Tensor, shift: float) -> Tensor:
+        return shifted(self._gram().mul_(scale), shift)
 
     def coefficients(self, alpha: float) -> Tensor:
         """U (m, p), with f(x) = φ(x)ᵀU A."""
@@ -215,15 +214,18 @@ class NormalRidge:
             errors[i] = (residual / (1.0 - freedom / self.sums.n) ** 2).sum()
         return errors
 
-    def left_out(self, features: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
+    def coordinates(self, features: Tensor) -> Tensor:
+        """Features of samples in the eigenvectors of S, (n, m)."""
+        return (features.double() - self.feature_mean) @ self.spectrum.vectors
+
+    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
         """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
 
         In rotated coordinates; without i the shift alpha·Σ w stays what it is.
         """
-        psi = (features.double() - self.feature_mean) @ self.spectrum.vectors
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
-        inside, squares = self.spectrum.vectors.mT @ self.cross, psi**2
+        inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
         residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
         base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
         for scale, outputs in self._groups():
@@ -231,17 +233,16 @@ class NormalRidge:
             kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
             for j in outputs:
                 rest[:, j] = kept
-                residuals[:, j] = (Y[:, j, None] - psi @ (inside[:, j, None] * filters)) / kept
+                residuals[:, j] = (Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)) / kept
         return residuals, rest
 
-    def leave_one_out(self, features: FeatureMap, block: Block, alphas: Tensor) -> Tensor:
+    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
         errors, weight = torch.zeros_like(alphas), 0.0
-        p = len(self.scales)
-        size = 8 * (3 * features.n_features + 3 * p * len(alphas))
+        size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
         for rows in row_blocks(len(block), size):
             part = block.rows(torch.arange(len(block))[rows].numpy())
-            residuals, _ = self.left_out(features(part.X), part, alphas)
+            residuals, _ = self.left_out(coordinates[rows], part, alphas)
             w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()
             errors += torch.einsum("i,ija->a", w, residuals**2)
             weight += float(w.sum())

@@ -23,14 +23,14 @@ LLOYD_STEPS = 10
 KEY_BLOCK = 2**20
 
 
-def sampling_keys(first: int, stop: int, seed: int) -> np.ndarray:
-    """A random number for each of the rows first, …, stop − 1 that depends on the row's number and the seed only.
+def sampling_keys(rows: np.ndarray, seed: int) -> np.ndarray:
+    """A random number for each row that depends on the row's number and the seed only.
 
     So the rows with the least keys are the same sample whatever the blocks in which the data come (a hash of the
     number: SplitMix64, Steele, Lea & Flood, 2014).
     """
     with np.errstate(over="ignore"):
-        z = np.arange(first, stop, dtype=np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+        z = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
         z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -50,9 +50,8 @@ def sample_rows(n: int, size: int, seed: int) -> np.ndarray:
         return np.arange(n)
     rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
     for first in range(0, n, KEY_BLOCK):
-        stop = min(first + KEY_BLOCK, n)
-        rows = np.concatenate([rows, np.arange(first, stop)])
-        keys = np.concatenate([keys, sampling_keys(first, stop, seed)])
+        block = np.arange(first, min(first + KEY_BLOCK, n))
+        rows, keys = np.concatenate([rows, block]), np.concatenate([keys, sampling_keys(block, seed)])
         if len(rows) > size:
             least = np.argpartition(keys, size - 1)[:size]
             rows, keys = rows[least], keys[least]

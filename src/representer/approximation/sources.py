@@ -47,6 +47,11 @@ class Source(ABC):
 
     n: int
 
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """The sum of the samples' weights."""
+
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """Some samples, in memory; the numbers are in order."""
@@ -71,6 +76,12 @@ class InMemory(Source):
     def __init__(self, samples: Block):
         self.samples = samples
         self.n = len(samples)
+
+    @property
+    def weight(self) -> float:
+        """n, if there are no weights."""
+        weights = self.samples.weights
+        return float(self.n if weights is None else weights.double().sum())
 
     def rows(self, index: np.ndarray) -> Block:
         """Some samples."""

@@ -11,10 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Nystroem, approximation_error
-from representer.approximation.base import ERROR_ROWS
-from representer.approximation.sampling import sample_rows
-from representer.data import SparseRows, count, take
+from representer.approximation.base import ERROR_ROWS, evenly_spaced
+from representer.approximation.dask_source import DaskSource, is_dask
+from representer.approximation.sources import Block, InMemory, Source
+from representer.data import SparseRows, count
 from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.estimators._large_parts import HEURISTIC_ROWS
+from representer.estimators._lazy import keep_columns, lazily
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
@@ -109,7 +112,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Samples.
+            Samples, in memory or in a Dask array or DataFrame.
         y : None
             Not used.
 
@@ -126,20 +129,30 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
                 f"got {self.approximation!r}."
             )
         given = as_kernel(self.kernel).__sklearn_clone__().numbers()
-        X = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        self._sparse = isinstance(X, SparseRows)
-        inputs = self._represented.inputs(given, X)
-        kernel = self._adapted(given).resolve(inputs)
-        self._approximation = self.approximation or Nystroem(min(100, count(inputs)))
         seed = seed_of(self.random_state)
-        features = self._approximation.features(kernel, inputs, seed=seed)
-        sample = sample_rows(count(inputs), ERROR_ROWS, seed)
-        self.approximation_error_ = approximation_error(features, take(inputs, torch.from_numpy(sample)))
+        source = self._source(given, X)
+        kernel = self._adapted(given).resolve(source.rows(evenly_spaced(source.n, HEURISTIC_ROWS)).X)
+        self._approximation = self.approximation or Nystroem(min(100, source.n))
+        rows = self._approximation.rows(source.n, seed)
+        features = self._approximation.choose(kernel, source.rows(rows).X, seed)
+        sample = source.rows(evenly_spaced(source.n, ERROR_ROWS))
+        self.approximation_error_ = approximation_error(features, sample.X)
         self.kernel_ = original(kernel)
         self._state = plain(features.state)
         self._cached_features = features
         self._n_features_out = features.n_features
         return self
+
+    def _source(self, kernel: Kernel, X: Any) -> Source:
+        self._sparse = False
+        if is_dask(X):
+            source = DaskSource(X, None, None, dtype=DTYPES[self.dtype])
+            keep_columns(self, X, source)
+            return source
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        self._sparse = isinstance(X, SparseRows)
+        inputs = self._represented.inputs(kernel, X)
+        return InMemory(Block(inputs, torch.zeros(count(inputs), 0)))
 
     @property
     def landmarks_(self) -> Any:
@@ -173,7 +186,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Samples.
+            Samples; for a Dask collection, the features are a Dask array.
 
         Returns
         -------
@@ -181,6 +194,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
             φ(x) as rows.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return lazily(self, "transform", X, self._n_features_out, self.dtype)
         X = check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
         with torch.no_grad():
             features: Tensor = self._features()(self._represented.inputs(self.kernel_, X))

@@ -54,8 +54,9 @@ def conjugate_gradient(
     """Solve A x = b for a symmetric positive definite A that is known by its action; b of any shape is one vector.
 
     With ``columnwise``, the columns of a matrix b are systems of their own (that ``apply`` may treat at once). Stops
-    when ‖A x − b‖ ≤ tol·‖b‖, for every column. Running out of iterations, or a direction without positive curvature, raises with
-    the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate gradients).
+    when ‖A x − b‖ ≤ tol·‖b‖, for every column. Running out of iterations, or a direction without positive curvature,
+    raises with the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate
+    gradients).
     """
     limit = 10 * rhs.numel() if max_iter is None else max_iter  # numel would do in exact arithmetic
     dim = -2 if columnwise else tuple(range(rhs.ndim))
