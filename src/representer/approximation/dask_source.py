@@ -38,7 +38,9 @@ def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
     _dask()
     if hasattr(collection, "to_dask_array"):
-        collection = collection.to_dask_array(lengths=True if sizes else None)
+        collection = collection.to_dask_array()
+        if sizes:
+            collection.compute_chunk_sizes()  # one pass; lengths=True fails where partitions are fused
     if not hasattr(collection, "rechunk"):
         raise ValueError(
             f"{name} is a Dask {type(collection).__name__}; a Dask array or DataFrame is expected. Call "
@@ -50,10 +52,7 @@ def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
             f"rows. Pass {name}.rechunk({{0: 'auto', 1: -1}})."
         )
     if sizes and np.isnan(collection.shape[0]):
-        raise ValueError(
-            f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first, or make the array by "
-            "to_dask_array(lengths=True)."
-        )
+        raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
     return collection
 
 
