@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from representer import KernelFeatures, OperatorRidge
+from representer import EmbeddingClassifier, KernelFeatures, OperatorRidge
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.approximation.dask_source import is_dask
 from representer.kernels import Gaussian, Polynomial, Spectrum
@@ -102,6 +102,29 @@ def test_the_transformer(data):
         lazy = remote.transform(dX)
         assert is_dask(lazy)
         np.testing.assert_allclose(lazy.compute(), local.transform(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(40), RandomFeatures(50)], ids=repr)
+def test_a_classifier(data, approximation):
+    X, Y, _ = data
+    labels = np.where(Y[:, 0] > 0.5, "high", np.where(Y[:, 1] > 0, "right", "left"))
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=approximation, random_state=0)
+    local = clone(model).fit(X, labels)
+    dX, dy = on_dask(X, labels)
+    remote = clone(model).fit(dX, dy)
+    assert list(remote.classes_) == ["high", "left", "right"] and remote.X_fit_ is None
+    assert remote.complexity_ == pytest.approx(local.complexity_, rel=1e-8)
+    assert remote.risk_bound() == pytest.approx(local.risk_bound(), rel=1e-8)
+    for method in ("predict_proba", "embedding", "decision_function"):
+        lazy = getattr(remote, method)(dX)
+        assert is_dask(lazy) and lazy.shape == (600, 3)
+        np.testing.assert_allclose(lazy.compute(), getattr(local, method)(X), atol=1e-8)
+    assert is_dask(remote.predict(dX))
+    np.testing.assert_array_equal(remote.predict(dX).compute(), local.predict(X))
+    with pytest.raises(ValueError, match="need approximation="):
+        EmbeddingClassifier().fit(dX, dy)
+    with pytest.raises(ValueError, match="only one class"):
+        clone(model).fit(dX, da.zeros(600, chunks=100))
 
 
 def test_frames_and_files(data, tmp_path: Path):

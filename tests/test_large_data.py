@@ -12,12 +12,13 @@ import torch
 from operator_cases import WORDS
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import KernelFeatures, OperatorRidge
+from representer import EmbeddingClassifier, KernelFeatures, OperatorRidge
 from representer.approximation import (
     Falkon,
     Landmarks,
@@ -29,7 +30,7 @@ from representer.approximation import (
 from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, InMemory
-from representer.estimators import _large_parts, _large_ridge
+from representer.estimators import _embedding_large, _large_parts, _large_ridge
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
@@ -438,6 +439,28 @@ def test_samples_do_not_depend_on_blocks(monkeypatch):
     assert not np.array_equal(sample_rows(1000, 30, seed=6), whole)
     counts = sum(np.bincount(sample_rows(50, 10, seed=s), minlength=50) for s in range(500))
     assert counts.min() > 60 and counts.max() < 145  # 100 ± 9
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_classifier_on_all_landmarks_is_exact(intercept):
+    X, y = make_moons(120, noise=0.25, random_state=0)
+    exact = EmbeddingClassifier(Gaussian(0.5), alpha=1e-3, fit_intercept=intercept).fit(X, y)
+    model = clone(exact).set_params(approximation=Nystroem(120), memory_limit="1MB", random_state=0).fit(X, y)
+    for name in ("complexity_", "loo_estimates_", "intercept_", "_training_loss"):
+        np.testing.assert_allclose(getattr(model, name), getattr(exact, name), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(X + 0.1), exact.predict_proba(X + 0.1), atol=1e-6)
+
+
+def test_a_classifier_is_calibrated_on_a_sample(monkeypatch):
+    X, y = make_moons(300, noise=0.25, random_state=0)
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 100)
+    monkeypatch.setattr(_embedding_large, "SEARCH_LIMIT", 150)
+    model = EmbeddingClassifier(Gaussian(0.5), approximation=Nystroem(40), random_state=0).fit(X, y)
+    assert model.loo_estimates_.shape == (100, 2) and model.score(X, y) > 0.9
+    whole = clone(model).set_params(alpha=model.alpha_)
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 300)
+    np.testing.assert_allclose(whole.fit(X, y).embedding(X), model.embedding(X), atol=1e-8)
 
 
 # -- the transformer --------------------------------------------------------------------------------------------------
