@@ -205,7 +205,7 @@ def test_errors_name_the_fix(data, monkeypatch):
     with pytest.raises(ValueError, match="keeps none"):
         model.loo_predict_  # noqa: B018
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r"pip install 'representer\[dask\]'"):
+    with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
         model.fit(dX, dY)
 
 

@@ -283,9 +283,11 @@ def test_batches_of_objects_and_sparse_rows():
 
 def test_bad_batches(data):
     X, Y, _ = data
-    with pytest.raises(ValueError, match="partial_fit needs approximation="):
+    assert not hasattr(OperatorRidge(), "partial_fit")
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
         OperatorRidge().partial_fit(X, Y)
-    with pytest.raises(ValueError, match="use solver='direct'"):
+    assert "partial_fit needs approximation=" in str(error.value.__cause__)
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'"):
         OperatorRidge(approximation=Nystroem(5), solver="cg").partial_fit(X, Y)
     model = OperatorRidge(approximation=Nystroem(5), random_state=0).partial_fit(X, Y)
     with pytest.raises(ValueError, match="2 features"):
@@ -452,6 +454,32 @@ def test_a_classifier_on_all_landmarks_is_exact(intercept):
     np.testing.assert_allclose(model.predict_proba(X + 0.1), exact.predict_proba(X + 0.1), atol=1e-6)
 
 
+def test_batches_of_a_classifier_equal_one_fit(monkeypatch):
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 70)
+    X, y = make_moons(200, noise=0.25, random_state=0)
+    names = np.array(["up", "down"])[y]
+    model = EmbeddingClassifier(Gaussian(0.5), alpha=1e-3, approximation=RandomFeatures(60), random_state=0)
+    whole, batches = clone(model).fit(X, names), clone(model)
+    with pytest.raises(ValueError, match="classes= must be given to the first call"):
+        clone(model).partial_fit(X, names)
+    for rows in np.array_split(np.arange(200), 3):
+        batches.partial_fit(X[rows], names[rows], classes=["up", "down"])
+    assert batches.n_samples_seen_ == 200 and batches.X_fit_ is None
+    assert batches.complexity_ == pytest.approx(whole.complexity_)
+    np.testing.assert_allclose(batches.predict_proba(X), whole.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(batches.loo_estimates_, whole.loo_estimates_, atol=1e-9)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(batches)).predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match=r"risk_bound needs .* fit"):
+        batches.risk_bound()
+    with pytest.raises(ValueError, match="y has labels that are not among the classes: 'sideways'"):
+        batches.partial_fit(X[:1], ["sideways"])
+    one = clone(model).partial_fit(X[y == 0], names[y == 0], classes=["down", "up"])  # a class may come later
+    one.partial_fit(X[y == 1], names[y == 1])
+    np.testing.assert_allclose(one.embedding(X), whole.embedding(X), atol=1e-9)
+    assert not hasattr(EmbeddingClassifier(), "partial_fit")
+    assert not hasattr(batches.fit(X, names), "n_samples_seen_")
+
+
 def test_a_classifier_is_calibrated_on_a_sample(monkeypatch):
     X, y = make_moons(300, noise=0.25, random_state=0)
     monkeypatch.setattr(_embedding_large, "HELD_ROWS", 100)
@@ -469,6 +497,7 @@ def test_a_classifier_is_calibrated_on_a_sample(monkeypatch):
         KernelFeatures(random_state=0),
         KernelFeatures(approximation=RandomFeatures(10), random_state=0),
         KernelFeatures("poly", TensorSketch(10), random_state=0),
+        OperatorRidge(Gaussian(1.0), approximation=RandomFeatures(10), alpha=0.1, random_state=0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

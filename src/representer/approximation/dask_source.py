@@ -17,7 +17,7 @@ from representer.approximation.sources import Block, InMemory, Source, Step
 # So many partial sums are added by one task.
 FAN_IN = 8
 
-MISSING = "Dask collections need the extra 'dask': pip install 'representer[dask]'."
+MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
 
 
 def is_dask(X: Any) -> bool:

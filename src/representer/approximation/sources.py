@@ -84,8 +84,8 @@ class InMemory(Source):
         return float(self.n if weights is None else weights.double().sum())
 
     def rows(self, index: np.ndarray) -> Block:
-        """Some samples."""
-        return self.samples.rows(index)
+        """Some samples; all of them are not copied."""
+        return self.samples if len(index) == self.n else self.samples.rows(index)
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """Block after block."""

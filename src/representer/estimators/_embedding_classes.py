@@ -35,7 +35,7 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
     calibration_: EmbeddingCalibration | None
     loo_estimates_: np.ndarray | None
     _by_features: bool
-    _training_loss: float
+    _training_loss: float | None
     _n_samples: int
 
     def embedding(self, X: Any) -> np.ndarray:
@@ -169,6 +169,10 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         check_is_fitted(self)
         if not 0.0 < beta < 1.0:
             raise ValueError(f"beta must lie between 0 and 1; got {beta!r}.")
+        if self._training_loss is None:
+            raise ValueError(
+                "risk_bound needs the training loss, which a fit by batches does not have; use fit."
+            )
         n = self._n_samples
         return (
             self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from representer.approximation import FeatureMap
 from representer.approximation.dask_source import DaskSource, as_rows, is_dask
-from representer.approximation.normal import NormalRidge, NormalStep
+from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_labels import check_classes
-from representer.estimators._large_parts import HELD_ROWS, block_limit
+from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
 from representer.estimators._lazy import keep_columns
 from representer.estimators._validation import DTYPES, plain
 from representer.kernels import Kernel
@@ -28,8 +30,6 @@ SEARCH_LIMIT = 10_000
 def searched_rows(source: Source, approximation: Any, seed: int) -> Block:
     """The samples that a search looks at: all, or under an approximation a random part of many."""
     size = source.n if approximation is None else SEARCH_LIMIT
-    if isinstance(source, InMemory) and source.n <= size:
-        return source.samples  # a Gram matrix is not copied
     return source.rows(sample_rows(source.n, size, seed))
 
 
@@ -97,23 +97,31 @@ class ReportStep(Step):
         return report if total is None else total + report
 
 
-def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> None:
-    """The fit of a classifier with numbers in its kernel, and what it says of itself."""
+def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> NormalSums:
+    """The fit of a classifier with numbers in its kernel, and what it says of itself; its sums, for more batches."""
     features = learner.approximation.choose(
         kernel, source.rows(learner.approximation.rows(source.n, seed)).X, seed
     )
     learner._keep_features(features)
-    held = source.rows(sample_rows(source.n, HELD_ROWS, seed))
+    rows = sample_rows(source.n, HELD_ROWS, seed)
+    held = source.rows(rows)
+    learner._held = HeldSamples.of(held, rows, seed)
     limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1])
-    sums = source.total(NormalStep(features), limit=limit)
+    sums: NormalSums = source.total(NormalStep(features), limit=limit)
+    coefficients, b = _solve(learner, sums, held)
+    step = ReportStep(features, features.coefficients(coefficients), b, learner.epsilon)
+    report = source.total(step, limit=limit)
+    learner._training_loss = report.loss / source.n
+    _set_complexity(learner, report.largest)
+    return sums
+
+
+def _solve(learner: Any, sums: NormalSums, held: Block) -> tuple[Tensor, Tensor]:
+    """Coefficients, constant and calibration from the sums and a few samples."""
+    features: FeatureMap = learner._feature_map()
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
     theta = ridge.coefficients(learner.alpha_)
-    b = ridge.intercepts(theta)
-    coefficients = theta.to(features.dtype)
-    step = ReportStep(features, features.coefficients(coefficients), b.to(coefficients), learner.epsilon)
-    report = source.total(step, limit=limit)
-    learner.complexity_ = float((theta.square().sum() * report.largest).sqrt())
-    learner._training_loss = report.loss / source.n
+    coefficients, b = theta.to(features.dtype), ridge.intercepts(theta).to(features.dtype)
     learner.calibration_ = learner.loo_estimates_ = None
     if learner.calibration == "loo":
         alphas = torch.tensor([learner.alpha_], dtype=torch.float64)
@@ -122,5 +130,60 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> None
         learner.calibration_ = calibrate_embedding(loo.cpu(), held.Y.double().cpu())
         learner.loo_estimates_ = plain(loo.to(features.dtype))
     learner._by_features = True
-    learner.dual_coef_ = plain(coefficients)
-    learner.intercept_ = plain(b.to(coefficients))
+    learner.dual_coef_, learner.intercept_ = plain(coefficients), plain(b)
+    return coefficients, b
+
+
+def _set_complexity(learner: Any, largest: float) -> None:
+    """r = √(‖f‖² sup k(x, x)); features are orthonormal."""
+    learner._largest = largest
+    learner.complexity_ = float(np.linalg.norm(learner.dual_coef_)) * math.sqrt(largest)
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+def takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    return True
+
+
+def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
+    """One-hot labels of a batch; the first one gives the learner its classes."""
+    if not hasattr(learner, "n_samples_seen_"):
+        if classes is None:
+            raise ValueError(
+                "classes= must be given to the first call of partial_fit: all labels that will come."
+            )
+        learner.classes_ = check_classes(np.unique(classes))
+    elif classes is not None and not np.array_equal(np.unique(classes), learner.classes_):
+        raise ValueError(f"classes={classes!r} are not those of the first call, {learner.classes_.tolist()}.")
+    labels = np.asarray(column_or_1d(plain(y)))
+    if len(labels) != len(X):
+        raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
+    strangers = np.setdiff1d(labels, learner.classes_)
+    if len(strangers):
+        raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
+    return _one_hot(labels, learner.classes_)
+
+
+def add_batch(learner: Any, kernel: Kernel, block: Block) -> None:
+    """More samples: their sums are added, and the system is solved again."""
+    features, seen = learner._feature_map(), learner.n_samples_seen_
+    limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1])
+    fresh = InMemory(block).total(NormalStep(features), limit=limit)
+    sums = learner._sums.map(torch.from_numpy) + fresh
+    learner._held = learner._held.joined(block, seen, HELD_ROWS, learner._seed)
+    _solve(learner, sums, learner._held.block(kernel, learner._represented))
+    _set_complexity(learner, max(learner._largest, float(kernel._diag(block.X).max())))
+    keep_sums(learner, sums, seen + len(block))
+
+
+def keep_sums(learner: Any, sums: NormalSums, seen: int) -> None:
+    """What the next batch is added to; the samples themselves are not kept."""
+    learner._sums = sums.map(plain)
+    learner.n_samples_seen_ = learner._n_samples = seen
+    learner.X_fit_ = learner._training_loss = None

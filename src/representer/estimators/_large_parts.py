@@ -16,6 +16,7 @@ from representer.approximation.normal import NormalRidge
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, Source
 from representer.data import SparseRows, count, take
+from representer.estimators._adapted import Representation
 from representer.estimators._ridge import RidgeProblem
 from representer.estimators._validation import plain
 from representer.memory import BLOCK_BYTES, as_bytes, require
@@ -44,7 +45,18 @@ class HeldSamples:
         weights = None if block.weights is None else plain(block.weights)
         return cls(sampling_keys(rows, seed), plain(block.X), plain(block.Y), weights)
 
-    def merged(self, other: HeldSamples, size: int) -> HeldSamples:
+    def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
+        """The sample of all samples, after ``seen`` of them, with a block of more."""
+        keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
+        chosen = np.sort(np.argsort(keys)[:size])
+        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
+
+    def block(self, kernel: Any, represented: Representation) -> Block:
+        """As tensors."""
+        weights = None if self.weights is None else represented.tensor(self.weights)
+        return Block(represented.inputs(kernel, self.X), represented.tensor(self.Y), weights)
+
+    def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
         """The ``size`` samples of least keys of both, in the order in which they came."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.sort(np.argsort(keys)[:size])

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
@@ -13,7 +14,7 @@ from representer.approximation import Falkon, FeatureMap, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.dask_source import DaskSource
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
-from representer.approximation.sampling import sample_rows, sampling_keys
+from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
 from representer.estimators._adapted import Representation, original, silent_repairs
 from representer.estimators._large_parts import (
@@ -51,6 +52,18 @@ from representer.operators import Decomposable, OperatorKernel
 
 # Up to so many features the normal equations are formed; with more, conjugate gradients.
 DIRECT_LIMIT = 6000
+
+
+def _takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    if isinstance(learner.solver, Falkon) or learner.solver == "cg":
+        raise AttributeError("partial_fit adds normal equations; use solver='direct'.")
+    return True
 
 
 class LargeRidge(KernelEstimator):
@@ -100,6 +113,7 @@ class LargeRidge(KernelEstimator):
         self._cached_features = features
 
     # -- fitting ------------------------------------------------------------------------------------------------------
+    @available_if(_takes_batches)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
@@ -123,7 +137,6 @@ class LargeRidge(KernelEstimator):
         """
         check_arguments(self)
         given = self._given()
-        self._check_batches()
         first = not hasattr(self, "n_samples_seen_")
         if first:
             self._forget()
@@ -158,16 +171,6 @@ class LargeRidge(KernelEstimator):
         if self._weights is not None:
             weights = self._represented.tensor(self._weights)[self._kept()]
         return InMemory(Block(problem.X, problem.Y, weights))
-
-    def _check_batches(self) -> None:
-        """What partial_fit needs."""
-        if self.approximation is None:
-            raise ValueError(
-                "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an "
-                "exact fit needs all samples at once."
-            )
-        if isinstance(self.solver, Falkon) or self.solver == "cg":
-            raise ValueError("partial_fit adds normal equations; use solver='direct'.")
 
     def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
         """Samples in Dask collections, and what is known of them without a look."""
@@ -292,9 +295,7 @@ class LargeRidge(KernelEstimator):
     def _held_block(self) -> Block:
         """The samples that were kept, as tensors."""
         assert self._held is not None
-        kernel, tensor = self._operator_kernel(), self._represented.tensor
-        weights = None if self._held.weights is None else tensor(self._held.weights)
-        return Block(self._represented.inputs(kernel, self._held.X), tensor(self._held.Y), weights)
+        return self._held.block(self._operator_kernel(), self._represented)
 
     def _add_batch(self, block: Block, alpha: float | np.ndarray | None) -> None:
         """More samples: their sums are added, and the system is solved again."""
@@ -305,11 +306,7 @@ class LargeRidge(KernelEstimator):
         fresh = InMemory(block).total(
             NormalStep(features), limit=block_limit(self.memory_limit, features.n_features, block.Y.shape[1])
         )
-        keys = sampling_keys(np.arange(seen, seen + len(block)), self._seed)
-        chosen = np.sort(np.argsort(keys)[:HELD_ROWS])
-        self._held = self._held.merged(
-            HeldSamples.of(block.rows(chosen), seen + chosen, self._seed), HELD_ROWS
-        )
+        self._held = self._held.joined(block, seen, HELD_ROWS, self._seed)
         self.n_samples_seen_ = seen + len(block)
         self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha)
 

@@ -7,17 +7,26 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from representer.approximation import Approximation, RandomFeatures
 from representer.approximation.dask_source import is_dask
-from representer.approximation.sources import Block, InMemory
+from representer.approximation.sources import Block, InMemory, Source
 from representer.estimators._adapted import silent_repairs, takes_sparse
 from representer.estimators._callbacks import iteration_callback, with_callbacks
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
 from representer.estimators._embedding_labels import encode
-from representer.estimators._embedding_large import fit_by_sums, labels_on_dask, searched_rows
+from representer.estimators._embedding_large import (
+    add_batch,
+    fit_by_sums,
+    keep_sums,
+    known_labels,
+    labels_on_dask,
+    searched_rows,
+    takes_batches,
+)
 from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
 from representer.estimators._embedding_risk import Risk, check_classifier
 from representer.estimators._embedding_search import EmbeddingSearch, Found
@@ -223,28 +232,69 @@ class EmbeddingClassifier(ClassEmbedding):
         self._check_common()
         check_classifier(self)
         given = self._given_kernel()
-        seed = seed_of(self.random_state)
         source = labels_on_dask(self, given, X, y) if is_dask(X) else self._memory_source(given, X, y)
-        self._n_samples = source.n
+        self._fit_source(given, source, iteration_callback(self, context))
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    @available_if(takes_batches)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
+
+        The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
+        the kernel and for alpha, ``Landmarks(Z)`` or random features with a ``random_state``), it equals ``fit`` on
+        all batches at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,)
+            Their class labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will come; needed in the first call.
+
+        Returns
+        -------
+        self : EmbeddingClassifier
+            The fitted model.
+        """
+        self._check_common()
+        check_classifier(self)
+        given = self._given_kernel()
+        first = not hasattr(self, "n_samples_seen_")
+        X = check_inputs(self, X, given.domain, reset=first, sparse=takes_sparse(given))
+        self.X_fit_ = X if first else None
+        Y = known_labels(self, X, y, classes)
+        block = Block(self._inputs(given, X), self._represented.tensor(Y))
+        if first:
+            sums = self._fit_source(given, InMemory(block), lambda entry: False)
+            keep_sums(self, sums, len(block))
+        else:
+            with torch.no_grad():
+                add_batch(self, self._adapted(self.kernel_), block)
+        return self
+
+    def _fit_source(self, given: Kernel, source: Source, callback: Any) -> Any:
+        """Learn what is free, on a part of the samples, and fit to all of them."""
+        self.__dict__.pop("n_samples_seen_", None)
         self.__dict__.pop("_cached_features", None)
-        block = searched_rows(source, self.approximation, seed)
+        self._seed, self._n_samples = seed_of(self.random_state), source.n
+        block = searched_rows(source, self.approximation, self._seed)
         problem = self._problem(given, block.X)
         adapted = self._adapted(given)
         free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
         guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
         kernel = adapted.resolve(block.X)
-        found = self._search(kernel, free, problem, block.Y, seed, iteration_callback(self, context))
+        found = self._search(kernel, free, problem, block.Y, self._seed, callback)
         self._keep_kernel(found.kernel)
         self.alpha_, self.objective_value_, self.history_ = found.alpha, found.value, found.history
         self.n_iter_ = found.n_iter
         if self.approximation is None:
-            self._finish(found.kernel, problem, block.Y)
-        else:
-            with torch.no_grad():
-                fit_by_sums(self, found.kernel, source, seed)
-        context.call_on_fit_task_end(estimator=self)
-        return self
+            return self._finish(found.kernel, problem, block.Y)
+        with torch.no_grad():
+            return fit_by_sums(self, found.kernel, source, self._seed)
 
     def _memory_source(self, kernel: Kernel, X: Any, y: Any) -> InMemory:
         self.X_fit_ = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
