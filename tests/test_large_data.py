@@ -18,7 +18,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import EmbeddingClassifier, KernelFeatures, OperatorRidge
+from representer import DeepKernelRegressor, EmbeddingClassifier, KernelFeatures, OperatorRidge
 from representer.approximation import (
     Falkon,
     Landmarks,
@@ -298,7 +298,9 @@ def test_bad_batches(data):
     holes[0, 0] = np.nan
     with pytest.raises(ValueError, match="partial_fit needs all targets"):
         model.partial_fit(X, holes)
-    np.testing.assert_array_equal(model.n_samples_seen_, 200)
+    with pytest.raises(ValueError, match="y has 1 outputs, but 3 before"):
+        model.partial_fit(X, Y[:, 0])
+    assert model.n_samples_seen_ == 200 and model.predict(X).shape == Y.shape  # nothing has changed
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -489,6 +491,21 @@ def test_a_classifier_is_calibrated_on_a_sample(monkeypatch):
     whole = clone(model).set_params(alpha=model.alpha_)
     monkeypatch.setattr(_embedding_large, "HELD_ROWS", 300)
     np.testing.assert_allclose(whole.fit(X, y).embedding(X), model.embedding(X), atol=1e-8)
+
+
+# -- deep learners ----------------------------------------------------------------------------------------------------
+def test_landmarks_of_deep_learners_are_samples(rng):
+    X = rng.uniform(-1, 1, (60, 2))
+    y = np.sin(4 * (X[:, 0] - X[:, 1]))
+    options: Any = {"alpha": 1e-3, "max_iter": 3, "n_restarts": 1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = DeepKernelRegressor(
+            [1], Gaussian(1.0), approximation=Nystroem(20, "leverage"), **options
+        ).fit(X, y)
+        assert len(model.dual_coef_) == 20
+        with pytest.raises(ValueError, match=r"Here landmarks must be samples.*Use 'leverage'"):
+            DeepKernelRegressor([1], Gaussian(1.0), approximation=Nystroem(20, "kmeans"), **options).fit(X, y)
 
 
 # -- the transformer --------------------------------------------------------------------------------------------------

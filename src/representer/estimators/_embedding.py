@@ -94,7 +94,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
 
     def _keep_features(self, features: FeatureMap) -> None:
         """Remember what was chosen or drawn."""
-        self._state = plain(features.state)
+        self._approximation, self._state = self.approximation, plain(features.state)
         self.landmarks_ = self._state if isinstance(features, LandmarkFeatures) else None
         self._cached_features = features
 
@@ -103,7 +103,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         if "_cached_features" not in self.__dict__:
             kernel = self._adapted(self.kernel_)
             with silent_repairs():  # fit has said it
-                self._cached_features = self.approximation.restore(
+                self._cached_features = self._approximation.restore(
                     kernel, self._state, lambda points: self._inputs(kernel, points)
                 )
         return self._cached_features

@@ -78,9 +78,9 @@ class LargeRidge(KernelEstimator):
     _targets: Any
     _weights: Any
     _validate: Any
-    _kept: Any
     _sums: NormalSums | None
     _held: HeldSamples | None
+    _flat: bool
     _state: Any
 
     @property
@@ -96,19 +96,25 @@ class LargeRidge(KernelEstimator):
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
 
+    def _kept(self) -> Tensor:
+        """The samples that count: those of positive weight."""
+        if self._weights is None:
+            return torch.arange(len(self._targets))
+        return torch.from_numpy(np.flatnonzero(self._weights > 0))
+
     # -- features -----------------------------------------------------------------------------------------------------
     def _feature_map(self) -> FeatureMap:
         """The features of the fit, made again after unpickling."""
         if "_cached_features" not in self.__dict__:
             kernel, represented = self._scalar(), self._represented
             with silent_repairs():  # fit has said it
-                self._cached_features = self.approximation.restore(
+                self._cached_features = self._approximation.restore(
                     kernel, self._state, lambda points: represented.inputs(kernel, points)
                 )
         return self._cached_features
 
     def _keep_features(self, features: FeatureMap) -> None:
-        self._state = plain(features.state)
+        self._approximation, self._state = self.approximation, plain(features.state)
         self.landmarks_ = self._state if hasattr(features, "landmarks") else None
         self._cached_features = features
 
@@ -117,7 +123,8 @@ class LargeRidge(KernelEstimator):
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
-        The first batch decides what the data decide: words in the kernel, landmarks, what is learned. So where these
+        The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
+        landmarks, what is learned. So where these
         are given (numbers in the kernel, ``Landmarks(Z)`` or random features with a ``random_state``), it equals
         ``fit`` on all batches at once, ``alpha="auto"`` included.
 
@@ -140,18 +147,22 @@ class LargeRidge(KernelEstimator):
         first = not hasattr(self, "n_samples_seen_")
         if first:
             self._forget()
-        problem = self._validate(given, X, y, sample_weight, reset=first)
-        if problem.observed is not None:
-            raise ValueError(
-                "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
-            )
-        source = self._memory_source(problem)
-        if first:
-            self._fit_source(source, given, lambda entry: False)
-            self.n_samples_seen_ = source.n
-        else:
-            self._add_batch(source.samples, check_alpha(self.alpha))
-        self.X_fit_ = self._targets = self._weights = None
+        flat = None if first else self._flat
+        try:
+            problem = self._validate(given, X, y, sample_weight, reset=first)
+            if problem.observed is not None:
+                raise ValueError(
+                    "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
+                )
+            source = self._memory_source(problem)
+            if first:
+                self._fit_source(source, given, lambda entry: False)
+                self.n_samples_seen_ = source.n
+            else:
+                self._add_batch(source.samples, check_alpha(self.alpha))
+        finally:  # a batch that was refused leaves no trace
+            self.X_fit_ = self._targets = self._weights = None
+            self._flat = self._flat if flat is None else flat
         return self
 
     def _given(self) -> OperatorKernel:
@@ -163,6 +174,7 @@ class LargeRidge(KernelEstimator):
     def _forget(self) -> None:
         for name in ("_cached_system", "_cached_features", "_cached_ridge"):
             self.__dict__.pop(name, None)
+        self.__dict__.pop("approximation_error_", None)
         self._sums = self._held = self._state = None
 
     def _memory_source(self, problem: RidgeProblem) -> InMemory:

@@ -133,8 +133,8 @@ class EmbeddingClassifier(ClassEmbedding):
         The search: iteration, seconds, value, loss, complexity, accuracy, gradient_norm.
     n_iter_ : int
         Its iterations.
-    X_fit_ : ndarray, csr_array or list
-        The training inputs.
+    X_fit_ : ndarray, csr_array, list or None
+        The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
         Those of an approximation, if it has some.
     n_features_in_ : int

@@ -11,7 +11,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation import Approximation, Falkon
+from representer.approximation import Approximation, Falkon, approximation_error
 from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
@@ -104,10 +104,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         The weight of ‖f‖² that was used.
     dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
         The coefficients c_i.
-    X_fit_ : ndarray, csr_array or list
-        The training inputs.
+    X_fit_ : ndarray, csr_array, list or None
+        The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
-        The anchors of an approximate fit; None if the training inputs are the anchors.
+        The anchors of an approximate fit, if it has some; None if the training inputs are the anchors.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ of an approximate fit in the Frobenius norm, from sampled columns.
+    n_samples_seen_ : int
+        Of all batches, after ``partial_fit``.
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
@@ -267,12 +271,6 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         problem = RidgeProblem(X, Y, weights, observed, kernel.domain == "gram")
         return problem if self._weights is None else problem.rows(self._kept())
 
-    def _kept(self) -> Tensor:
-        """The samples that count: those of positive weight."""
-        if self._weights is None:
-            return torch.arange(len(self._targets))
-        return torch.from_numpy(np.flatnonzero(self._weights > 0))
-
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
         kernel: Any = choice.kernel
@@ -284,6 +282,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
             adapted: Any = self._operator_kernel()
             features = self.approximation.features(adapted.kernel, problem.X, seed=seed)
             self._keep_features(features)
+            self.approximation_error_ = approximation_error(features, problem.X)
             problem = replace(problem, X=features(problem.X), gram=None)
             if not isinstance(alpha := check_alpha(self.alpha), float):
                 subset = problem.subset(self._system_kernel(), len(problem.Y), seed)
