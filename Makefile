@@ -32,8 +32,8 @@ $(DOCS_INSTALLED): $(INSTALLED)
 setup: $(INSTALLED) ## create .venv with all that demo and test need
 
 # Small matrices: threads that wait for each other cost more than they save, above all on a busy machine.
-demo: $(INSTALLED) ## a tour on small data: progress, a table, figures in demo_output/
-	OMP_NUM_THREADS=1 $(BIN)/python examples/demo.py --out demo_output
+demo: $(INSTALLED) ## a tour on built-in data: a table, and the page demo_output/index.html
+	OMP_NUM_THREADS=1 $(BIN)/representer demo --out demo_output
 
 # Many small matrices: one thread in each of two processes beats two threads in one.
 test: $(INSTALLED) ## run the tests, the README's code and every docstring example

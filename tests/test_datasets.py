@@ -106,6 +106,7 @@ def test_grid_has_the_mesh_width_of_the_paper() -> None:
         (lambda: make_jump(5, noise=-1.0), "noise at least 0"),
         (lambda: square_grid(1), "at least 2 points"),
         (lambda: load_usps("valid"), "subset must be"),
+        (lambda: datasets.load_cleveland("num"), "target must be 'cholesterol' or 'diagnosis'"),
     ],
 )
 def test_bad_arguments(call: Callable[[], Any], message: str) -> None:
@@ -190,6 +191,14 @@ def test_real_tables() -> None:
     assert np.flatnonzero(np.ptp(bunch.data, axis=0) == 0).tolist() == [
         bunch.feature_names.index("region_pixel_count")
     ]
+    bunch = datasets.load_bupa()
+    assert np.bincount(bunch.target).tolist() == [0, 145, 200] and bunch.feature_names[-1] == "drinks"
+    bunch = datasets.load_cleveland()
+    assert bunch.target.min() == 126 and bunch.target.max() == 564 and "chol" not in bunch.feature_names
+    missing = dict(zip(bunch.feature_names, np.isnan(bunch.data).sum(0), strict=True))
+    assert {name: n for name, n in missing.items() if n} == {"ca": 4, "thal": 2}
+    bunch = datasets.load_cleveland("diagnosis")
+    assert bunch.target_names.tolist() == [0, 1, 2, 3, 4] and "chol" in bunch.feature_names
     bunch = load_esol()
     assert bunch.data.shape == bunch.target.shape == (1128,)
     assert all(isinstance(text, str) for text in bunch.data)

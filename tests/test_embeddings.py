@@ -405,6 +405,9 @@ def test_pipelines_searches_frames_and_tensors(three):
     [
         lambda y: y == "left",
         lambda y: np.where(y == "left", -3, 7),
+        lambda y: (y == "left").astype(np.uint8),
+        lambda y: np.where(y == "left", 1.0, 2.0),
+        lambda y: y.astype(object),
         list,
         lambda y: pd.Series(y, dtype="category"),
     ],
@@ -502,6 +505,17 @@ def test_runaways_are_bounded_and_announced(rng):
             model.fit(data, y)
         assert any("ended at a bound: alpha" in str(w.message) for w in caught), name
         assert np.isfinite(model.predict_proba(data)).all() and 0 < model.alpha_ < np.inf
+
+
+@pytest.mark.parametrize(("start", "factor"), [(1e-9, 1e-4), (1e9, 1e4)])
+def test_lengthscales_beyond_all_measure_are_bounded_and_announced(three, start, factor):
+    X, y = three
+    model = EmbeddingClassifier(Gaussian("auto"), start={"lengthscale": start, "alpha": 0.1})
+    with pytest.warns(UserWarning, match="ended at a bound: .*lengthscale"):
+        model.fit(X, y)
+    usual = Gaussian("auto").resolve(torch.from_numpy(X)).lengthscale
+    assert float(model.kernel_.lengthscale) == pytest.approx(factor * float(usual))
+    assert np.isfinite(model.predict_proba(X)).all()
 
 
 def test_interruption_keeps_the_best_point(three, monkeypatch):

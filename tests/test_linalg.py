@@ -17,6 +17,7 @@ from representer.linalg import (
     IndefiniteGramWarning,
     NotPositiveDefiniteError,
     Spectrum,
+    add_weighted_gram,
     conjugate_gradient,
     eigh,
     factorize,
@@ -77,6 +78,39 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
     close(cholesky.logdet(), torch.linalg.slogdet(kept).logabsdet)
     assert cholesky.jitter.shape == tuple(batch)
     assert not cholesky.jitter.any()
+
+
+@dtypes
+@pytest.mark.parametrize("shape", [(1, 1), (7, 300), (300, 5), (3, 6, 4), (2, 2, 5, 3), (0, 3)])
+@pytest.mark.parametrize("signs", [(1.0,), (-1.0,), (1.0, 0.0, -2.0)])
+def test_weighted_sums_of_outer_products(
+    dtype: torch.dtype, shape: tuple[int, ...], signs: tuple[float, ...]
+) -> None:
+    rows, sum_so_far = matrix(*shape, dtype=dtype), psd(*shape[:-2], shape[-1], dtype=dtype)
+    weights = (
+        matrix(*shape[:-1], dtype=dtype).abs() * torch.tensor(signs)[torch.arange(shape[-2]) % len(signs)]
+    )
+    weights = weights.to(dtype)
+    expected = sum_so_far + torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
+    result = add_weighted_gram(sum_so_far, rows, weights)
+    assert result.data_ptr() == sum_so_far.data_ptr()
+    close(result, expected)
+    if rows.ndim == 2:
+        torch.testing.assert_close(result, result.mT, rtol=0.0, atol=0.0)
+
+
+def test_a_weight_that_is_no_number_is_not_lost() -> None:
+    result = add_weighted_gram(
+        torch.zeros(3, 3, dtype=torch.float64), matrix(4, 3), torch.tensor([1.0, math.nan, 0, -1])
+    )
+    assert bool(result.isnan().all())
+
+
+def test_an_inverse_of_several_blocks_is_symmetric() -> None:
+    A = psd(300, shift=1.0)
+    for inverse in (factorize(A).inverse(), factorize(A.clone).inverse()):
+        close(inverse, torch.linalg.inv(A))
+        torch.testing.assert_close(inverse, inverse.mT, rtol=0.0, atol=0.0)
 
 
 def test_factorize_in_place_uses_the_memory() -> None:

@@ -131,6 +131,26 @@ def test_only_restarts_that_still_search_are_evaluated():
     assert min(sizes) < 8
 
 
+@pytest.mark.parametrize("longest", [0.1, 0.5, 3.0])
+def test_no_step_is_longer_than_allowed(longest):
+    """A well with a plateau around it: what is tried in iteration i is no farther than i steps from the start."""
+    start, reach, reaches = torch.tensor([[1.0, 2.5], [4.0, 4.0]], dtype=torch.float64), [0.0], []
+    well = with_gradient(lambda points: 1.0 - torch.exp(-0.5 * (points - 3.0).square().sum(-1)))
+
+    def function(points):
+        distances = (points[:, None] - start).abs().amax(-1).amin(-1)
+        reach[0] = max(reach[0], float(distances.max()))
+        return well(points)
+
+    def watch(entry):
+        reaches.append((entry.iteration, reach[0]))
+        return False
+
+    result = lbfgs(function, start, longest_step=longest, tol=1e-12, callback=watch, race=False)
+    assert all(distance <= iteration * longest + 1e-12 for iteration, distance in reaches)
+    torch.testing.assert_close(result.point, torch.full((2,), 3.0, dtype=torch.float64), rtol=0.0, atol=1e-4)
+
+
 @SHORT
 @given(seed=SEEDS, m=st.integers(2, 6))
 def test_value_never_increases(seed, m):
@@ -318,7 +338,7 @@ def survivors(values, slopes, best_values, ended=()):
     """The restarts left after a race in this state."""
     function, _ = quadratic(2)
     starts = normal(len(values), 2)
-    alive = _Restarts(_Evaluator(function, starts), starts, n_pairs=5)
+    alive = _Restarts(_Evaluator(function, starts), starts, n_pairs=5, longest_step=torch.inf)
     state = torch.tensor([values, slopes, best_values], dtype=torch.float64)
     alive.values, alive.slopes, alive.evaluate.best_values = state
     alive.outcomes.update((i, (True, "")) for i in ended)
@@ -567,6 +587,8 @@ def test_bad_options(name, value):
 def test_other_bad_options():
     with pytest.raises(ValueError, match=r"memory must .*got 0"):
         lbfgs(rosenbrock, torch.ones(3), memory=0)
+    with pytest.raises(ValueError, match=r"longest_step must .*got 0"):
+        lbfgs(rosenbrock, torch.ones(3), longest_step=0.0)
     with pytest.raises(ValueError, match="one start of shape"):
         adam(lambda point, indices: (point.sum(), point), torch.ones(2, 3), n_samples=10)
 

@@ -50,9 +50,13 @@ def test_estimates_converge_in_a_quick_run(tmp_path: Path) -> None:
     assert (tmp_path / outcome.figures[0]).is_file()
 
 
-def test_the_default_is_among_the_objectives() -> None:
+@pytest.mark.parametrize(("loss", "verdict"), [(0.1, "reached"), (0.203, "reached"), (0.205, "not reached")])
+def test_the_default_is_judged_on_the_tables_that_were_measured(loss: float, verdict: str) -> None:
+    losses = {"wine": loss, "segment": 9.0}  # the second is not asked for
     measured = {
-        ("wine", method): {hsu.LOG_LOSS: [0.1 if method == hsu_objectives.DEFAULT else 0.2]}
+        (case, method): {hsu.LOG_LOSS: [value if method == hsu_objectives.DEFAULT else 0.2]}
         for method in hsu_objectives.candidates(10)
+        for case, value in losses.items()
     }
-    assert hsu_objectives.default_is_best(Measurements(measured))[0] == "reached"
+    claim = hsu_objectives.default_is_best(["wine", "bupa"], "the default is best")
+    assert claim.judge(Measurements(measured))[0] == verdict

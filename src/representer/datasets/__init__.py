@@ -1,9 +1,10 @@
 """Data: functions to sample from, strings and curves that are made, and loaders for public sets that lie in a folder.
 
-Nothing is downloaded. A loader reads from the ``folder`` it is given, or from the one that the environment variable
-``REPRESENTER_DATA`` names.
+Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, or from the one that
+the environment variable ``REPRESENTER_DATA`` names.
 """
 
+from representer.datasets.downloads import DOWNLOADS, fetch
 from representer.datasets.files import MissingDataError, Source
 from representer.datasets.functions import jump, kink, make_jump, make_kink, square_grid, straight_kink
 from representer.datasets.generated import make_bumps, make_motif_strings
@@ -22,6 +23,8 @@ from representer.datasets.molecules import (
 )
 from representer.datasets.uci import (
     BANKNOTE,
+    BUPA,
+    CLEVELAND,
     ECOLI,
     IONOSPHERE,
     PIMA,
@@ -31,6 +34,8 @@ from representer.datasets.uci import (
     YACHT,
     YEAST,
     load_banknote,
+    load_bupa,
+    load_cleveland,
     load_ecoli,
     load_ionosphere,
     load_pima,
@@ -44,6 +49,9 @@ from representer.datasets.uci import (
 __all__ = [
     "BACE",
     "BANKNOTE",
+    "BUPA",
+    "CLEVELAND",
+    "DOWNLOADS",
     "ECOLI",
     "ESOL",
     "FACES",
@@ -61,10 +69,13 @@ __all__ = [
     "YEAST",
     "MissingDataError",
     "Source",
+    "fetch",
     "jump",
     "kink",
     "load_bace",
     "load_banknote",
+    "load_bupa",
+    "load_cleveland",
     "load_ecoli",
     "load_esol",
     "load_faces",
@@ -84,6 +95,12 @@ __all__ = [
     "make_jump",
     "make_kink",
     "make_motif_strings",
+    "sources",
     "square_grid",
     "straight_kink",
 ]
+
+
+def sources() -> list[Source]:
+    """The files of all public sets that loaders read."""
+    return sorted((value for value in globals().values() if isinstance(value, Source)), key=lambda s: s.file)

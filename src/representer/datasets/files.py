@@ -31,8 +31,9 @@ def find_file(source: Source, folder: str | Path | None) -> Path:
     """The file in the folder, or in the one that the environment variable names."""
     chosen = os.environ.get(VARIABLE) if folder is None else folder
     advice = (
-        f"Nothing is downloaded: get the set from its source ({source.origin}), store it as {source.file} and let the "
-        f"environment variable {VARIABLE} name the folder, or pass folder=."
+        f"Nothing is downloaded by itself: `representer data fetch` gets some sets; others come from their source "
+        f"({source.origin}). Store the set as {source.file} and let the environment variable {VARIABLE} name the "
+        "folder, or pass folder=."
     )
     if not chosen:
         raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -54,6 +55,18 @@ IONOSPHERE = Source(
     "ionosphere.csv",
     "Ionosphere: 351 radar returns, 34 features (a02 is constant), good or bad.",
     "UCI Machine Learning Repository, 'Ionosphere' (V. Sigillito)",
+)
+
+BUPA = Source(
+    "bupa_liver.csv",
+    "BUPA liver disorders: 5 blood tests and the daily drinks of 345 men; the selector, used as a class since the set "
+    "appeared, was made to split it.",
+    "UCI Machine Learning Repository, 'Liver Disorders' (BUPA Medical Research Ltd.)",
+)
+CLEVELAND = Source(
+    "cleveland_heart.csv",
+    "Cleveland heart disease: 13 measurements of 303 patients, 6 values of them missing, and a diagnosis from 0 to 4.",
+    "UCI Machine Learning Repository, 'Heart Disease' (R. Detrano et al.)",
 )
 
 
@@ -212,6 +225,65 @@ def load_ionosphere(*, folder: str | Path | None = None) -> Bunch:
         ``DESCR``, ``filename``. The feature ``a02`` is constant.
     """
     return _load_classes(IONOSPHERE, folder, (351, 34))
+
+
+def load_bupa(*, folder: str | Path | None = None) -> Bunch:
+    """Load BUPA liver disorders, 345 × 6 numbers in 2 classes.
+
+    The usual class is the ``selector`` with which the donors split the set (McDermott and Forsyth, 2016); what they
+    measured is the last feature, ``drinks``.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``bupa_liver.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (345, 6), ``target`` (345,) of selectors 1 and 2, ``target_names``, ``feature_names``, ``DESCR``,
+        ``filename``.
+    """
+    path, table = read_table(BUPA, folder, 345)
+    target = number_columns(path, table, ["selector"])[:, 0].astype(int)
+    names = [name for name in table if name != "selector"]
+    bunch = make_bunch(BUPA, path, number_columns(path, table, names), target, names, (345, 6))
+    bunch.target_names = np.unique(target)
+    return bunch
+
+
+def load_cleveland(
+    target: Literal["cholesterol", "diagnosis"] = "cholesterol", *, folder: str | Path | None = None
+) -> Bunch:
+    """Load Cleveland heart disease: cholesterol as a regression target, or the diagnosis, 0 (healthy) to 4.
+
+    Parameters
+    ----------
+    target : {"cholesterol", "diagnosis"}, default="cholesterol"
+        Cholesterol is predicted from the 12 other measurements and the diagnosis, as in the regression set
+        "cholesterol"; the diagnosis from all 13 measurements.
+    folder : path or None, default=None
+        Where ``cleveland_heart.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (303, 13), ``target`` (303,), ``feature_names``, ``DESCR``, ``filename``; ``target_names`` of
+        diagnoses. Missing are 4 values of ``ca`` and 2 of ``thal``: NaN.
+    """
+    columns = {"cholesterol": "chol", "diagnosis": "num"}
+    if target not in columns:
+        raise ValueError(f"target must be 'cholesterol' or 'diagnosis'; got {target!r}.")
+    path, table = read_table(CLEVELAND, folder, 303)
+    for name in ("ca", "thal"):
+        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
+    names = [name for name in table if name != columns[target]]
+    values = number_columns(path, table, [columns[target]])[:, 0]
+    values = values if target == "cholesterol" else values.astype(int)
+    bunch = make_bunch(CLEVELAND, path, number_columns(path, table, names), values, names, (303, 13))
+    if target == "diagnosis":
+        bunch.target_names = np.unique(values)
+    return bunch
 
 
 def _load_classes(

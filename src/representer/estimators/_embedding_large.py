@@ -17,7 +17,7 @@ from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
-from representer.estimators._embedding_labels import check_classes
+from representer.estimators._labels import check_classes
 from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
 from representer.estimators._lazy import keep_columns
 from representer.estimators._validation import DTYPES, plain

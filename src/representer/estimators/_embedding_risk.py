@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from representer.estimators._adapted import original
-from representer.estimators._embedding_labels import held_out_rows
+from representer.estimators._labels import held_out_rows
 from representer.estimators._validation import check_alpha, check_options
 from representer.kernels import Kernel
 from representer.kernels.stationary import Stationary

@@ -33,6 +33,10 @@ LARGEST_ALPHA = 1e4
 # lengthscales.
 FIRST_ALPHAS = (math.exp(-4.0), math.exp(-7.0), math.exp(-10.0))
 FIRST_FACTORS = (0.0, -1.0)
+# Most that L-BFGS changes the logarithm of a hyperparameter in one iteration. Without a limit one step can end where
+# every sample is an island, from where no gradient leads back: the Rademacher bound on a fold of yeast then ends at
+# 0.2944 instead of 0.2827. Limits from 0.25 to 2 end alike.
+LONGEST_STEP = 0.5
 
 
 class EmbeddingEntry(NamedTuple):
@@ -286,7 +290,7 @@ class EmbeddingSearch:
             )
         else:
             starts = random_starts(self.start, n_restarts, seed)
-            result = lbfgs(self.batched, starts, **options)
+            result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
         return self._found(result)
 
     def _found(self, result: OptimizeResult) -> Found:

@@ -11,9 +11,9 @@ from torch import Tensor
 from representer.estimators._adapted import repaired_gram, silent_repairs, takes_sparse
 from representer.estimators._callbacks import iteration_callback, with_callbacks
 from representer.estimators._embedding_conditionals import Conditionals
-from representer.estimators._embedding_labels import held_out_rows
 from representer.estimators._embedding_problem import EmbeddingProblem, guard_memory
 from representer.estimators._embedding_search import EmbeddingSearch, Found
+from representer.estimators._labels import held_out_rows
 from representer.estimators._validation import (
     check_alpha,
     check_inputs,

@@ -7,9 +7,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils import assert_all_finite
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples, column_or_1d
 
 from representer.approximation import Nystroem
 from representer.estimators import _losses
@@ -18,6 +15,7 @@ from representer.estimators._calibration import SAME, Calibration, base_rates, c
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Solution
+from representer.estimators._labels import encode
 from representer.estimators._validation import check_inputs, plain, warn_unconverged
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -194,7 +192,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         composition = self._composition()
         first = composition.input_kernel
         X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
-        labels = self._encode(X, y)
+        self.classes_, labels = encode(X, y)
+        self._frequencies = np.bincount(labels)
         if self.loss == "squared":
             loss = _losses.squared(self.fit_intercept)
         else:
@@ -206,24 +205,6 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             self._calibrate(fit, solution, labels)
         context.call_on_fit_task_end(estimator=self)
         return self
-
-    def _encode(self, X: Any, y: Any) -> np.ndarray:
-        """The positions of the labels among the classes."""
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        y = column_or_1d(plain(y), warn=True)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        if len(y) != _num_samples(X):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"Classifier can't train when only one class is present: every label is {self.classes_[0]!r}. At least "
-                "two classes are needed."
-            )
-        self._frequencies = np.bincount(labels)
-        return labels
 
     def _codes(self, labels: np.ndarray) -> np.ndarray:
         """Targets: a column for each class, or one for two classes; 0 and 1 for cross entropy, −1 and 1 otherwise."""

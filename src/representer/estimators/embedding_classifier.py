@@ -17,7 +17,6 @@ from representer.estimators._adapted import silent_repairs, takes_sparse
 from representer.estimators._callbacks import iteration_callback, with_callbacks
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
-from representer.estimators._embedding_labels import encode
 from representer.estimators._embedding_large import (
     add_batch,
     fit_by_sums,
@@ -30,6 +29,7 @@ from representer.estimators._embedding_large import (
 from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
 from representer.estimators._embedding_risk import Risk, check_classifier
 from representer.estimators._embedding_search import EmbeddingSearch, Found
+from representer.estimators._labels import encode
 from representer.estimators._validation import check_alpha, check_inputs, plain, seed_of
 from representer.kernels import Kernel
 from representer.objectives.base import inner

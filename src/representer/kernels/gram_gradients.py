@@ -17,8 +17,8 @@ class GaussianGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
-        left, right = X, X if Y is None else Y
-        left_norms, right_norms = (-0.5 * (points**2).sum(-1, keepdim=True) for points in (left, right))
+        left, left_norms = X, _half_norms(X)
+        right, right_norms = (left, left_norms) if Y is None else (Y, _half_norms(Y))
         gram = (
             torch.cat([left, left_norms, torch.ones_like(left_norms)], -1)
             @ torch.cat([right, torch.ones_like(right_norms), right_norms], -1).mT
@@ -68,6 +68,11 @@ class LaplacianGram(torch.autograd.Function):
             _summed(_sign_sums(M, X, Y), X) if in_X else None,
             _summed(_sign_sums(M.mT.contiguous(), Y, X), Y) if in_Y else None,
         )
+
+
+def _half_norms(points: Tensor) -> Tensor:
+    """−‖x_i‖²/2 as a column."""
+    return points.square().sum(-1, keepdim=True).mul_(-0.5)
 
 
 def _sign_sums(M: Tensor, X: Tensor, Y: Tensor) -> Tensor:

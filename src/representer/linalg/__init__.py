@@ -1,13 +1,14 @@
 """Factor and solve: the one place where a positive semi-definite matrix is taken apart.
 
 Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments
-unless ``overwrite=True`` is passed to ``eigh``.
+unless ``overwrite=True`` is passed to ``eigh``; only ``add_weighted_gram`` is made to.
 """
 
 from representer.linalg.cholesky import (
     Cholesky,
     NotPositiveDefiniteError,
     Woodbury,
+    add_weighted_gram,
     factorize,
     is_finite,
     pivoted_cholesky,
@@ -23,6 +24,7 @@ __all__ = [
     "NotPositiveDefiniteError",
     "Spectrum",
     "Woodbury",
+    "add_weighted_gram",
     "conjugate_gradient",
     "eigh",
     "factorize",

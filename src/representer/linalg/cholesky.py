@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
 # further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
+
+# Two blocks of so many rows and columns fit into a processor's fast memory.
+MIRRORED_ROWS = 128
 
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
@@ -42,7 +46,12 @@ class Cholesky:
 
     def inverse(self) -> Tensor:
         """A⁻¹, dense."""
-        return torch.cholesky_inverse(self.factor)
+        if not _for_lapack(self.factor):
+            return torch.cholesky_inverse(self.factor)
+        # SciPy's LAPACK takes three quarters of the time of torch's here, and half of it in the product below.
+        columns = self.factor.mT.contiguous().numpy().T
+        (potri,) = get_lapack_funcs(("potri",), (columns,))
+        return _mirrored(torch.from_numpy(potri(columns, lower=True)[0]))
 
     def logdet(self) -> Tensor:
         """log det A."""
@@ -89,6 +98,42 @@ def factorize(
     if bool(info.any()):
         return _factorize_with_jitter(matrix, info, name=name, strict=strict)
     return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
+
+
+def add_weighted_gram(matrix: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
+    """Add Σ_i w_i r_i r_iᵀ of the rows r_i (..., n, m) to a symmetric matrix (..., m, m), in place.
+
+    The weights (..., n) may have either sign. By the symmetric product of BLAS, which torch has not: half the work of
+    a general one.
+    """
+    if not (_for_lapack(rows) and matrix.is_contiguous()):
+        return matrix.add_(rows.mT @ (weights[..., None] * rows))
+    columns = matrix.numpy().T
+    (syrk,) = get_blas_funcs(("syrk",), (columns,))
+    for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
+        chosen = torch.nonzero(some)[:, 0]
+        if len(chosen):
+            part = rows.index_select(0, chosen).mul_(weights[chosen, None].abs().sqrt_()).numpy()
+            syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
+    return _mirrored(torch.from_numpy(columns))
+
+
+def _for_lapack(matrix: Tensor) -> bool:
+    """May NumPy and SciPy see the memory of this matrix?"""
+    return (
+        matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
+    )
+
+
+def _mirrored(columns: Tensor) -> Tensor:
+    """The symmetric matrix of which a lower triangle is given, column by column: the other is filled, in place."""
+    rows = columns.mT  # contiguous: its upper triangle is given
+    for start in range(0, len(rows), MIRRORED_ROWS):
+        stop = start + MIRRORED_ROWS
+        block = rows[start:stop, start:stop]
+        block.copy_(block.triu() + block.triu(1).mT)
+        rows[stop:, start:stop] = rows[start:stop, stop:].mT
+    return rows
 
 
 def _failures(factor: Tensor, info: Tensor) -> Tensor:

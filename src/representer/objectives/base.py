@@ -145,7 +145,9 @@ class _ClosedForm(torch.autograd.Function):
     def backward(ctx: Any, *weights: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         (weight,) = weights
         gram_gradient, alpha_gradient = ctx.saved_tensors
-        in_gram = weight[..., None, None] * gram_gradient if ctx.needs_input_grad[1] else None
+        in_gram = gram_gradient if ctx.needs_input_grad[1] else None
+        if in_gram is not None and not bool((weight == 1.0).all()):  # spares a pass over an n × n matrix
+            in_gram = weight[..., None, None] * in_gram
         in_alpha = weight * alpha_gradient if ctx.needs_input_grad[2] else None
         return None, in_gram, in_alpha
 

@@ -96,7 +96,8 @@ def best_scale(G: Tensor, targets: Tensor) -> Tensor:
         # Far above the minimum the curvature vanishes: there the geometric middle, or towards zero, is better.
         middle = torch.where(low > 0, (low * high).sqrt(), 0.1 * high)
         new = torch.where((newton > low) & (newton < high), newton, middle)
-        settled = (new - tau).abs() <= 4.0 * torch.finfo(G.dtype).eps * tau
+        # Newton's next step would be the square of this one.
+        settled = (new - tau).abs() <= torch.finfo(G.dtype).eps ** 0.5 * tau
         tau = new
         if bool((settled | ~torch.isfinite(slope) | (tau < 1e-12)).all()):
             break

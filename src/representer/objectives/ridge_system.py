@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
-from representer.linalg import factorize, shifted
+from representer.linalg import add_weighted_gram, factorize, shifted
 
 
 class RidgeSystem(ABC):
@@ -61,10 +60,6 @@ class RidgeSystem(ABC):
         """That of P, (..., t)."""
 
     @abstractmethod
-    def squared_norms(self) -> Tensor:
-        """Those of the rows of P, (..., n), of a fit to all rows."""
-
-    @abstractmethod
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         """Those of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
 
@@ -81,6 +76,10 @@ class RidgeSystem(ABC):
 
         Where the first two terms are −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
         """
+
+    @abstractmethod
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
+        """Of ∂/∂K, which is ``gradient`` in ``matrix``."""
 
     @abstractmethod
     def gram_diagonal(self) -> Tensor:
@@ -116,7 +115,7 @@ class DenseSystem(RidgeSystem):
         """P itself."""
         P = self.cholesky.inverse()
         if self.u is not None and self.g is not None:
-            P -= self.u @ self.g.mT
+            P.addcmul_(self.u, self.g.mT, value=-1.0)
         return P
 
     def _solve(self, right: Tensor) -> Tensor:
@@ -128,9 +127,6 @@ class DenseSystem(RidgeSystem):
     def diagonal(self) -> Tensor:
         return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
 
-    def squared_norms(self) -> Tensor:
-        return torch.linalg.vector_norm(self.unit_coefficients, dim=-1) ** 2
-
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         return self.solve(right) if dual is None else dual
 
@@ -140,9 +136,11 @@ class DenseSystem(RidgeSystem):
         if root is not None and weights is None:
             return -root @ root.mT
         half = left @ dual.mT
-        if weights is not None:
-            half += self.unit_coefficients @ (0.5 * weights[..., None] * self.unit_coefficients)
-        return half + half.mT
+        gradient = half + half.mT
+        return gradient if weights is None else add_weighted_gram(gradient, self.unit_coefficients, weights)
+
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
+        return gradient.diagonal(dim1=-2, dim2=-1).sum(-1)
 
     def gram_diagonal(self) -> Tensor:
         return self.matrix.diagonal(dim1=-2, dim2=-1)
@@ -182,10 +180,6 @@ class FactorSystem(RidgeSystem):
         diagonal = (1.0 - leverage) / self.shift[..., None]
         return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
 
-    def squared_norms(self) -> Tensor:
-        """From PWP = P, which is P(BBᵀ + shift·I)P."""
-        return (self.diagonal() - self.unit_coefficients.square().sum(-2)) / self.shift[..., None]
-
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         return self._theta(self.centred(right))
 
@@ -206,6 +200,14 @@ class FactorSystem(RidgeSystem):
         if weights is not None:
             gradient += self.solve(weights[..., None] * self.unit_coefficients.mT)
         return 2.0 * gradient
+
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
+        """With the squared norms of the rows of P from PWP = P, which is P(BBᵀ + shift·I)P."""
+        trace = 2.0 * (left * dual).sum((-2, -1))
+        if weights is None:
+            return trace
+        norms = (self.diagonal() - self.unit_coefficients.square().sum(-2)) / self.shift[..., None]
+        return trace + (weights * norms).sum(-1)
 
     def gram_diagonal(self) -> Tensor:
         return self.matrix.square().sum(-1)

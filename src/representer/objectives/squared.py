@@ -71,20 +71,15 @@ class SquaredLoss(Objective, ABC):
         matrix_gradient = alpha_gradient = coefficients = intercept = None
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
+            if self.alpha is not None:
+                trace = system.trace(matrix_gradient, score.left, C, score.weights)
+                alpha_gradient = score.alpha_gradient + len(training.factor) * trace
             if score.diagonal is not None:
                 system.add_diagonal(matrix_gradient, score.diagonal)
-            if self.alpha is not None:
-                alpha_gradient = score.alpha_gradient + len(training.factor) * _trace(score, system, C)
         if dual:
             coefficients = _coefficients(system, training, solution, self.n)
             intercept = _intercept(system, training, self.n)
         return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
-
-
-def _trace(score: Score, system: RidgeSystem, C: Tensor) -> Tensor:
-    """Of ∂/∂K."""
-    trace = 2.0 * inner(score.left, C)
-    return trace if score.weights is None else trace + (score.weights * system.squared_norms()).sum(-1)
 
 
 def _coefficients(system: RidgeSystem, training: Targets, solution: Tensor, n: int) -> Tensor:

@@ -113,12 +113,14 @@ def _line_search(
     gradients: Tensor,
     directions: Tensor,
     noise: float = 0.0,
+    longest_step: float = torch.inf,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Weak Wolfe search of Lewis and Overton (2013) by row: new points, values, gradients, and who moved.
 
     Each row keeps a bracket of (step, value, slope): ``low`` fulfils the Armijo condition, ``high`` does
-    not (or is not finite). Only rows that still search are evaluated.
+    not (or is not finite). Only rows that still search are evaluated. A step of the greatest length is not prolonged.
     """
+    lengths = directions.abs().amax(-1)
     slopes = (gradients * directions).sum(-1)
     precision = max(noise, torch.finfo(values.dtype).eps) * values.abs()
     low = torch.stack([torch.zeros_like(values), values, slopes], -1)
@@ -134,12 +136,15 @@ def _line_search(
         moved = rows[lower]
         low[moved], high[rows[~lower]] = found[lower], found[~lower]
         new_points[moved], new_values[moved], new_gradients[moved] = tried[lower], f[lower], g[lower]
-        flat = lower & (found[:, 2] >= 0.9 * slopes[rows])
+        ends = (found[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step)
+        done = lower & ends
         vanished = ~lower & (t * slopes[rows].abs() <= precision[rows])  # beyond the objective's digits
-        rows = rows[~(flat | vanished)]
+        rows = rows[~(done | vanished)]
         if len(rows) == 0:
             break
-        steps[rows] = _next_step(low[rows], high[rows], bisect=trial % 3 == 2)
+        steps[rows] = _next_step(low[rows], high[rows], bisect=trial % 3 == 2).clamp(
+            max=longest_step / lengths[rows]
+        )
     return new_points, new_values, new_gradients, low[:, 0] > 0
 
 
@@ -158,8 +163,8 @@ def _next_step(low: Tensor, high: Tensor, *, bisect: bool) -> Tensor:
 class _Restarts:
     """The restarts still alive, one row each, with the direction that each will search next."""
 
-    def __init__(self, evaluate: _Evaluator, starts: Tensor, n_pairs: int) -> None:
-        self.evaluate = evaluate
+    def __init__(self, evaluate: _Evaluator, starts: Tensor, n_pairs: int, longest_step: float) -> None:
+        self.evaluate, self.longest_step = evaluate, longest_step
         self.ids = torch.arange(len(starts), device=starts.device)
         self.points = self.directions = starts
         self.values, self.gradients = evaluate(starts, self.ids)
@@ -193,7 +198,9 @@ class _Restarts:
         if uphill.any():
             self.curvature.forget(uphill)
             self.directions = self.curvature.direction(self.gradients)
-            self.slopes = (self.directions * self.gradients).sum(-1)
+        excess = (self.directions.abs().amax(-1, keepdim=True) / self.longest_step).clamp(min=1.0)
+        self.directions = self.directions / excess
+        self.slopes = (self.directions * self.gradients).sum(-1)
 
     def step(self, rule: StoppingRule, iteration: int) -> None:
         """Move every restart along its direction, end those that are done, and aim anew.
@@ -210,6 +217,7 @@ class _Restarts:
             self.gradients,
             self.directions,
             rule.noise,
+            self.longest_step,
         )
         digits = max(rule.noise, torch.finfo(values.dtype).eps) ** 0.5
         exhausted = ~moved & (-self.slopes <= digits * values.abs())
@@ -263,6 +271,7 @@ def lbfgs(
     memory: int = 10,
     race: bool = True,
     noise: float = 0.0,
+    longest_step: float = torch.inf,
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
@@ -290,6 +299,8 @@ def lbfgs(
     noise : float
         Relative accuracy of the values, where they are the result of a computation with a tolerance of its own: a step
         that promises less is not tried.
+    longest_step : float
+        The most that an unknown changes in one iteration: for functions with plateaus that a long step would end on.
     callback : callable, optional
         Called with the :class:`HistoryEntry` of every iteration, first that of the starts; True stops
         the run.
@@ -313,13 +324,14 @@ def lbfgs(
     starts = checked_starts(starts)
     check_limits(max_iter, tol)
     require(memory >= 1, f"memory must be at least 1 curvature pair, got {memory!r}; 5 to 20 is usual")
+    require(longest_step > 0, f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
     evaluate = _Evaluator(function, starts)
     outcomes: dict[int, tuple[bool, str]] = {}
     stopped, interrupted = "", False
     with Monitor(callback, verbose, max_iter, description) as monitor:
         try:
-            alive = _Restarts(evaluate, starts, memory)
+            alive = _Restarts(evaluate, starts, memory, longest_step)
             outcomes = alive.outcomes
             stopped = _descend(alive, rule, race, monitor)
         except KeyboardInterrupt:

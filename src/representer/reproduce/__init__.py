@@ -7,6 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
+from representer.page import write_page
+from representer.progress import progress_bar
 from representer.reproduce import (
     bohn,
     hsu,
@@ -17,7 +19,7 @@ from representer.reproduce import (
     laforgue_molecules,
     tables,
 )
-from representer.reproduce.report import markdown, table
+from representer.reproduce.report import lead, markdown, sections, table
 from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Measurements", "Results", "Run", "reproduce", "select"]
@@ -67,7 +69,7 @@ def reproduce(
     console: Console | None = None,
     experiments: Sequence[Experiment] = EXPERIMENTS,
 ) -> Results:
-    """Run experiments; write ``results.json``, ``report.md`` and figures, and print a table of verdicts.
+    """Run experiments; write ``results.json``, ``index.html``, ``report.md`` and figures; print a table of verdicts.
 
     Parameters
     ----------
@@ -98,15 +100,21 @@ def reproduce(
     results = Results(out, quick=quick, fresh=fresh, redo=redo, data=data)
     done: list[Experiment] = []
     try:
-        with console.status("reproducing ...") as status:
+        with progress_bar(console) as progress:
+            bar = progress.add_task("", total=len(chosen))
             for experiment in chosen:
                 done.append(experiment)
-                outcome = run_experiment(experiment, results, status.update)
+                outcome = run_experiment(
+                    experiment, results, lambda text: progress.update(bar, description=text)
+                )
+                progress.advance(bar)
                 console.print(
                     f"{experiment.name}: {outcome.verdict}, {outcome.seconds:.0f} s", highlight=False
                 )
     finally:
         known = [experiment for experiment in experiments if experiment.name in results.outcomes]
         (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
-        console.print(table(done, results), f"Report: {results.folder / 'report.md'}")
+        report = results.folder / "index.html"
+        write_page(report, "What the papers claim, measured again", lead(results), sections(known, results))
+        console.print(table(done, results), f"Report: {report}")
     return results

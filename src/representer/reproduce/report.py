@@ -1,16 +1,19 @@
-"""What a run says: a Markdown report with figures, and a table on the screen."""
+"""What a run says: a report with figures, as a page and as Markdown, and a table on the screen."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.table import Table
 
+from representer.page import Picture, Section
+from representer.page import Table as Grid
 from representer.reproduce.runner import Experiment, Outcome, Results, machine, summary
 
 STYLES = {"reached": "green", "ordering kept": "yellow", "not reached": "red", "failed": "bold red"}
+MARKS = {"reached": "good", "ordering kept": "fair", "not reached": "bad", "failed": "bad"}
 
 
 def table(experiments: Sequence[Experiment], results: Results) -> Table:
@@ -45,6 +48,38 @@ def table(experiments: Sequence[Experiment], results: Results) -> Table:
     return page
 
 
+def sections(experiments: Sequence[Experiment], results: Results) -> list[Section]:
+    """The report: an overview, then a section for each experiment.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        The sections.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    report : list of Section
+        For ``write_page`` and ``markdown``; pictures are read from the folder of the results.
+    """
+    outcomes = [results.outcomes[experiment.name] for experiment in experiments]
+    rows = [
+        (e.name, f"{e.paper}, {e.place}", outcome.verdict, f"{outcome.seconds:.0f}")
+        for e, outcome in zip(experiments, outcomes, strict=True)
+    ]
+    overview = Section(
+        "Overview", tables=[Grid(("experiment", "where", "verdict", "seconds"), rows, marks=MARKS)]
+    )
+    return [overview, *(_section(e, o, results) for e, o in zip(experiments, outcomes, strict=True))]
+
+
+def lead(results: Results) -> str:
+    """What kind of run it was, and where."""
+    kind = "A quick run: fewer repeats and restarts than the papers." if results.quick else "A full run."
+    return f"{kind} Measured with {', '.join(f'{name} {value}' for name, value in machine().items())}."
+
+
 def markdown(experiments: Sequence[Experiment], results: Results) -> str:
     """The whole report as Markdown.
 
@@ -60,43 +95,33 @@ def markdown(experiments: Sequence[Experiment], results: Results) -> str:
     page : str
         Its figures are named relative to the folder of the results.
     """
-    where = ", ".join(f"{name} {value}" for name, value in machine().items())
-    overview = _grid(
-        ("experiment", "where", "verdict", "seconds"),
-        (
-            (
-                e.name,
-                f"{e.paper}, {e.place}",
-                results.outcomes[e.name].verdict,
-                f"{results.outcomes[e.name].seconds:.0f}",
-            )
-            for e in experiments
-        ),
-    )
-    kind = "A quick run: fewer repeats and restarts than the papers." if results.quick else "A full run."
-    sections = (_section(experiment, results.outcomes[experiment.name]) for experiment in experiments)
-    return "\n\n".join([f"# Reproduction\n\n{kind} Measured with {where}.", overview, *sections]) + "\n"
+    parts = [f"# Reproduction\n\n{lead(results)}"]
+    for section in sections(experiments, results):
+        parts += [f"## {section.title}", *section.text]
+        parts += [_grid(table) for table in section.tables]
+        parts += [f"![{picture.alt}]({picture.file})" for picture in section.pictures]
+    return "\n\n".join(parts) + "\n"
 
 
-def _section(experiment: Experiment, outcome: Outcome) -> str:
-    parts = [f"## {experiment.name}: {experiment.place}", f"*{experiment.paper}.* {experiment.protocol}"]
+def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Section:
+    text = [f"{experiment.paper}. {experiment.protocol}"]
     if experiment.data:
-        parts.append(
-            "Data: " + "; ".join(f"`{source.file}` ({source.origin})" for source in experiment.data) + "."
-        )
+        files = "; ".join(f"`{source.file}` ({source.origin})" for source in experiment.data)
+        text.append(f"Data: {files}.")
     if outcome.status != "finished":
-        parts.append(f"**{outcome.status}**: {outcome.reason}")
+        text.append(f"{outcome.status}: {outcome.reason}")
+    tables = []
     if outcome.claims:
-        rows = ((claim["claim"], claim["measured"], claim["verdict"]) for claim in outcome.claims)
-        parts.append(_grid(("claim", "measured", "verdict"), rows))
+        rows = [(claim["claim"], claim["measured"], claim["verdict"]) for claim in outcome.claims]
+        tables.append(Grid(("claim", "measured", "verdict"), rows, marks=MARKS))
     if outcome.parts:
-        parts.append(_measured(experiment, outcome))
-        parts += _warned(outcome)
-    parts += [f"![{experiment.place}: {path}]({path})" for path in outcome.figures]
-    return "\n\n".join(parts)
+        tables.append(_measured(experiment, outcome))
+        text += _warned(outcome)
+    pictures = [Picture.at(results.folder, path, f"{experiment.place}: {path}") for path in outcome.figures]
+    return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures)
 
 
-def _measured(experiment: Experiment, outcome: Outcome) -> str:
+def _measured(experiment: Experiment, outcome: Outcome) -> Grid:
     """Every method on every case: each measure as mean ± spread, and the mean seconds of a repeat."""
     measurements = outcome.measurements()
     measures = list(dict.fromkeys(measure for row in measurements.values() for measure in row))
@@ -110,7 +135,7 @@ def _measured(experiment: Experiment, outcome: Outcome) -> str:
         cells = [_cell(row[measure], experiment.spread) if measure in row else "" for measure in measures]
         rows.append((case, method, *cells, str(len(times)), f"{sum(times) / len(times):.2g}"))
     headings = ("case", "method", *measures, "repeats", "seconds each")
-    return f"Mean ± {experiment.spread}:\n\n{_grid(headings, rows)}"
+    return Grid(headings, rows, f"Mean ± {experiment.spread}")
 
 
 def _warned(outcome: Outcome) -> list[str]:
@@ -128,6 +153,7 @@ def _cell(values: Sequence[float], spread: str) -> str:
     return f"{found['mean']:.4g}" + (f" ± {found[spread]:.2g}" if found[spread] is not None else "")
 
 
-def _grid(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+def _grid(table: Grid) -> str:
+    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
+    rows = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join([*([f"{table.caption}:", ""] if table.caption else []), *rows])

@@ -1,4 +1,4 @@
-"""Class labels as one-hot targets, and the rows of them that are held out."""
+"""Class labels as positions among the classes, and the rows of them that are held out."""
 
 from __future__ import annotations
 

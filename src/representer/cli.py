@@ -1,0 +1,280 @@
+"""The command ``representer``: look at what it does, measure what the papers claim, time it."""
+
+# No `from __future__ import annotations`: typer reads annotations, and knows only what is imported here.
+import importlib
+import json
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from representer.progress import progress_bar
+
+if TYPE_CHECKING:
+    import typer
+
+ROOT = Path(__file__).parents[2]  # of a checkout
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command."""
+    try:
+        application = make_application()
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        sys.exit("The command needs typer; install it with: pip install 'representer[cli]'.")
+    application()
+
+
+def make_application() -> "typer.Typer":
+    """The command with its subcommands."""
+    import typer
+
+    application = typer.Typer(
+        help="Deep kernel machines for any data, with the scikit-learn interface.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    data = typer.Typer(help="Data sets: what there is, and where it comes from.", no_args_is_help=True)
+    application.add_typer(data, name="data")
+
+    as_json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+    @application.callback(invoke_without_command=True)
+    def root(
+        show_version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    ) -> None:
+        if show_version:
+            typer.echo(f"representer {version('representer')}")
+            raise typer.Exit
+
+    @application.command()
+    def demo(
+        out: Annotated[Path, typer.Option(help="The folder of the page.")] = Path("demo_output"),
+        json_output: as_json = False,
+    ) -> None:
+        """Show what the learners do: a page of figures, numbers and the code that made them."""
+        raise typer.Exit(run_demo(out, _console(json_output), json_output))
+
+    @application.command()
+    def reproduce(
+        experiments: Annotated[
+            list[str] | None, typer.Argument(help="Papers or experiments; all by default.")
+        ] = None,
+        quick: Annotated[bool, typer.Option("--quick", help="Fewer repeats and restarts.")] = False,
+        data: Annotated[
+            Path | None, typer.Option(help="The folder of the data; default: what REPRESENTER_DATA names.")
+        ] = None,
+        out: Annotated[Path | None, typer.Option(help="Default: reproduce_output/full, or …/quick.")] = None,
+        fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was measured before.")] = False,
+        redo: Annotated[str, typer.Option(help="Measure parts again whose name contains this.")] = "",
+        listing: Annotated[bool, typer.Option("--list", help="Only list the experiments.")] = False,
+        json_output: as_json = False,
+    ) -> None:
+        """Measure again what the papers claim; what was measured before is kept."""
+        out = out or Path("reproduce_output") / ("quick" if quick else "full")
+        options = {"quick": quick, "data": data, "fresh": fresh, "redo": redo}
+        if listing:
+            raise typer.Exit(list_experiments(_console(json_output), json_output))
+        raise typer.Exit(
+            run_reproduce(experiments or ["all"], out, _console(json_output), json_output, **options)
+        )
+
+    @application.command()
+    def bench(
+        subjects: Annotated[list[str] | None, typer.Argument(help="Which; all by default.")] = None,
+        json_output: as_json = False,
+    ) -> None:
+        """Time the library against peers and literal baselines, as ratios within one run."""
+        raise typer.Exit(run_bench(subjects or [], _console(json_output), json_output))
+
+    @data.command("list")
+    def data_list(json_output: as_json = False) -> None:
+        """List the data sets, and which of them are at hand."""
+        raise typer.Exit(list_data(_console(json_output), json_output))
+
+    @data.command("fetch")
+    def data_fetch(
+        files: Annotated[
+            list[str] | None, typer.Argument(help="Files, as `data list` names them; all by default.")
+        ] = None,
+        folder: Annotated[
+            Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names.")
+        ] = None,
+        json_output: as_json = False,
+    ) -> None:
+        """Download public sets that are not there yet, and check what is in them."""
+        raise typer.Exit(fetch_data(files or [], folder, _console(json_output), json_output))
+
+    return application
+
+
+def _console(json_output: bool) -> Console:
+    """Progress goes where it does not mix with JSON."""
+    return Console(stderr=json_output)
+
+
+def _print_json(record: Any) -> None:
+    sys.stdout.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+
+
+# -- the subcommands; each returns the exit status --------------------------------------------------------------------
+def run_demo(out: Path, console: Console, json_output: bool) -> int:
+    """The tour; what was finished is on the page even if it is interrupted."""
+    from representer.demo import run_demo as tour
+
+    try:
+        found = tour(out, console=console)
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. What was finished is in {out / 'index.html'}.")
+        return INTERRUPTED
+    if json_output:
+        _print_json(
+            {
+                "page": str(found.page),
+                "results": found.results,
+                "seconds": found.seconds,
+                "missing": found.missing,
+            }
+        )
+        return 0
+    table = Table(
+        "task", "measured", "", "seconds", title="representer on built-in data", title_justify="left"
+    )
+    for title, results in found.results.items():
+        for index, (what, value) in enumerate(results.items()):
+            first = index == 0
+            table.add_row(title if first else "", what, value, f"{found.seconds[title]:.1f}" if first else "")
+        table.add_section()
+    console.print(table)
+    for title, reason in found.missing.items():
+        console.print(f"Left out: {title}. {reason}")
+    console.print(f"Open {found.page}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def list_experiments(console: Console, json_output: bool) -> int:
+    """Names, papers and places."""
+    from representer.reproduce import EXPERIMENTS
+
+    if json_output:
+        _print_json([{"name": e.name, "paper": e.paper, "place": e.place} for e in EXPERIMENTS])
+        return 0
+    table = Table("experiment", "paper", "place")
+    for experiment in EXPERIMENTS:
+        table.add_row(experiment.name, experiment.paper, experiment.place)
+    console.print(table)
+    return 0
+
+
+def run_reproduce(names: list[str], out: Path, console: Console, json_output: bool, **options: Any) -> int:
+    """The experiments: 1 if one failed, 2 if a name is unknown, 130 if interrupted."""
+    from representer.reproduce import reproduce
+
+    try:
+        results = reproduce(names, out, console=console, **options)
+    except ValueError as error:  # unknown names, a folder that holds another kind of run
+        console.print(str(error), style="red", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print(f"Interrupted. What was finished is in {out}; the same command continues.")
+        return INTERRUPTED
+    if json_output:
+        _print_json({name: outcome.as_dict() for name, outcome in results.outcomes.items()})
+    return int(any(outcome.status == "failed" for outcome in results.outcomes.values()))
+
+
+def run_bench(names: list[str], console: Console, json_output: bool) -> int:
+    """The benchmarks of a checkout: 1 if a goal is missed, 2 if there are none."""
+    if not (ROOT / "benchmarks" / "__main__.py").is_file():
+        console.print(
+            "The benchmarks lie in the source of representer, not in the installed package. Clone its repository and "
+            "install from there: pip install --editable '.[cli]'.",
+            markup=False,
+        )
+        return 2
+    sys.path.insert(0, str(ROOT))
+    benchmarks = importlib.import_module("benchmarks.__main__")
+    try:
+        record = benchmarks.run(names, console)
+    except ValueError as error:
+        console.print(str(error), style="red", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print("Interrupted.")
+        return INTERRUPTED
+    if json_output:
+        _print_json(record)
+    return int(any(row["verdict"] == "missed" for rows in record["rows"].values() for row in rows))
+
+
+def list_data(console: Console, json_output: bool) -> int:
+    """Every file that a loader reads, and whether it is there."""
+    from representer import datasets
+
+    rows = [
+        {
+            "file": s.file,
+            "what": s.description,
+            "origin": s.origin,
+            "found": str(path) if (path := _find(s)) else None,
+        }
+        for s in datasets.sources()
+    ]
+    if json_output:
+        _print_json(rows)
+        return 0
+    table = Table(
+        "file", "what", "origin", "here", title="data sets in the folder that REPRESENTER_DATA names"
+    )
+    for row in rows:
+        table.add_row(row["file"], row["what"], row["origin"], "yes" if row["found"] else "no")
+    console.print(table)
+    return 0
+
+
+def _find(source: Any) -> Path | None:
+    from representer.datasets.files import MissingDataError, find_file
+
+    try:
+        return find_file(source, None)
+    except MissingDataError:
+        return None
+
+
+def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
+    """Download one after the other: 1 if one failed, 2 if nobody says where to."""
+    from representer.datasets.downloads import DOWNLOADS, fetch
+    from representer.datasets.files import VARIABLE
+
+    chosen = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if chosen is None:
+        console.print(
+            f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
+        )
+        return 2
+    found, failed = {}, {}
+    with progress_bar(console) as progress:
+        bar = progress.add_task("", total=len(files or DOWNLOADS))
+        for file in files or DOWNLOADS:
+            progress.update(bar, description=file)
+            try:
+                found[file] = str(fetch(file, chosen))
+            except (OSError, ValueError) as error:
+                failed[file] = str(error)
+            progress.advance(bar)
+    if json_output:
+        _print_json({"found": found, "failed": failed})
+    else:
+        for file, path in found.items():
+            console.print(f"{file}: {path}", markup=False, soft_wrap=True)
+        for file, reason in failed.items():
+            console.print(f"{file}: {reason}", style="red", markup=False)
+    return int(bool(failed))

@@ -1,0 +1,97 @@
+"""The demo: small scripts on built-in data, run one after the other, and a page with what came out of them.
+
+A script is what a user would write. Its docstring is the text of its section, ``results`` its table; a function of
+``drawings`` with the same name makes its figure.
+"""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from representer.demo.drawings import DRAWINGS
+from representer.page import Picture, Section, Table, write_page
+from representer.progress import progress_bar
+
+__all__ = ["Tour", "run_demo", "script_text"]
+
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+@dataclass
+class Tour:
+    """What the demo found: the sections of its page, seconds by script, and scripts that lack an extra."""
+
+    sections: list[Section] = field(default_factory=list)
+    results: dict[str, dict[str, str]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    page: Path | None = None
+
+
+def script_text(name: str) -> tuple[str, list[str], str]:
+    """Title, paragraphs and code of a script."""
+    source = (SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
+    docstring = ast.get_docstring(tree := ast.parse(source)) or name
+    title, *paragraphs = docstring.split("\n\n")
+    code = "\n".join(source.splitlines()[tree.body[0].end_lineno :]).strip()
+    return title, [" ".join(paragraph.split()) for paragraph in paragraphs], code
+
+
+def run_demo(out: str | Path = "demo_output", *, console: Console | None = None) -> Tour:
+    """Run all scripts and write ``index.html``.
+
+    Parameters
+    ----------
+    out : path, default="demo_output"
+        The folder of the page.
+    console : rich.console.Console or None, default=None
+        Where progress is shown.
+
+    Returns
+    -------
+    tour : Tour
+        What came out. A script whose extra is not installed is listed in ``missing`` with what to install.
+    """
+    console = console or Console()
+    tour = Tour()
+    try:
+        with progress_bar(console) as progress:
+            bar = progress.add_task("", total=len(DRAWINGS))
+            for name in DRAWINGS:
+                progress.update(bar, description=script_text(name)[0])
+                _run_script(name, tour)
+                progress.advance(bar)
+    finally:  # of what was finished, if the tour was interrupted
+        tour.page = _write(tour, Path(out))
+    return tour
+
+
+def _run_script(name: str, tour: Tour) -> None:
+    title, paragraphs, code = script_text(name)
+    start = time.perf_counter()
+    try:
+        found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"representer.demo.scripts.{name}")
+        picture: Picture = DRAWINGS[name](found)
+    except ModuleNotFoundError as error:  # an extra
+        tour.missing[title] = str(error)
+        return
+    tour.seconds[title] = time.perf_counter() - start
+    tour.results[title] = found["results"]
+    table = Table(("measured here", ""), list(found["results"].items()))
+    tour.sections.append(Section(title, paragraphs, [table], [picture], code))
+
+
+def _write(tour: Tour, folder: Path) -> Path:
+    lead = (
+        "Deep kernel machines for any data, with the scikit-learn interface: what each learner does, on built-in data, "
+        "with the code that did it. All numbers were measured in this run."
+    )
+    footer = f"{len(tour.sections)} tasks in {sum(tour.seconds.values()):.0f} s."
+    footer += "".join(f" Left out: {title} ({reason})" for title, reason in tour.missing.items())
+    return write_page(folder / "index.html", "representer", lead, tour.sections, footer)

@@ -1,0 +1,26 @@
+"""Codes of three circles
+
+One number for each point of the plane: `KernelAutoencoder` lays a curve through three circles, and the place on the
+curve also tells on which circle a point lies.
+"""
+
+import numpy as np
+from sklearn.model_selection import cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+
+from representer import KernelAutoencoder
+from representer.kernels import Gaussian
+
+rng = np.random.default_rng(0)
+ring, angle = rng.integers(1, 4, 150), rng.uniform(0, 2 * np.pi, 150)
+X = ring[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.05, (150, 2))
+
+model = KernelAutoencoder(1, Gaussian(0.5), alpha=1e-3, encoder_alpha=1e-3, max_iter=500, random_state=0)
+codes = model.fit_transform(X)
+curve = model.inverse_transform(np.linspace(codes.min(), codes.max(), 1000)[:, None])
+
+accuracy = cross_val_score(KNeighborsClassifier(1), codes, ring, cv=5).mean()
+results = {
+    "variance of the points that one number keeps": f"{model.explained_variance_ratio_:.0%}",
+    "circle of a point told by its code (cross-validated)": f"{accuracy:.0%}",
+}

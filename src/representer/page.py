@@ -1,0 +1,201 @@
+"""One self-contained HTML page of text, tables, pictures and code: no other file, no script, light and dark."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+STYLE = """
+:root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --page: #fbfbf9; --card: #ffffff; --line: #dfe3e8;
+  --accent: #1f6f8b; --code: #f3f5f7; --good: #1e7b4f; --fair: #946200; --bad: #b3372f; }
+@media (prefers-color-scheme: dark) { :root { --text: #e4e8ee; --soft: #9aa6b5; --page: #14181d; --card: #1b2026;
+  --line: #323a44; --accent: #6cc0dc; --code: #11151a; --good: #5cc691; --fair: #dcae4d; --bad: #ee8279; } }
+* { box-sizing: border-box; }
+html { scroll-behavior: smooth; -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: var(--page); color: var(--text);
+  font: 17px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+main, header, footer { max-width: 60rem; margin: 0 auto; padding: 0 1.25rem; }
+header { padding-top: 3rem; }
+h1 { font-size: clamp(1.9rem, 5vw, 2.7rem); line-height: 1.15; margin: 0 0 .6rem; letter-spacing: -.02em; }
+h2 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .4rem; }
+h3 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
+p { margin: .5rem 0 .9rem; max-width: 44rem; overflow-wrap: anywhere; }
+.lead { font-size: 1.13rem; color: var(--soft); }
+nav ul { list-style: none; padding: 0; margin: 1.4rem 0 0; display: flex; flex-wrap: wrap; gap: .45rem; }
+nav a { display: block; padding: .15rem .75rem; border: 1px solid var(--line); border-radius: 2rem;
+  background: var(--card); font-size: .88rem; text-decoration: none; }
+a { color: var(--accent); }
+section { background: var(--card); border: 1px solid var(--line); border-radius: .9rem; padding: 1.5rem;
+  margin: 1.6rem 0; }
+figure { margin: 1rem 0; }
+figure img { display: block; max-width: 100%; height: auto; margin: 0 auto; background: #fff; border-radius: .5rem;
+  padding: .4rem; }
+figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem; }
+.wide { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .93rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; color: var(--soft); font-size: .9rem; padding-bottom: .3rem; }
+th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+td.number { text-align: right; white-space: nowrap; }
+.good { color: var(--good); } .fair { color: var(--fair); } .bad { color: var(--bad); }
+details { margin-top: .8rem; }
+summary { cursor: pointer; color: var(--accent); font-size: .95rem; }
+pre { background: var(--code); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem; overflow-x: auto;
+  font: .82rem/1.55 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; }
+code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .9em; }
+footer { color: var(--soft); font-size: .88rem; padding-bottom: 3rem; }
+@media (max-width: 40rem) { section { padding: 1rem; border-radius: .6rem; } body { font-size: 16px; }
+  .frame { overflow-x: auto; } .frame img { max-width: none; width: max(100%, var(--least)); } }
+@media print { section { break-inside: avoid; } details { display: none; } }
+"""
+
+NUMBER = re.compile(r"[−–+-]?\d[\d,.]*(?:e[+-]?\d+)?(?:\s*(?:±|%|×|s\b).*)?")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as PNG, and what it shows in words; ``file`` is where it lies beside the page, if anywhere."""
+
+    png: bytes
+    alt: str
+    caption: str = ""
+    file: str = ""
+
+    @classmethod
+    def of(cls, figure: Any, alt: str, caption: str = "", *, dpi: int = 130) -> Picture:
+        """Of a matplotlib figure."""
+        stream = io.BytesIO()
+        figure.savefig(stream, format="png", dpi=dpi)
+        return cls(stream.getvalue(), alt, caption)
+
+    @classmethod
+    def at(cls, folder: Path, file: str, alt: str) -> Picture:
+        """Of a file in a folder."""
+        return cls((folder / file).read_bytes(), alt, file=file)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text below headings; ``marks`` colours a cell by what it says ("good", "fair" or "bad")."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    marks: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page: paragraphs (`code` in backquotes), then what there is of tables, pictures and code."""
+
+    title: str
+    text: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+    code: str = ""
+
+    @property
+    def anchor(self) -> str:
+        """Its name in links."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def write_page(
+    path: str | Path, title: str, lead: str, sections: Sequence[Section], footer: str = ""
+) -> Path:
+    """Write the page.
+
+    Parameters
+    ----------
+    path : path
+        The file; its folder is made if it is not there.
+    title, lead : str
+        What stands on top.
+    sections : sequence of Section
+        In their order; the page begins with links to them.
+    footer : str, default=""
+        What stands at the end.
+
+    Returns
+    -------
+    path : Path
+        The file.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    links = "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections)
+    body = "\n".join(map(_section, sections))
+    path.write_text(
+        f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<header><h1>{html.escape(title)}</h1><p class="lead">{_inline(lead)}</p>
+<nav aria-label="Sections"><ul>{links}</ul></nav></header>
+<main>
+{body}
+</main>
+<footer><p>{_inline(footer)}</p></footer>
+</body>
+</html>
+""",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _inline(text: str) -> str:
+    """Escaped, with `code` in backquotes."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def _section(section: Section) -> str:
+    parts = [f"<h2>{html.escape(section.title)}</h2>", *(f"<p>{_inline(text)}</p>" for text in section.text)]
+    parts += map(_table, section.tables)
+    parts += map(_picture, section.pictures)
+    if section.code:
+        parts.append(
+            f"<details><summary>The code</summary><pre><code>{html.escape(section.code)}</code></pre></details>"
+        )
+    return f'<section id="{section.anchor}">\n' + "\n".join(parts) + "\n</section>"
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{_inline(heading)}</th>' for heading in table.headings)
+    rows = "\n".join(
+        "<tr>" + "".join(_cell(cell, table.marks or {}) for cell in row) + "</tr>" for row in table.rows
+    )
+    caption = f"<caption>{_inline(table.caption)}</caption>" if table.caption else ""
+    return (
+        f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _cell(text: str, marks: dict[str, str]) -> str:
+    names = [*(["number"] if NUMBER.fullmatch(text) else []), *([marks[text]] if text in marks else [])]
+    kind = f' class="{" ".join(names)}"' if names else ""
+    return f"<td{kind}>{_inline(text)}</td>"
+
+
+def _picture(picture: Picture) -> str:
+    source = base64.b64encode(picture.png).decode("ascii")
+    caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
+    alt = html.escape(picture.alt)
+    least = min(_width(picture.png) // 2, 640)  # on a phone, wide pictures are scrolled and stay readable
+    image = f'<img alt="{alt}" style="--least: {least}px" src="data:image/png;base64,{source}">'
+    return f'<figure><div class="frame">{image}</div>{caption}</figure>'
+
+
+def _width(png: bytes) -> int:
+    """The width that stands in the header of a PNG file."""
+    return int.from_bytes(png[16:20], "big")

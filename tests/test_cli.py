@@ -1,0 +1,138 @@
+"""The command: every subcommand, its JSON, its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from representer import __version__, cli, demo, reproduce
+from representer.demo import Tour
+from representer.reproduce import Claim, Experiment, Run
+
+typer_testing = pytest.importorskip("typer.testing")
+
+
+def invoke(*arguments: str) -> Any:
+    return typer_testing.CliRunner().invoke(cli.make_application(), list(arguments))
+
+
+def test_version_and_help() -> None:
+    assert invoke("--version").output.strip() == f"representer {__version__}"
+    listing = invoke("--help").output
+    for name in ("demo", "reproduce", "bench", "data"):
+        assert name in listing
+
+
+def test_without_typer_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent() -> None:
+        raise ModuleNotFoundError("No module named 'typer'", name="typer")
+
+    monkeypatch.setattr(cli, "make_application", absent)
+    with pytest.raises(SystemExit, match=r"representer\[cli\]"):
+        cli.main()
+
+
+# -- demo -------------------------------------------------------------------------------------------------------------
+def test_demo_says_what_came_out_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tour = Tour(
+        results={"a task": {"error": "7 %"}}, seconds={"a task": 1.0}, missing={"b": "needs x"}, page=tmp_path
+    )
+    monkeypatch.setattr(demo, "run_demo", lambda out, console: tour)
+    result = invoke("demo")
+    assert result.exit_code == 0
+    for text in ("a task", "7 %", "needs x", str(tmp_path)[:20]):
+        assert text in result.output
+    record = json.loads(invoke("demo", "--json").stdout)
+    assert (
+        record == {**vars(tour), "page": str(tmp_path)} | {"sections": []}
+        or record["results"] == tour.results
+    )
+    assert record["missing"] == {"b": "needs x"}
+
+
+def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(out: Path, console: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run_demo", interrupt)
+    result = invoke("demo")
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+
+
+# -- reproduce --------------------------------------------------------------------------------------------------------
+def fine(run: Run) -> None:
+    run.part("case", "method", 0, lambda: {"error": 1.0})
+
+
+def broken(run: Run) -> None:
+    raise RuntimeError("does not work")
+
+
+@pytest.fixture
+def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = Claim("a claim", lambda measurements: ("reached", "1"))
+    made = (
+        Experiment("some-one", "paper", "table 1", "protocol", (claim,), fine),
+        Experiment("bad-one", "paper", "table 2", "protocol", (), broken),
+    )
+    original = reproduce.reproduce
+    monkeypatch.setattr(reproduce, "EXPERIMENTS", made)
+    monkeypatch.setattr(reproduce, "reproduce", lambda *a, **k: original(*a, **k, experiments=made))
+
+
+@pytest.mark.usefixtures("experiments")
+def test_reproduce(tmp_path: Path) -> None:
+    result = invoke("reproduce", "some", "--out", str(tmp_path))
+    assert result.exit_code == 0
+    assert "reached" in result.output
+    assert {"index.html", "report.md", "results.json"} <= {path.name for path in tmp_path.iterdir()}
+    record = json.loads(invoke("reproduce", "some", "--out", str(tmp_path), "--json").stdout)
+    assert record["some-one"]["verdict"] == "reached"
+
+
+@pytest.mark.usefixtures("experiments")
+def test_reproduce_fails_loudly(tmp_path: Path) -> None:
+    assert invoke("reproduce", "bad", "--out", str(tmp_path / "a")).exit_code == 1
+    unknown = invoke("reproduce", "nothing", "--out", str(tmp_path / "b"))
+    assert unknown.exit_code == 2
+    assert "some-one" in unknown.output
+    assert invoke("reproduce", "some", "--quick", "--out", str(tmp_path / "c")).exit_code == 0
+    mixed = invoke("reproduce", "some", "--out", str(tmp_path / "c"))
+    assert mixed.exit_code == 2
+    assert "--fresh" in mixed.output
+
+
+@pytest.mark.usefixtures("experiments")
+def test_reproduce_list() -> None:
+    assert "some-one" in invoke("reproduce", "--list").output
+    assert [entry["name"] for entry in json.loads(invoke("reproduce", "--list", "--json").stdout)] == [
+        "some-one",
+        "bad-one",
+    ]
+
+
+# -- bench and data ---------------------------------------------------------------------------------------------------
+def test_bench_without_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cli, "ROOT", tmp_path)
+    result = invoke("bench")
+    assert result.exit_code == 2
+    assert "[cli]" in result.output
+
+
+def test_bench_names() -> None:
+    result = invoke("bench", "nothing")
+    assert result.exit_code == 2
+    assert "operator_ridge" in result.output
+
+
+def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRESENTER_DATA", str(tmp_path))
+    (tmp_path / "yacht.csv").touch()
+    found = {row["file"]: row["found"] for row in json.loads(invoke("data", "list", "--json").stdout)}
+    assert found["yacht.csv"] == str(tmp_path / "yacht.csv")
+    assert found["mnist.npz"] is None
+    assert "yacht.csv" in invoke("data", "list").output

@@ -1,0 +1,80 @@
+"""The demo: scripts that run as they stand and say what they measured, and a page of all of them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from representer import demo
+from representer.demo import SCRIPTS, run_demo, script_text
+from representer.demo.drawings import DRAWINGS
+
+pytest.importorskip("matplotlib")
+
+QUICK = ("conditionals", "strings")  # `make demo` runs them all
+
+
+def test_every_script_has_a_drawing() -> None:
+    assert {path.stem for path in SCRIPTS.glob("*.py")} == set(DRAWINGS)
+
+
+@pytest.mark.parametrize("name", list(DRAWINGS))
+def test_a_script_says_what_it_is(name: str) -> None:
+    title, paragraphs, code = script_text(name)
+    assert 5 < len(title) < 60
+    assert "\n" not in title
+    assert len(paragraphs) == 1
+    assert "from representer" in code
+    assert "results = " in code
+    assert '"""' not in code
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
+def test_the_page_has_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "DRAWINGS", {name: DRAWINGS[name] for name in QUICK})
+    tour = run_demo(tmp_path, console=quiet())
+    assert tour.page == tmp_path / "index.html"
+    page = tour.page.read_text(encoding="utf-8")
+    assert len(tour.sections) == len(QUICK)
+    for title, results in tour.results.items():
+        assert title in page
+        assert results
+        assert tour.seconds[title] > 0.0
+        for value in results.values():
+            assert value in page
+    assert not tour.missing
+
+
+def missing(found: object) -> None:
+    raise ModuleNotFoundError("This needs something; install it with: pip install 'representer[some]'.")
+
+
+def test_a_script_whose_extra_is_missing_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": missing})
+    tour = run_demo(tmp_path, console=quiet())
+    assert tour.sections == []
+    (reason,) = tour.missing.values()
+    assert "representer[some]" in reason
+    assert "representer[some]" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(found: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(tmp_path, console=quiet())
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert script_text("conditionals")[0] in page
+    assert script_text("strings")[0] not in page

@@ -1,0 +1,88 @@
+"""A page: one file that needs no other, with every text escaped and every picture described."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from pathlib import Path
+
+import pytest
+
+from representer.page import Picture, Section, Table, write_page
+
+plotting = pytest.importorskip("matplotlib.figure")
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects tags, and complains about those that are not closed in order."""
+
+    VOID = frozenset({"meta", "img", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Reader:
+    figure = plotting.Figure(figsize=(8, 2))
+    figure.subplots().plot([0, 1])
+    section = Section(
+        "A <b> & c",
+        ["Text with `code < 1`."],
+        [
+            Table(
+                ("what", "value"),
+                [("a | b", "−0.5 ± 0.1"), ("verdict", "reached")],
+                marks={"reached": "good"},
+            )
+        ],
+        [Picture.of(figure, 'a "line"', "drawn")],
+        "x = a < b  # & more",
+    )
+    path = write_page(tmp_path / "new" / "index.html", "Title", "Lead", [section], "Foot")
+    reader = Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    return reader
+
+
+def test_tags_are_closed_and_text_is_escaped(page: Reader) -> None:
+    assert page.open == []
+    for text in ("A <b> & c", "code < 1", "x = a < b  # & more", "a | b", "Lead", "Foot", "drawn"):
+        assert text in page.text
+
+
+def test_it_needs_no_other_file(page: Reader) -> None:
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "link", "iframe")
+        for name in ("src", "href"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("data:", "#"))
+    assert "url(" not in page.text
+
+
+def test_pictures_are_described_and_links_lead_somewhere(page: Reader) -> None:
+    (image,) = (attributes for tag, attributes in page.tags if tag == "img")
+    assert image["alt"] == 'a "line"'
+    assert re.fullmatch(r"--least: \d+px", image["style"] or "")
+    anchors = {attributes["id"] for tag, attributes in page.tags if tag == "section"}
+    links = {(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"}
+    assert links == anchors == {"a-b-c"}
+
+
+def test_numbers_stand_right_and_verdicts_are_coloured(page: Reader) -> None:
+    cells = [attributes.get("class") for tag, attributes in page.tags if tag == "td"]
+    assert cells == [None, "number", None, "good"]
