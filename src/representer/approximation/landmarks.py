@@ -49,6 +49,10 @@ class PositivePart:
         """diag(1/√e) Uᵀ C: the part outside of the positive one is left out."""
         return (self.factor / (self.factor**2).sum(0)).mT @ right
 
+    def half_solve_rows(self, rows: Tensor) -> Tensor:
+        """The same for rows."""
+        return rows @ (self.factor / (self.factor**2).sum(0))
+
 
 @dataclass(frozen=True)
 class LandmarkFeatures(FeatureMap):
@@ -95,7 +99,7 @@ class LandmarkFeatures(FeatureMap):
         return features
 
     def _block(self, X: Any) -> Tensor:
-        return self.factor.half_solve(self.kernel._gram(X, self.landmarks).mT).mT
+        return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
 
     def _prepared(self, X: Any) -> Any:
         X = self.kernel.prepare(X)
