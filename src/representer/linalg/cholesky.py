@@ -41,7 +41,7 @@ class Cholesky:
         return torch.linalg.solve_triangular(self.factor, right, upper=False)
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
-        """L⁻¹ r for each row r, as rows; those that are given may be overwritten. SciPy takes two thirds of torch's time."""
+        """L⁻¹ r for each row r, as rows; those given may be overwritten. SciPy takes two thirds of torch's time."""
         plain = rows.device.type == "cpu" and rows.is_contiguous() and rows.ndim == self.factor.ndim == 2
         if not plain or rows.requires_grad or self.factor.requires_grad:
             return self.half_solve(rows.mT).mT
