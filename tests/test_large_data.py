@@ -515,6 +515,7 @@ def test_landmarks_of_deep_learners_are_samples(rng):
         KernelFeatures(approximation=RandomFeatures(10), random_state=0),
         KernelFeatures("poly", TensorSketch(10), random_state=0),
         OperatorRidge(Gaussian(5.0), approximation=RandomFeatures(100), alpha=1e-3, random_state=0),
+        EmbeddingClassifier(Gaussian(3.0), alpha=1e-3, approximation=RandomFeatures(60), random_state=0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

@@ -25,7 +25,7 @@ from representer.estimators._validation import (
     plain,
 )
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.memory import row_blocks
+from representer.memory import as_bytes, row_blocks
 from representer.parameters import is_real
 
 
@@ -33,6 +33,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     """A learner of conditional embeddings; ``"rbf"`` is a Gaussian kernel with one learned lengthscale a feature."""
 
     approximation: Any = None
+    memory_limit: Any = None
     device: str | None
     dtype: str
     X_fit_: Any
@@ -62,6 +63,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         check_options(self, {"dtype": tuple(DTYPES)})
         check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
         check_device(self.device)
+        as_bytes(self.memory_limit)
         tol: Any = getattr(self, "tol")  # noqa: B009
         if not (is_real(tol) and tol >= 0):
             raise ValueError(f"tol must be a number of at least 0; got {tol!r}.")

@@ -154,6 +154,7 @@ def takes_batches(learner: Any) -> bool:
 def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
     """One-hot labels of a batch; the first one gives the learner its classes."""
     if not hasattr(learner, "n_samples_seen_"):
+        classes = getattr(learner, "classes_", None) if classes is None else classes  # those of a fit before
         if classes is None:
             raise ValueError(
                 "classes= must be given to the first call of partial_fit: all labels that will come."

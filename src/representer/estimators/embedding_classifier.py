@@ -252,7 +252,7 @@ class EmbeddingClassifier(ClassEmbedding):
         y : array-like of shape (n_samples,)
             Their class labels.
         classes : array-like of shape (n_classes,), default=None
-            All labels that will come; needed in the first call.
+            All labels that will come; needed in the first call, unless ``fit`` has seen them.
 
         Returns
         -------
