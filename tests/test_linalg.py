@@ -78,6 +78,8 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
     assert torch.equal(cholesky.factor, cholesky.factor.tril())
     close(cholesky.solve(B), torch.linalg.solve(kept, B))
     close(cholesky.half_solve(B).mT @ cholesky.half_solve(B), B.mT @ torch.linalg.solve(kept, B))
+    for rows in (B.mT.clone(memory_format=torch.contiguous_format), B.clone().mT):  # which may be overwritten
+        close(cholesky.half_solve_rows(rows), cholesky.half_solve(B).mT)
     close(cholesky.inverse(), torch.linalg.inv(kept))
     close(cholesky.logdet(), torch.linalg.slogdet(kept).logabsdet)
     assert cholesky.jitter.shape == tuple(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,8 +68,8 @@ def require_gram(rows: int, columns: int) -> None:
         require(needed, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
 
 
-def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
-    """Slices over the rows, each with about ``BLOCK_BYTES`` of temporaries.
+def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Iterator[slice]:
+    """Slices over the rows, each with about ``limit`` bytes of temporaries, ``BLOCK_BYTES`` by default.
 
     Examples
     --------
@@ -76,9 +77,38 @@ def row_blocks(n_rows: int, bytes_per_row: int) -> Iterator[slice]:
     >>> list(row_blocks(5, bytes_per_row=2**25))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
-    step = max(1, BLOCK_BYTES // max(1, bytes_per_row))
+    step = max(1, (BLOCK_BYTES if limit is None else limit) // max(1, bytes_per_row))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def as_bytes(limit: int | float | str | None) -> int | None:
+    """A memory limit as a number of bytes: itself, ``"500MB"``, ``"2GB"``, or None for no limit.
+
+    Examples
+    --------
+    >>> from representer.memory import as_bytes
+    >>> as_bytes("1.5GB"), as_bytes(4096)
+    (1500000000, 4096)
+    """
+    if limit is None:
+        return None
+    number, unit = limit, "B"
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?B)\s*", limit.upper())
+        number, unit = match.groups() if match else ("", "B")
+    try:
+        size = int(float(number) * UNITS[unit])
+    except (TypeError, ValueError, OverflowError):
+        size = 0
+    if size < 1 or isinstance(limit, bool):
+        raise ValueError(
+            f"memory_limit must be a positive number of bytes, text such as '500MB' or '2GB', or None; got {limit!r}."
+        )
+    return size
 
 
 def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:

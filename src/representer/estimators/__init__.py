@@ -8,6 +8,7 @@ from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions
 from representer.estimators.gaussian_process import GaussianProcessKernel
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
+from representer.estimators.kernel_features import KernelFeatures
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.structured_predictor import StructuredPredictor
 
@@ -21,6 +22,7 @@ __all__ = [
     "EmbeddingClassifier",
     "GaussianProcessKernel",
     "KernelAutoencoder",
+    "KernelFeatures",
     "Morgan",
     "OperatorRidge",
     "Paths",

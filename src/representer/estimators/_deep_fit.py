@@ -204,7 +204,7 @@ class DeepFit:
             )
         rows = torch.arange(len(self.Y)) if rows is None else rows
         nystroem = Nystroem(min(len(rows), self.approximation.n_components), self.approximation.sampling)
-        return rows[nystroem._choose(kernel.kernel, self.start[rows], self.settings.seed)]
+        return rows[nystroem.samples(kernel.kernel, self.start[rows], seed=self.settings.seed)]
 
     def _starts(self, problem: DeepProblem) -> Tensor:
         assert problem.chain is not None

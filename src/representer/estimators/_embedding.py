@@ -7,15 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem, RandomFeatures, landmark_features
+from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
 from representer.data import SparseRows, count, take
-from representer.estimators._adapted import Adapted, Representation, original, takes_sparse
+from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin
 from representer.estimators._embedding_problem import (
     EmbeddingProblem,
     explicit_features,
-    fourier,
-    landmarks,
     on_device,
 )
 from representer.estimators._validation import (
@@ -27,7 +25,7 @@ from representer.estimators._validation import (
     plain,
 )
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.memory import row_blocks
+from representer.memory import as_bytes, row_blocks
 from representer.parameters import is_real
 
 
@@ -35,12 +33,13 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     """A learner of conditional embeddings; ``"rbf"`` is a Gaussian kernel with one learned lengthscale a feature."""
 
     approximation: Any = None
+    memory_limit: Any = None
     device: str | None
     dtype: str
     X_fit_: Any
     kernel_: Any
     landmarks_: Any = None
-    _frequencies: Any = None
+    _state: Any = None  # of the features of an approximation
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -64,12 +63,14 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         check_options(self, {"dtype": tuple(DTYPES)})
         check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
         check_device(self.device)
+        as_bytes(self.memory_limit)
         tol: Any = getattr(self, "tol")  # noqa: B009
         if not (is_real(tol) and tol >= 0):
             raise ValueError(f"tol must be a number of at least 0; got {tol!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Nystroem | RandomFeatures):
+        if self.approximation is not None and not isinstance(self.approximation, Approximation):
             raise ValueError(
-                f"approximation must be None, Nystroem(...) or RandomFeatures(...); got {self.approximation!r}."
+                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
+                f"got {self.approximation!r}."
             )
 
     @property
@@ -93,34 +94,29 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     def _problem(self, kernel: Kernel, X: Any) -> EmbeddingProblem:
         return EmbeddingProblem(X, count(X), pairwise=kernel.domain == "gram")
 
-    def _approximate(self, kernel: Kernel, problem: EmbeddingProblem, seed: int) -> EmbeddingProblem:
-        """The problem with features of the approximation, for a kernel with numbers; remembers what was drawn."""
-        self.landmarks_ = self._frequencies = None
-        if isinstance(self.approximation, Nystroem):
-            found = self.approximation.features(kernel, problem.X, seed=seed)
-            self.landmarks_ = plain(found.landmarks)
-            return EmbeddingProblem(problem.X, problem.n, features=landmarks(found))
-        if isinstance(self.approximation, RandomFeatures):
-            drawn = self.approximation.features(kernel, problem.X, seed=seed)
-            self._frequencies = plain(drawn.frequencies)
-            return EmbeddingProblem(problem.X, problem.n, features=fourier(drawn))
-        return problem
+    def _keep_features(self, features: FeatureMap) -> None:
+        """Remember what was chosen or drawn."""
+        self._approximation, self._state = self.approximation, plain(features.state)
+        self.landmarks_ = self._state if isinstance(features, LandmarkFeatures) else None
+        self._cached_features = features
+
+    def _feature_map(self) -> FeatureMap:
+        """The features of an approximation, made again after unpickling."""
+        if "_cached_features" not in self.__dict__:
+            kernel = self._adapted(self.kernel_)
+            with silent_repairs():  # fit has said it
+                self._cached_features = self._approximation.restore(
+                    kernel, self._state, lambda points: self._inputs(kernel, points)
+                )
+        return self._cached_features
 
     def _keep_kernel(self, kernel: Kernel) -> None:
         self.kernel_ = original(kernel)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _new_features(self, X: Any) -> Tensor:
-        """Features of new, prepared inputs, where the fit is by features."""
-        kernel = self._adapted(self.kernel_)
-        if self.landmarks_ is not None:
-            anchors = self._inputs(kernel, self.landmarks_)
-            return landmark_features(kernel, anchors)(X)
-        if self._frequencies is not None:
-            from representer.approximation import FourierFeatures
-
-            return FourierFeatures(kernel, self._represented.tensor(self._frequencies))(X)
-        features = explicit_features(kernel, X)
+        """Explicit features of new, prepared inputs, where the fit is by features."""
+        features = explicit_features(self._adapted(self.kernel_), X)
         assert features is not None  # as in the fit
         return features
 
@@ -129,11 +125,16 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         kernel = self._adapted(self.kernel_)
         width = len(coefficients) if by_features else count(self.X_fit_)
         anchors = None if by_features else self._inputs(kernel, self.X_fit_)
+        found = None if self._state is None else self._feature_map()
+        if found is not None:
+            coefficients = found.coefficients(coefficients)
         parts = []
         with torch.no_grad():
             for rows in row_blocks(count(X), 2 * width * coefficients.element_size()):
                 block = X[rows] if not isinstance(X, list) else take(X, torch.arange(count(X))[rows])
-                if by_features:
+                if found is not None:
+                    parts.append(found.columns(block) @ coefficients)
+                elif by_features:
                     parts.append(self._new_features(block) @ coefficients)
                 else:
                     parts.append(kernel._product(block, anchors, coefficients))

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from representer.approximation.dask_source import is_dask
 from representer.estimators._adapted import takes_sparse
 from representer.estimators._embedding import EmbeddingEstimator
 from representer.estimators._embedding_calibration import (
@@ -18,6 +19,7 @@ from representer.estimators._embedding_calibration import (
     entropy_of,
 )
 from representer.estimators._embedding_risk import feature_relevance
+from representer.estimators._lazy import lazily
 from representer.estimators._validation import check_inputs, plain
 
 KINDS = ("calibrated", "clipped", "raw")
@@ -33,7 +35,8 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
     calibration_: EmbeddingCalibration | None
     loo_estimates_: np.ndarray | None
     _by_features: bool
-    _training_loss: float
+    _training_loss: float | None
+    _n_samples: int
 
     def embedding(self, X: Any) -> np.ndarray:
         """The raw estimates of the probabilities, equation (5): not clipped, and without an intercept not normalised.
@@ -49,12 +52,17 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
             f(x) + b.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("embedding", X)
         X = check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
         tensor = self._represented.tensor
         values = self._apply(
             self._inputs(self.kernel_, X), tensor(self.dual_coef_), by_features=self._by_features
         )
         return plain(values + tensor(self.intercept_))
+
+    def _lazily(self, method: str, X: Any, **options: Any) -> Any:
+        return lazily(self, method, X, len(self.classes_), self.dual_coef_.dtype, **options)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """The raw estimates, or their difference for two classes.
@@ -85,6 +93,9 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         y : ndarray of shape (n_samples,)
             The class of the largest estimate.
         """
+        check_is_fitted(self)
+        if is_dask(X):
+            return lazily(self, "predict", X, None, self.classes_.dtype)
         estimates = self.embedding(X)
         return self.classes_[estimates.argmax(1)]
 
@@ -103,6 +114,9 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("predict_proba", X, kind=kind)
         estimates = self.embedding(X)
         if kind is None:
             kind = "clipped" if self.calibration_ is None else "calibrated"
@@ -155,7 +169,11 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         check_is_fitted(self)
         if not 0.0 < beta < 1.0:
             raise ValueError(f"beta must lie between 0 and 1; got {beta!r}.")
-        n = len(self.X_fit_)
+        if self._training_loss is None:
+            raise ValueError(
+                "risk_bound needs the training loss, which a fit by batches does not have; use fit."
+            )
+        n = self._n_samples
         return (
             self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))
         )

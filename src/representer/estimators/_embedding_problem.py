@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.approximation import FourierFeatures, LandmarkFeatures, Nystroem, RandomFeatures
+from representer.approximation import FourierFeatures, RandomFeatures
 from representer.data import take
 from representer.estimators._adapted import Adapted, repaired_gram
 from representer.kernels import Constant, Kernel, Linear, Polynomial
@@ -115,15 +115,11 @@ def fourier(draw: FourierFeatures) -> Features:
     return lambda kernel, X: FourierFeatures(kernel, draw.frequencies)(X)
 
 
-def landmarks(features: LandmarkFeatures) -> Features:
-    """Landmark features; the kernel is the one they were made with."""
-    return lambda kernel, X: features(X)
-
-
 def guard_memory(n: int, searched: int, approximation: Any, element_size: int) -> None:
     """Estimate what a fit to n samples and a search on some of them need before anything of size n × n exists."""
-    if isinstance(approximation, Nystroem | RandomFeatures):
-        elements, advice = 4 * n * approximation.n_components, "Use fewer components."
+    if approximation is not None:  # the search; the fit is by blocks
+        m = approximation.size(n) if isinstance(approximation, RandomFeatures) else 0
+        elements, advice = max(4 * n * m, 8 * searched**2), "Use fewer components, or a smaller batch_size."
     else:
         elements = max(8 * searched**2, 3 * n**2)
         advice = "Use approximation=Nystroem(m) or RandomFeatures(m), a smaller batch_size, or fewer samples."

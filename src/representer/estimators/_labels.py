@@ -24,12 +24,17 @@ def encode(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     if len(y) != _num_samples(X):
         raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
     classes, labels = np.unique(y, return_inverse=True)
+    return check_classes(classes), labels
+
+
+def check_classes(classes: np.ndarray) -> np.ndarray:
+    """At least two."""
     if len(classes) < 2:
         raise ValueError(
             f"Classifier can't train when only one class is present: every label is {classes[0]!r}. At least two "
             "classes are needed."
         )
-    return classes, labels
+    return classes
 
 
 def held_out_rows(labels: Tensor, fraction: float, seed: int) -> Tensor:

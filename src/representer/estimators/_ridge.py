@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem
+from representer.approximation import Approximation, Falkon
 from representer.data import take
 from representer.estimators._adapted import Projected, repaired_gram, searched
 from representer.estimators._validation import (
@@ -25,7 +25,7 @@ from representer.estimators._validation import (
 )
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
-from representer.memory import require
+from representer.memory import as_bytes, require
 from representer.objectives.operator_valued import (
     Criterion,
     CrossValidation,
@@ -120,8 +120,14 @@ def check_arguments(learner: Any) -> None:
     check_device(learner.device)
     if not (is_real(learner.tol) and learner.tol > 0):
         raise ValueError(f"tol must be a positive number; got {learner.tol!r}.")
-    if learner.approximation is not None and not isinstance(learner.approximation, Nystroem):
-        raise ValueError(f"approximation must be None or Nystroem(...); got {learner.approximation!r}.")
+    if learner.approximation is not None and not isinstance(learner.approximation, Approximation):
+        raise ValueError(
+            "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
+            f"got {learner.approximation!r}."
+        )
+    if learner.solver not in ("auto", "direct", "cg") and not isinstance(learner.solver, Falkon):
+        raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {learner.solver!r}.")
+    as_bytes(learner.memory_limit)
 
 
 @dataclass(frozen=True)
@@ -264,6 +270,24 @@ def lbfgs_search(
     return search
 
 
+def choose(
+    learner: Any, kernel: OperatorKernel, free: list[str], problem: RidgeProblem, seed: int, callback: Any
+) -> Choice:
+    """Choose what is free by the learner's criterion; what is fixed stays."""
+    alpha, approximation = check_alpha(learner.alpha), learner.approximation
+    if isinstance(alpha, float) and not free:
+        return Choice(kernel, alpha)
+    n = len(problem.Y)
+    subset = problem.subset(kernel, n if approximation is None else min(n, approximation.size(n)), seed)
+    choice = Choice(kernel, 0.0)
+    if free:
+        choice = learn(kernel, free, subset, alpha, learner.criterion, lbfgs_search(learner, seed, callback))
+        if not isinstance(alpha, np.ndarray):
+            return choice
+    best = choose_alpha(choice.kernel, subset, alpha, learner.criterion)
+    return replace(best, history=choice.history, spectrum=best.spectrum if subset is problem else None)
+
+
 def _initial_operator(Y: Tensor) -> Dense:
     """Where learning an operator starts: halfway from the identity to the outputs' correlation."""
     centred = Y - Y.mean(0)
@@ -300,7 +324,11 @@ def _is_undecided(value: Value) -> bool:
 
 
 def guard_memory(
-    kernel: OperatorKernel, problem: RidgeProblem, free: list[str], alpha: Any, approximation: Nystroem | None
+    kernel: OperatorKernel,
+    problem: RidgeProblem,
+    free: list[str],
+    alpha: Any,
+    approximation: Approximation | None,
 ) -> None:
     """Estimate what a fit needs before anything of size n × n exists."""
     n, p = problem.Y.shape
@@ -312,8 +340,8 @@ def guard_memory(
     # kernel without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix
     # of its own keeps a factor more.
     if approximation is not None:
-        m = min(approximation.n_components, n)
-        elements, what, advice = 4 * n * m, f"A fit with {m} landmarks", "Use fewer landmarks."
+        m = approximation.size(n)  # only where targets are missing
+        elements, what, advice = 4 * n * m, f"A fit with {m} features", "Use fewer of them."
     elif form is None or coupled:
         elements = (10 if free else 5) * min(n * p, DENSE_LIMIT) ** 2
     elif not free and len(form.kernels) == 1 and has_few_features(form.kernels[0], problem.X):

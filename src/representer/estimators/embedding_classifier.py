@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from representer.approximation import Nystroem, RandomFeatures
+from representer.approximation import Approximation, RandomFeatures
+from representer.approximation.dask_source import is_dask
+from representer.approximation.sources import Block, InMemory, Source
 from representer.estimators._adapted import silent_repairs, takes_sparse
 from representer.estimators._callbacks import iteration_callback, with_callbacks
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
-from representer.estimators._embedding_problem import EmbeddingProblem, guard_memory
+from representer.estimators._embedding_large import (
+    add_batch,
+    fit_by_sums,
+    keep_sums,
+    known_labels,
+    labels_on_dask,
+    searched_rows,
+    takes_batches,
+)
+from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
 from representer.estimators._embedding_risk import Risk, check_classifier
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
@@ -64,10 +77,12 @@ class EmbeddingClassifier(ClassEmbedding):
         by L-BFGS on one. None: all. ``"auto"``: all, or 1,500 of more. f is fitted to all samples in any case.
     validation_fraction : float, default=0.25
         The share of the samples, or of each batch, that ``objective="validation"`` holds out.
-    approximation : Nystroem, RandomFeatures or None, default=None
-        For large data: f is spanned by so many landmarks (the kernel is learned on as many random samples), or random
-        Fourier features. Kernels with few explicit features (linear, a network with a linear kernel on top) need none:
-        they are solved in the space of their features.
+    approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
+        For large data, also in Dask arrays and frames: f is spanned by so many landmarks (the kernel is learned on as
+        many random samples), or random features; the fit is a sum over blocks. Kernels with few explicit features
+        (linear, a network with a linear kernel on top) need none: they are solved in the space of their features.
+    memory_limit : int, str or None, default=None
+        What the fit with an approximation may take beside the data, in bytes or as ``"2GB"``.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
         ``"auto"``: L-BFGS, or Adam if ``batch_size`` is a number smaller than that of the samples.
     learning_rate : float, default=0.1
@@ -110,17 +125,18 @@ class EmbeddingClassifier(ClassEmbedding):
     feature_relevance_ : ndarray of shape (n_features,)
         Inverse lengthscales.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
-        Estimates for each sample by the embedding of the others, with ``calibration="loo"``.
+        Estimates for each sample by the embedding of the others, with ``calibration="loo"``; with an approximation
+        and more than 5,000 samples, for 5,000 random ones.
     objective_value_ : float or None
         The objective at its end, None if nothing was learned.
     history_ : list of EmbeddingEntry
         The search: iteration, seconds, value, loss, complexity, accuracy, gradient_norm.
     n_iter_ : int
         Its iterations.
-    X_fit_ : ndarray, csr_array or list
-        The training inputs.
+    X_fit_ : ndarray, csr_array, list or None
+        The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
-        Those of an approximation by ``Nystroem``.
+        Those of an approximation, if it has some.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -156,7 +172,8 @@ class EmbeddingClassifier(ClassEmbedding):
         calibration: str | None = "loo",
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
-        approximation: Nystroem | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
+        memory_limit: int | str | None = None,
         solver: str = "auto",
         learning_rate: float = 0.1,
         start: dict[str, Any] | None = None,
@@ -179,6 +196,7 @@ class EmbeddingClassifier(ClassEmbedding):
         self.batch_size = batch_size
         self.validation_fraction = validation_fraction
         self.approximation = approximation
+        self.memory_limit = memory_limit
         self.solver = solver
         self.learning_rate = learning_rate
         self.start = start
@@ -199,7 +217,8 @@ class EmbeddingClassifier(ClassEmbedding):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix. With an approximation, also a Dask
+            array or DataFrame.
         y : array-like of shape (n_samples,)
             Class labels.
 
@@ -213,21 +232,75 @@ class EmbeddingClassifier(ClassEmbedding):
         self._check_common()
         check_classifier(self)
         given = self._given_kernel()
-        self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        self.classes_, labels = encode(self.X_fit_, y)
-        inputs = self._inputs(given, self.X_fit_)
-        problem = self._problem(given, inputs)
+        source = labels_on_dask(self, given, X, y) if is_dask(X) else self._memory_source(given, X, y)
+        self._fit_source(given, source, iteration_callback(self, context))
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    @available_if(takes_batches)
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
+
+        The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
+        the kernel and for alpha, ``Landmarks(Z)`` or random features with a ``random_state``), it equals ``fit`` on
+        all batches at once.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,)
+            Their class labels.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will come; needed in the first call, unless ``fit`` has seen them.
+
+        Returns
+        -------
+        self : EmbeddingClassifier
+            The fitted model.
+        """
+        self._check_common()
+        check_classifier(self)
+        given = self._given_kernel()
+        first = not hasattr(self, "n_samples_seen_")
+        X = check_inputs(self, X, given.domain, reset=first, sparse=takes_sparse(given))
+        self.X_fit_ = X if first else None
+        Y = known_labels(self, X, y, classes)
+        block = Block(self._inputs(given, X), self._represented.tensor(Y))
+        if first:
+            sums = self._fit_source(given, InMemory(block), lambda entry: False)
+            keep_sums(self, sums, len(block))
+        else:
+            with torch.no_grad():
+                add_batch(self, self._adapted(self.kernel_), block)
+        return self
+
+    def _fit_source(self, given: Kernel, source: Source, callback: Any) -> Any:
+        """Learn what is free, on a part of the samples, and fit to all of them."""
+        self.__dict__.pop("n_samples_seen_", None)
+        self.__dict__.pop("_cached_features", None)
+        self._seed, self._n_samples = seed_of(self.random_state), source.n
+        block = searched_rows(source, self.approximation, self._seed)
+        problem = self._problem(given, block.X)
         adapted = self._adapted(given)
         free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
         guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
-        kernel = adapted.resolve(inputs)
-        seed = seed_of(self.random_state)
+        kernel = adapted.resolve(block.X)
+        found = self._search(kernel, free, problem, block.Y, self._seed, callback)
+        self._keep_kernel(found.kernel)
+        self.alpha_, self.objective_value_, self.history_ = found.alpha, found.value, found.history
+        self.n_iter_ = found.n_iter
+        if self.approximation is None:
+            return self._finish(found.kernel, problem, block.Y)
+        with torch.no_grad():
+            return fit_by_sums(self, found.kernel, source, self._seed)
+
+    def _memory_source(self, kernel: Kernel, X: Any, y: Any) -> InMemory:
+        self.X_fit_ = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        self.classes_, labels = encode(self.X_fit_, y)
         Y = torch.nn.functional.one_hot(torch.from_numpy(labels)).to(self._like)
-        found = self._search(kernel, free, problem, Y, seed, iteration_callback(self, context))
-        self._finish(found, problem, Y, seed)
-        context.call_on_fit_task_end(estimator=self)
-        return self
+        return InMemory(Block(self._inputs(kernel, self.X_fit_), Y))
 
     def _given_kernel(self) -> Kernel:
         kernel = super()._given_kernel()
@@ -243,15 +316,16 @@ class EmbeddingClassifier(ClassEmbedding):
         assert not isinstance(alpha, np.ndarray)  # checked
         if self.objective is None:
             diagonal = kernel._diag(problem.X)
-            return Found(kernel, float(diagonal.mean()) / problem.n if alpha is None else alpha)
+            return Found(kernel, float(diagonal.mean()) / self._n_samples if alpha is None else alpha)
         if alpha is not None and not free:
             return Found(kernel, alpha)
-        if isinstance(self.approximation, Nystroem):
+        if isinstance(self.approximation, RandomFeatures):
+            drawn = self.approximation.features(kernel, problem.X, seed=seed)
+            problem = replace(problem, features=fourier(drawn))
+        elif self.approximation is not None:
             chosen = torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))
-            rows = chosen[: min(problem.n, int(self.approximation.n_components))].sort().values
+            rows = chosen[: min(problem.n, self.approximation.size(problem.n))].sort().values
             problem, Y = problem.rows(rows), Y[rows]
-        elif isinstance(self.approximation, RandomFeatures):
-            problem = self._approximate(kernel, problem, seed)
         size = self._batch_size(problem)
         problem = problem.with_features(kernel, limit=size)
         if (
@@ -297,12 +371,10 @@ class EmbeddingClassifier(ClassEmbedding):
         limit = LARGEST_BATCH if self.batch_size == "auto" else self.batch_size
         return problem.n if limit is None else min(int(limit), problem.n)
 
-    def _finish(self, found: Found, problem: EmbeddingProblem, Y: Tensor, seed: int) -> None:
-        kernel, n = found.kernel, problem.n
-        self._keep_kernel(kernel)
-        self.alpha_, self.objective_value_, self.history_ = found.alpha, found.value, found.history
-        self.n_iter_ = found.n_iter
-        problem = self._approximate(kernel, problem, seed).with_features(kernel, limit=n)
+    def _finish(self, kernel: Kernel, problem: EmbeddingProblem, Y: Tensor) -> None:
+        n = problem.n
+        self._state = self.landmarks_ = None
+        problem = problem.with_features(kernel, limit=n)
         problem = problem.with_fixed_gram(kernel)
         with torch.no_grad():
             matrix = problem.matrix(kernel)

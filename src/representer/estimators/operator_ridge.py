@@ -11,32 +11,30 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import Approximation, Falkon, approximation_error
+from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, take
-from representer.estimators._adapted import Representation, original, silent_repairs, takes_sparse
+from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._large_ridge import LargeRidge
+from representer.estimators._lazy import lazily
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
     RidgeProblem,
     check_arguments,
+    choose,
     choose_alpha,
     guard_memory,
-    lbfgs_search,
-    learn,
     prior_scale,
     resolve_operator,
     ridge_system,
 )
 from representer.estimators._validation import (
-    DTYPES,
-    KernelEstimator,
-    as_operator_kernel,
     check_alpha,
     check_inputs,
     check_targets,
     check_weights,
-    plain,
     seed_of,
 )
 from representer.expansions import Expansion
@@ -47,7 +45,7 @@ from representer.objectives.operator_valued import Criterion
 from representer.operators import Decomposable, Operator, OperatorKernel, System
 
 
-class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, KernelEstimator):
+class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, LargeRidge):
     """Vector-valued ridge regression with any operator-valued kernel.
 
     Solves ::
@@ -73,8 +71,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled).
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
-    approximation : Nystroem or None, default=None
-        None is exact, with an n × n matrix; ``Nystroem(m)`` keeps n × m, and learns the kernel on m random samples.
+    approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
+        None is exact, with an n × n matrix. With an approximation of m features the fit is a sum over blocks of
+        samples: memory m², also for Dask arrays and frames; the kernel is learned on 1,500 random samples.
+    solver : {"auto", "direct", "cg"} or Falkon, default="auto"
+        How an approximate fit solves for its coefficients: by normal equations (``"direct"``), or by preconditioned
+        conjugate gradients (``"cg"`` is ``Falkon()``), which ``"auto"`` takes for more than 6,000 features.
+    memory_limit : int, str or None, default=None
+        What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
     max_iter : int, default=100
         Iterations of the search over hyperparameters.
     tol : float, default=1e-5
@@ -100,10 +104,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         The weight of ‖f‖² that was used.
     dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
         The coefficients c_i.
-    X_fit_ : ndarray, csr_array or list
-        The training inputs.
+    X_fit_ : ndarray, csr_array, list or None
+        The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
-        The anchors of an approximate fit; None if the training inputs are the anchors.
+        The anchors of an approximate fit, if it has some; None if the training inputs are the anchors.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ of an approximate fit in the Frobenius norm, from sampled columns.
+    n_samples_seen_ : int
+        Of all batches, after ``partial_fit``.
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
@@ -143,7 +151,9 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         alpha: Any = "auto",
         *,
         criterion: Criterion = "loo",
-        approximation: Nystroem | None = None,
+        approximation: Approximation | None = None,
+        solver: str | Falkon = "auto",
+        memory_limit: int | str | None = None,
         max_iter: int = 100,
         tol: float = 1e-5,
         n_restarts: int = 1,
@@ -157,6 +167,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         self.alpha = alpha
         self.criterion = criterion
         self.approximation = approximation
+        self.solver = solver
+        self.memory_limit = memory_limit
         self.max_iter = max_iter
         self.tol = tol
         self.n_restarts = n_restarts
@@ -164,8 +176,6 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         self.verbose = verbose
         self.device = device
         self.dtype = dtype
-
-    kernel_: Any
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,7 +190,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse. With an
+            approximation, also a Dask array or DataFrame.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets. Among several outputs, NaN marks a missing entry.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -193,16 +204,27 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
+        callback = iteration_callback(self, context)
         check_arguments(self)
+        given = self._given()
+        self._forget()
+        if is_dask(X):
+            self._fit_source(self._dask_source(given, X, y, sample_weight), given, callback)
+        else:
+            problem = self._validate(given, X, y, sample_weight)
+            if self.approximation is not None and problem.observed is None:
+                self._fit_source(self._memory_source(problem), given, callback)
+            else:
+                self._fit_exactly(problem, given, callback)
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _fit_exactly(self, problem: RidgeProblem, given: OperatorKernel, callback: Any) -> None:
+        """With a system of all samples; of their features, where outputs are missing under an approximation."""
         learn_operator = isinstance(self.operator, str)
-        given = as_operator_kernel(self.kernel, self.operator)
-        if self.approximation is not None and not isinstance(given, Decomposable):
-            raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
-        problem = self._validate(given, X, y, sample_weight)
         given = self._represented.adapted(given, repair=True)
         free = given.free() + ([OPERATOR] if learn_operator else [])
         guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
-        self.__dict__.pop("_cached_system", None)
         if not isinstance(given, Decomposable):
             problem = problem.repaired()
         kernel = given.resolve(problem.X)
@@ -211,16 +233,17 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         kernel = resolve_operator(kernel, problem, learn=learn_operator)
         seed = seed_of(self.random_state)
         with silent_repairs():  # fit speaks of the last Gram matrix
-            choice = self._choose(kernel, free, problem, seed, iteration_callback(self, context))
+            choice = choose(self, kernel, free, problem, seed, callback)
         self._finish(choice, problem, seed)
-        context.call_on_fit_task_end(estimator=self)
-        return self
 
-    def _validate(self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> RidgeProblem:
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+    def _validate(
+        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
+    ) -> RidgeProblem:
+        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
         targets, flat = check_targets(y, len(X))
         weights = check_weights(sample_weight, X)
         self.X_fit_, self._flat, self._targets, self._weights = X, flat, targets, weights
+        self._sparse = isinstance(X, SparseRows)
         problem = self._problem(kernel)
         expected = kernel.n_outputs(problem.X)
         if expected is not None and expected != targets.shape[1]:
@@ -229,10 +252,6 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
                 "for each output of the kernel."
             )
         return problem
-
-    @property
-    def _represented(self) -> Representation:
-        return Representation(DTYPES[self.dtype], self.device, isinstance(self.X_fit_, SparseRows))
 
     def _with_gram(self, kernel: OperatorKernel, problem: RidgeProblem) -> RidgeProblem:
         if isinstance(kernel, Decomposable) and self.approximation is None:
@@ -252,30 +271,6 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         problem = RidgeProblem(X, Y, weights, observed, kernel.domain == "gram")
         return problem if self._weights is None else problem.rows(self._kept())
 
-    def _kept(self) -> Tensor:
-        """The samples that count: those of positive weight."""
-        if self._weights is None:
-            return torch.arange(len(self._targets))
-        return torch.from_numpy(np.flatnonzero(self._weights > 0))
-
-    def _choose(
-        self, kernel: OperatorKernel, free: list[str], problem: RidgeProblem, seed: int, callback: Any
-    ) -> Choice:
-        """Choose what is free by the criterion; what is fixed stays."""
-        alpha = check_alpha(self.alpha)
-        if isinstance(alpha, float) and not free:
-            return Choice(kernel, alpha)
-        limit = len(problem.Y) if self.approximation is None else self.approximation.n_components
-        subset = problem.subset(kernel, limit, seed)
-        choice = Choice(kernel, 0.0)
-        if free:
-            search = lbfgs_search(self, seed, callback)
-            choice = learn(kernel, free, subset, alpha, self.criterion, search)
-            if not isinstance(alpha, np.ndarray):
-                return choice
-        best = choose_alpha(choice.kernel, subset, alpha, self.criterion)
-        return replace(best, history=choice.history, spectrum=best.spectrum if subset is problem else None)
-
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
         kernel: Any = choice.kernel
@@ -286,7 +281,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         if self.approximation is not None:
             adapted: Any = self._operator_kernel()
             features = self.approximation.features(adapted.kernel, problem.X, seed=seed)
-            self.landmarks_ = plain(features.landmarks)
+            self._keep_features(features)
+            self.approximation_error_ = approximation_error(features, problem.X)
             problem = replace(problem, X=features(problem.X), gram=None)
             if not isinstance(alpha := check_alpha(self.alpha), float):
                 subset = problem.subset(self._system_kernel(), len(problem.Y), seed)
@@ -305,20 +301,9 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             dual[self._kept()] = problem.known(coefficients)
         self.dual_coef_ = self._shaped(dual)
 
-    def _landmark_features(self) -> LandmarkFeatures:
-        kernel: Any = self._operator_kernel()
-        with silent_repairs():  # fit has said it
-            return landmark_features(kernel.kernel, self._represented.inputs(kernel, self.landmarks_))
-
-    def _operator_kernel(self) -> OperatorKernel:
-        kernel = self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
-        return self._represented.adapted(
-            kernel, repair=self.approximation is None
-        )  # landmarks have their own
-
     def _system_kernel(self) -> OperatorKernel:
         """The kernel of the ridge system: linear in the features under an approximation."""
-        return self._operator_kernel() if self.landmarks_ is None else Decomposable(Linear(), self.operator_)
+        return self._operator_kernel() if self._state is None else Decomposable(Linear(), self.operator_)
 
     def _factor(self, problem: RidgeProblem, spectrum: Spectrum | None = None) -> System:
         return ridge_system(self._system_kernel(), problem, self.alpha_, spectrum)
@@ -327,8 +312,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         """The factored system of the fitted model with its data and coefficients, made at first use and kept."""
         if "_cached_system" not in self.__dict__:
             problem = self._problem(self._operator_kernel())
-            if self.landmarks_ is not None:
-                problem = replace(problem, X=self._landmark_features()(problem.X))
+            if self._state is not None:
+                problem = replace(problem, X=self._feature_map()(problem.X))
             with silent_repairs():  # fit has said it
                 problem = problem if self.operator_ is not None else problem.repaired()
                 problem = self._with_gram(self._operator_kernel(), problem)
@@ -340,6 +325,12 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
     def loo_predict_(self) -> np.ndarray:
         """Exact leave-one-out predictions for the training samples, at the chosen hyperparameters."""
         check_is_fitted(self)
+        if self.X_fit_ is None:
+            raise ValueError(
+                "loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none."
+            )
+        if self._state is not None and not np.isnan(self._targets).any():
+            return self._large_loo()
         system, problem, coefficients = self._system()
         predictions = np.empty(self._targets.shape)
         kept = self._kept().numpy()
@@ -356,7 +347,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
+            Inputs; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the predictions: lazy.
         return_std : bool, default=False
             Also return the standard deviation of a new observation, noise included: f is seen as a Gaussian process
             of covariance s²K with noise of variance s²·n·alpha (n the total weight), where s², for each output, gives
@@ -370,19 +361,27 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
             Only with ``return_std``.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            if return_std:
+                raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
+            width = None if self._flat else self.dual_coef_.shape[1]
+            return lazily(self, "predict", X, width, self.dual_coef_.dtype)
         kernel = self._operator_kernel()
         X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
         inputs = self._represented.inputs(kernel, X)
         coefficients = self._represented.tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
-        anchors = self.X_fit_ if self.landmarks_ is None else self.landmarks_
-        expansion = Expansion(kernel, self._represented.inputs(kernel, anchors), coefficients)
-        mean = self._shaped(expansion(inputs))
+        if self._state is not None and self.landmarks_ is None:
+            mean = self._shaped(self._large_mean(inputs, coefficients))
+        else:
+            anchors = self.X_fit_ if self.landmarks_ is None else self.landmarks_
+            mean = self._shaped(
+                Expansion(kernel, self._represented.inputs(kernel, anchors), coefficients)(inputs)
+            )
         return (mean, self._shaped(self._std(inputs))) if return_std else mean
 
-    def _shaped(self, values: Tensor) -> np.ndarray:
-        return plain(values)[:, 0] if self._flat else plain(values)
-
     def _std(self, inputs: Any) -> Tensor:
+        if self._held is not None:
+            return self._large_std(inputs)
         system, problem, coefficients = self._system()
         noise = self.alpha_ * (len(self._targets) if self._weights is None else float(self._weights.sum()))
         rows = row_blocks(count(inputs), problem.Y.numel() * problem.Y.element_size())
@@ -390,9 +389,9 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Kern
         return ((variance + noise) * prior_scale(system, problem, coefficients)).sqrt()
 
     def _variance(self, system: System, inputs: Any, p: int) -> Tensor:
-        if self.landmarks_ is None:
+        if self._state is None:
             return system.variance(inputs)
-        features = self._landmark_features()(inputs)
+        features = self._feature_map()(inputs)
         kernel: Any = self._operator_kernel()
         missed = (kernel.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)  # what no landmark sees
         assert self.operator_ is not None  # an approximate fit has a scalar kernel

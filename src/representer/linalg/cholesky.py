@@ -42,6 +42,15 @@ class Cholesky:
         """L⁻¹ B, whose columns have the squared norms of Bᵀ A⁻¹ B."""
         return torch.linalg.solve_triangular(self.factor, right, upper=False)
 
+    def half_solve_rows(self, rows: Tensor) -> Tensor:
+        """L⁻¹ r for each row r, as rows; those given may be overwritten. SciPy takes two thirds of torch's time."""
+        plain = rows.device.type == "cpu" and rows.is_contiguous() and rows.ndim == self.factor.ndim == 2
+        if not plain or rows.requires_grad or self.factor.requires_grad:
+            return self.half_solve(rows.mT).mT
+        # In the order of Fortran the rows are columns, and nothing is copied.
+        (trsm,) = get_blas_funcs(("trsm",), (rows.numpy(),))
+        return torch.from_numpy(trsm(1.0, self.factor.numpy(), rows.numpy().T, lower=1, overwrite_b=1).T)
+
     def back_solve(self, right: Tensor) -> Tensor:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)

@@ -86,38 +86,50 @@ def conjugate_gradient(
     max_iter: int | None = None,
     name: str = "the linear system",
     strict: bool = True,
+    columnwise: bool = False,
 ) -> Tensor:
     """Solve A x = b for a symmetric positive definite A that is known by its action; b of any shape is one vector.
 
-    Stops when ‖A x − b‖ ≤ tol·‖b‖. Running out of iterations, or a direction without positive curvature, raises with
-    the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate gradients).
+    With ``columnwise``, the columns of a matrix b are systems of their own (that ``apply`` may treat at once). Stops
+    when ‖A x − b‖ ≤ tol·‖b‖, for every column. Running out of iterations, or a direction without positive curvature,
+    raises with the residual reached; without ``strict``, the best solution so far is returned (truncated conjugate
+    gradients).
     """
     limit = 10 * rhs.numel() if max_iter is None else max_iter  # numel would do in exact arithmetic
+    dim = -2 if columnwise else tuple(range(rhs.ndim))
+
+    def inner(a: Tensor, b: Tensor) -> Tensor:
+        return (a * b).sum(dim, keepdim=True)
+
     x = torch.zeros_like(rhs)
     residual = rhs.clone()
-    size = torch.linalg.vector_norm(rhs)
+    size = inner(rhs, rhs).sqrt()
     z = precondition(residual)
     direction = z.clone()
-    rz = (residual * z).sum()
+    rz = inner(residual, z)
     steps = 0
-    while not (reached := torch.linalg.vector_norm(residual)) <= tol * size:
+    while bool((~((reached := inner(residual, residual).sqrt()) <= tol * size)).any()):
         image = apply(direction)
-        curvature = (direction * image).sum()
-        if steps == limit or not curvature > 0:
+        curvature = inner(direction, image)
+        ended = reached <= tol * size
+        if steps == limit or not bool(((curvature > 0) | ended).all()):
             if not strict:
                 break
             reason = "Increase alpha (a better conditioned problem), max_iter or tol."
             if steps < limit:
-                reason = f"The system is not positive definite: a direction has the curvature {curvature.item():.2g}."
+                reason = (
+                    "The system is not positive definite: a direction has the curvature "
+                    f"{curvature.min().item():.2g}."
+                )
             raise RuntimeError(
                 f"Conjugate gradients on {name} stopped after {steps} iterations at a relative residual of "
-                f"{(reached / size).item():.2g} (wanted {tol:.2g}). {reason}"
+                f"{(reached / size).nan_to_num(0.0).max().item():.2g} (wanted {tol:.2g}). {reason}"
             )
-        step = rz / curvature
+        step = torch.where(ended, 0.0, rz / curvature)  # a column that has ended stays
         x = x + step * direction
         residual = residual - step * image
         z = precondition(residual)
-        rz, previous = (residual * z).sum(), rz
-        direction = z + (rz / previous) * direction
+        rz, previous = inner(residual, z), rz
+        direction = z + torch.where(ended, 0.0, rz / previous) * direction
         steps += 1
     return x

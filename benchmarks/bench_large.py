@@ -1,0 +1,212 @@
+"""Large data: fits by sums over blocks against the bare products, against scikit-learn, and on two workers.
+
+``REPRESENTER_BENCH_SCALE=0.1 python -m benchmarks large`` runs it on a tenth of the samples; without it, in full. What
+has no ratio (memory, accuracy, the cost model) is printed by ``python -m benchmarks.large_facts``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.kernel_approximation import Nystroem as TheirNystroem
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+
+from benchmarks._timing import Row, compare
+from representer import OperatorRidge
+from representer.approximation import Nystroem
+from representer.approximation.dask_source import DaskSource
+from representer.approximation.normal import NormalStep
+from representer.kernels import Gaussian
+
+SCALE = float(os.environ.get("REPRESENTER_BENCH_SCALE", "1"))
+D, M, BLOCK = 20, 1000, 4096
+
+
+def scaled(n: int, least: int) -> int:
+    """n samples, or as many of them as REPRESENTER_BENCH_SCALE says."""
+    return max(least, int(SCALE * n))
+
+
+def rows() -> list[Row]:
+    """The goals of the fit, then of scikit-learn's, then of Dask."""
+    found = [million(), doubled(), *against_scikit_learn()]
+    return [*found, two_workers()]
+
+
+def made(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Data of 20 features, of which three matter."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, D))
+    return X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(n)
+
+
+def model(**options: Any) -> OperatorRidge:
+    """The learner that is timed."""
+    return OperatorRidge(Gaussian(5.0), approximation=Nystroem(M), random_state=0, **options)
+
+
+def columns(X: torch.Tensor, Z: torch.Tensor) -> torch.Tensor:
+    """k(X, Z) by one product and one exponential."""
+    K = torch.addmm(-0.5 * (Z**2).sum(1), X, Z.mT)
+    return K.sub_(0.5 * (X**2).sum(1, keepdim=True)).exp_()
+
+
+def bare_products(X: np.ndarray) -> None:
+    """What no fit and prediction by landmarks can avoid: K_nm for each, and K_nmᵀK_nm; NumPy computes half of that."""
+    tensor = torch.from_numpy(X) / 5.0
+    Z, total = tensor[:M], np.zeros((M, M))
+    for start in range(0, len(X), BLOCK):
+        K = columns(tensor[start : start + BLOCK], Z).numpy()
+        total += K.T @ K
+    weights = torch.ones(M, 1, dtype=torch.float64)
+    for start in range(0, len(X), BLOCK):
+        columns(tensor[start : start + BLOCK], Z) @ weights
+
+
+def million() -> Row:
+    """alpha is chosen, too, by leave-one-out."""
+    n = scaled(1_000_000, 20_000)
+    X, y = made(n)
+    return compare(
+        "fit + predict, against the bare block products",
+        f"n = {n:,}, d = {D}, m = {M:,}",
+        ours=lambda: model().fit(X, y).predict(X),
+        reference=lambda: bare_products(X),
+        goal=2.5,
+        repeats=1,
+        warmup=0,
+    )
+
+
+def doubled() -> Row:
+    """Seconds of 2n over seconds of n."""
+    n = scaled(500_000, 20_000)
+    X, y = made(2 * n)
+    return compare(
+        "fit + predict of 2n, against n",
+        f"n = {n:,}, d = {D}, m = {M:,}",
+        ours=lambda: model().fit(X, y).predict(X),
+        reference=lambda: model().fit(X[:n], y[:n]).predict(X[:n]),
+        goal=2.2,
+        repeats=1,
+        warmup=0,
+    )
+
+
+# -- scikit-learn -----------------------------------------------------------------------------------------------------
+def against_scikit_learn() -> list[Row]:
+    """One-hot ridge regression on the same number of landmarks, with the same kernel and ridge."""
+    found = []
+    for name, m in (("mnist", 1000), ("robot", 500), ("segment", 500)):
+        data = real_data(name)
+        if data is not None:
+            found.append(_side_by_side(name, m, *data))
+    return found
+
+
+def real_data(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray] | None:
+    """Training inputs and labels, test inputs and labels; None where the files are not at hand."""
+    from representer import datasets
+
+    try:
+        if name == "mnist":
+            train, test = datasets.load_mnist("train"), datasets.load_mnist("test")
+            n = scaled(len(train.data), 3000)
+            return train.data[:n].astype(float), train.target[:n], test.data.astype(float), test.target
+        found = datasets.load_robot() if name == "robot" else datasets.load_segment()
+    except datasets.MissingDataError:
+        return None
+    X, labels = np.asarray(found.data, dtype=float), np.unique(found.target, return_inverse=True)[1]
+    X = (X - X.mean(0)) / np.where(X.std(0) > 0, X.std(0), 1.0)
+    order = np.random.default_rng(0).permutation(len(X))
+    cut = len(X) * 4 // 5
+    return X[order[:cut]], labels[order[:cut]], X[order[cut:]], labels[order[cut:]]
+
+
+def one_hot(labels: np.ndarray) -> np.ndarray:
+    """Ones and zeros."""
+    return np.eye(int(labels.max()) + 1)[labels.astype(int)]
+
+
+def accuracy(values: np.ndarray, labels: np.ndarray) -> float:
+    """The share of largest values in the right place."""
+    return float((values.argmax(1) == labels).mean())
+
+
+def _side_by_side(
+    name: str, m: int, X: np.ndarray, labels: np.ndarray, new: np.ndarray, new_labels: np.ndarray
+) -> Row:
+    Y, n = one_hot(labels), len(X)
+    width = float(Gaussian("median").resolve(X).lengthscale)
+    alpha = 1e-6
+    ours = OperatorRidge(Gaussian(width), alpha=alpha, approximation=Nystroem(m), random_state=0)
+    features = TheirNystroem(kernel="rbf", gamma=0.5 / width**2, n_components=m, random_state=0)
+    theirs = make_pipeline(features, Ridge(alpha=alpha * n, fit_intercept=False, solver="cholesky"))
+    scores = [accuracy(learner.fit(X, Y).predict(new), new_labels) for learner in (ours, theirs)]
+    # Landmarks differ: accuracies may, by what two draws do.
+    deviation = 3.0 * math.sqrt(2.0 * scores[1] * (1.0 - scores[1]) / len(new_labels)) + 0.005
+    assert scores[0] > scores[1] - deviation, f"{name}: {scores[0]:.4f} against {scores[1]:.4f}"
+    return compare(
+        f"{name}, fit + predict, against Nystroem + Ridge ({scores[0]:.4f} and {scores[1]:.4f} right)",
+        f"n = {n:,}, m = {m:,}",
+        ours=lambda: ours.fit(X, Y).predict(new),
+        reference=lambda: theirs.fit(X, Y).predict(new),
+        goal=1.0,
+        repeats=1 if n > 10_000 else 5,
+        warmup=0,
+    )
+
+
+# -- Dask -------------------------------------------------------------------------------------------------------------
+def on_workers(count: int, work: Callable[[], object]) -> float:
+    """Seconds on a LocalCluster of processes with one thread each, after one run to wake them up."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    single = {
+        f"distributed.nanny.environ.{name}": "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    }
+    with (
+        dask.config.set(single),
+        LocalCluster(
+            n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        Client(cluster),
+    ):
+        work()
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+
+
+def made_on_workers(n: int, chunk: int) -> tuple[Any, Any]:
+    """Data that the workers make themselves, as a file or a store would be read by them."""
+    import dask.array as da
+
+    X = da.random.default_rng(0).standard_normal((n, D), chunks=(chunk, D))
+    return X, da.sin(X[:, 0]) + X[:, 1] * X[:, 2]
+
+
+def two_workers() -> Row:
+    """The sums over the samples, which are the fit but for one m × m solve: two workers against one."""
+    n = scaled(400_000, 40_000)
+    X, y = made_on_workers(n, n // 16)
+    seconds = [on_workers(count, lambda: model(alpha=1e-4).fit(X, y)) for count in (2, 1)]
+    return Row("fit on two one-thread workers, against one", f"n = {n:,}, m = {M:,}", *seconds, goal=1 / 1.6)
+
+
+def seconds_of_sums(n: int) -> float:
+    """The sums over n samples in memory-sized chunks of one process: the rate of the cost model."""
+    X, y = made_on_workers(n, n // 4)
+    source = DaskSource(X, y, None, dtype=torch.float64)
+    features = Nystroem(M).features(Gaussian(5.0), made(M)[0], seed=0)
+    started = time.perf_counter()
+    source.total(NormalStep(features))
+    return time.perf_counter() - started

@@ -1,0 +1,28 @@
+"""Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
+
+from representer.approximation.base import Approximation, FeatureMap, approximation_error
+from representer.approximation.falkon import Falkon
+from representer.approximation.fourier import FourierFeatures, RandomFeatures
+from representer.approximation.herding import herd, herd_rows
+from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation.sketch import SketchFeatures, TensorSketch
+from representer.approximation.subsets import SAMPLING, choose_samples
+
+__all__ = [
+    "SAMPLING",
+    "Approximation",
+    "Falkon",
+    "FeatureMap",
+    "FourierFeatures",
+    "LandmarkFeatures",
+    "Landmarks",
+    "Nystroem",
+    "RandomFeatures",
+    "SketchFeatures",
+    "TensorSketch",
+    "approximation_error",
+    "choose_samples",
+    "herd",
+    "herd_rows",
+    "landmark_features",
+]

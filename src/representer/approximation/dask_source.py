@@ -1,0 +1,172 @@
+"""Samples in Dask collections: the same sums, a chunk at a time, on whatever scheduler is active."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+
+from representer.approximation.sources import Block, InMemory, Source, Step
+
+# So many partial sums are added by one task.
+FAN_IN = 8
+
+MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
+
+
+def is_dask(X: Any) -> bool:
+    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
+
+
+def _dask() -> Any:
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise ImportError(MISSING) from error
+    return dask
+
+
+def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
+    """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
+    _dask()
+    if hasattr(collection, "to_dask_array"):
+        collection = collection.to_dask_array()
+        if sizes:
+            collection.compute_chunk_sizes()  # one pass; lengths=True fails where partitions are fused
+    if not hasattr(collection, "rechunk"):
+        raise ValueError(
+            f"{name} is a Dask {type(collection).__name__}; a Dask array or DataFrame is expected. Call "
+            f"{name}.to_dataframe() or dask.array.from_delayed(...)."
+        )
+    if collection.ndim > 1 and collection.numblocks[1] > 1:
+        raise ValueError(
+            f"{name} is cut along its columns into {collection.numblocks[1]} chunks, but every chunk must hold whole "
+            f"rows. Pass {name}.rechunk({{0: 'auto', 1: -1}})."
+        )
+    if sizes and np.isnan(collection.shape[0]):
+        raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
+    return collection
+
+
+def _chunk_block(X: np.ndarray, Y: np.ndarray, weights: np.ndarray | None, dtype: torch.dtype) -> Block:
+    """One chunk as tensors, checked: where it lives, not where the fit was called."""
+    for name, values in (("X", X), ("y", Y), ("sample_weight", weights)):
+        if values is not None and not np.isfinite(np.asarray(values, dtype=np.float64).sum()):
+            bad = np.argwhere(~np.isfinite(np.asarray(values, dtype=np.float64)))
+            if len(bad):
+                raise ValueError(
+                    f"A chunk of {name} contains NaN or infinity, first in its row {int(bad[0][0])}. Samples in Dask "
+                    "collections must be complete: drop or impute such rows."
+                )
+    if weights is not None and (np.asarray(weights) < 0).any():
+        raise ValueError("Negative values in sample_weight.")
+
+    def tensor(values: Any) -> torch.Tensor:
+        return torch.as_tensor(np.require(np.asarray(values), requirements=["C", "W"]), dtype=dtype)
+
+    return Block(tensor(X), tensor(Y), None if weights is None else tensor(weights))
+
+
+def _chunk_total(step: Step, X: Any, Y: Any, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
+    return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
+
+
+def _merged(parts: list[Any]) -> Any:
+    found = [part for part in parts if part is not None]  # a chunk may be empty
+    return reduce(add, found) if found else None
+
+
+@contextmanager
+def _one_large_object() -> Iterator[None]:
+    """Landmarks and their factor are sent once, inside of the graph: so they survive the loss of a worker."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
+
+
+class DaskSource(Source):
+    """Samples in Dask arrays or frames.
+
+    Parameters
+    ----------
+    X : Dask array or DataFrame (n, d)
+    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
+    weights : Dask array or Series (n,), or None
+    dtype : torch.dtype
+    """
+
+    def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype):
+        self.X = as_rows(X, "X")
+        self.n = int(self.X.shape[0])
+        rows = self.X.chunks[0]
+        none = _dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
+        self.Y = self._aligned(Y, "y", rows) if none is None else none
+        self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
+        self.weights = None if weights is None else self._aligned(weights, "sample_weight", rows)
+        self.dtype = dtype
+
+    @property
+    def weight(self) -> float:
+        """n, if there are no weights."""
+        return float(self.n if self.weights is None else self.weights.sum().compute())
+
+    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...]) -> Any:
+        """With the chunks of X; an array in memory is cut like that."""
+        if not is_dask(collection):
+            collection = _dask().array.from_array(np.asarray(collection), chunks=-1)
+        found = as_rows(collection, name)
+        if found.shape[0] != self.n:
+            raise ValueError(
+                f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}."
+            )
+        return found.rechunk({0: rows})
+
+    def rows(self, index: np.ndarray) -> Block:
+        """Some samples, brought here."""
+        whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
+        found = _dask().compute(*(array[index] for array in whole))
+        return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype)
+
+    def total(self, step: Step, *, limit: int | None = None) -> Any:
+        """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""
+        delayed = _dask().delayed
+        shared = delayed(step, traverse=False, pure=False)
+        columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
+        columns.append([None] * len(columns[0]) if self.weights is None else self.weights.to_delayed())
+        parts = [
+            delayed(_chunk_total, pure=False)(shared, X, Y, w, self.dtype, limit)
+            for X, Y, w in zip(*columns, strict=True)
+        ]
+        while len(parts) > 1:
+            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+            parts = [delayed(_merged, pure=False)(group) for group in groups]
+        with _one_large_object():
+            return parts[0].compute()
+
+
+def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | None, dtype: Any) -> Any:
+    """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None."""
+    dask = _dask()
+    rows = as_rows(X, "X", sizes=False)
+    shared = dask.delayed(function, traverse=False, pure=False)
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
+    }
+    if width is None:
+        options["drop_axis"] = 1
+    else:
+        options["chunks"] = (rows.chunks[0], (width,))
+    return rows.map_blocks(_applied, function=shared, **options)
+
+
+def _applied(chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    return function(np.asarray(chunk))

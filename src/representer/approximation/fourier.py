@@ -1,0 +1,203 @@
+"""Random Fourier features of stationary kernels, their products and sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation.base import Approximation, FeatureMap
+from representer.kernels.base import Constant, Kernel, Product, Scaled, Sum
+from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, Stationary
+from representer.parameters import is_count
+from representer.values import Value, number
+
+
+@dataclass(frozen=True)
+class Term:
+    """One product of stationary kernels, times numbers: a summand of the kernel written out."""
+
+    factors: tuple[Stationary, ...] = ()
+    scales: tuple[tuple[Value, str], ...] = ()  # of values and the names of their hyperparameters
+
+    def __mul__(self, other: Term) -> Term:
+        return Term(self.factors + other.factors, self.scales + other.scales)
+
+    def root(self, like: Tensor) -> Tensor:
+        """The square root of the product of the numbers."""
+        product = like.new_ones(())
+        for value, name in self.scales:
+            product = product * number(value, name, like)
+        return product.sqrt()
+
+
+def _terms(kernel: Kernel, whole: Kernel) -> list[Term]:
+    """The kernel as a sum of products."""
+    if isinstance(kernel, Gaussian | Laplacian | Matern | RationalQuadratic):
+        return [Term((kernel,))]
+    if isinstance(kernel, Constant):
+        return [Term((), ((kernel, "value"),))]
+    if isinstance(kernel, Scaled):
+        return [Term((), ((kernel, "scale"),)) * term for term in _terms(kernel.kernel, whole)]
+    if isinstance(kernel, Sum):
+        return _terms(kernel.left, whole) + _terms(kernel.right, whole)
+    if isinstance(kernel, Product):
+        return [a * b for a in _terms(kernel.left, whole) for b in _terms(kernel.right, whole)]
+    raise ValueError(
+        f"RandomFeatures takes Gaussian, Laplacian, Matern and RationalQuadratic, and sums, products and multiples of "
+        f"them; got {whole!r}. Nystroem takes any kernel, TensorSketch polynomial ones."
+    )
+
+
+@dataclass(frozen=True)
+class FourierFeatures(FeatureMap):
+    """φ(x) = √(2/m) [cos(Ω x/ℓ), sin(Ω x/ℓ)]: k(x, y) ≈ φ(x)ᵀφ(y), and ‖φ(x)‖² = k(x, x).
+
+    The frequencies of a product are the sums of those of its factors (the spectral density of a product is a
+    convolution); the features of a sum stand side by side. Differentiable in the lengthscales of the kernel (and its
+    scales), with the same Ω.
+    """
+
+    kernel: Kernel
+    frequencies: Tensor  # (d, ·), for lengthscales of 1: equally many for each factor of each term, one after the other
+
+    @property
+    def n_features(self) -> int:
+        """A cosine and a sine for each frequency, and one feature for each constant."""
+        terms = _terms(self.kernel, self.kernel)
+        waves = [term for term in terms if term.factors]
+        return 2 * self._width(waves) * len(waves) + len(terms) - len(waves)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the frequencies."""
+        return self.frequencies.dtype
+
+    @property
+    def state(self) -> Tensor:
+        """The frequencies."""
+        return self.frequencies
+
+    def _width(self, waves: list[Term]) -> int:
+        return self.frequencies.shape[1] // max(1, sum(len(term.factors) for term in waves))
+
+    def __call__(self, X: Any) -> Tensor:
+        """Features (n, m)."""
+        X = self.kernel.prepare(X)
+        terms = _terms(self.kernel, self.kernel)
+        width = self._width([term for term in terms if term.factors])
+        if X.shape[-1] != len(self.frequencies):
+            raise ValueError(
+                f"X has {X.shape[-1]} features, but the frequencies are for {len(self.frequencies)}."
+            )
+        parts, start = [], 0
+        for term in terms:
+            if not term.factors:
+                parts.append(term.root(X).expand(*X.shape[:-1], 1))
+                continue
+            phases = torch.zeros((), dtype=X.dtype, device=X.device)
+            for factor in term.factors:
+                drawn = self.frequencies[:, start : start + width].to(X)
+                phases = phases + factor._scaled(X) @ drawn
+                start += width
+            scale = term.root(X) / math.sqrt(width)
+            parts += [phases.cos() * scale, phases.sin() * scale]
+        return torch.cat(parts, -1)
+
+
+class RandomFeatures(Approximation):
+    """Replace a stationary kernel by random Fourier features (Rahimi & Recht, 2008): memory n·m instead of n².
+
+    For the Gaussian, Laplacian, Matérn and rational quadratic kernels with one lengthscale or one a feature, and for
+    sums, products and multiples of them.
+
+    Parameters
+    ----------
+    n_components : int
+        The number of features m: a cosine and a sine for each of m/2 frequencies. The summands of a kernel share them.
+    orthogonal : bool
+        Frequencies in orthogonal blocks, which have less variance (Yu et al., 2016); those of the Laplacian kernel have
+        no directions of their own and are drawn independently.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.approximation import RandomFeatures
+    >>> from representer.kernels import Gaussian, Matern
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> kernel = Gaussian(0.5) * Matern(1.5, 1.0) + 2.0
+    >>> B = RandomFeatures(4000).features(kernel, X, seed=0)(X)
+    >>> bool((B @ B.T - kernel(X)).abs().max() < 0.1)
+    True
+    """
+
+    def __init__(self, n_components: int = 1000, orthogonal: bool = True):
+        self.n_components = n_components
+        self.orthogonal = orthogonal
+
+    def size(self, n: int) -> int:
+        """m, checked."""
+        if not is_count(self.n_components):
+            raise ValueError(
+                f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."
+            )
+        return int(self.n_components)
+
+    def rows(self, n: int, seed: int) -> np.ndarray:
+        """One: only the number of features counts."""
+        return np.arange(1)
+
+    def choose(self, kernel: Kernel, X: Tensor, seed: int) -> FourierFeatures:
+        """Draw the frequencies of a kernel with numbers for all hyperparameters but those that scale its inputs."""
+        m = self.size(1)
+        waves = [term for term in _terms(kernel, kernel) if term.factors]
+        generator = torch.Generator().manual_seed(seed)
+        shape = X.shape[-1], -(-m // (2 * max(1, len(waves))))
+        factors = [factor for term in waves for factor in term.factors]
+        drawn = [_frequencies(factor, shape, generator, self.orthogonal) for factor in factors]
+        frequencies = torch.cat(drawn, 1) if drawn else torch.empty(X.shape[-1], 0, dtype=torch.float64)
+        return FourierFeatures(kernel, frequencies.to(X))
+
+    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FourierFeatures:
+        """The features with these frequencies."""
+        return FourierFeatures(kernel, torch.as_tensor(state))
+
+
+def _frequencies(
+    kernel: Stationary, shape: tuple[int, int], generator: torch.Generator, orthogonal: bool
+) -> Tensor:
+    """Samples of the spectral density for a lengthscale of 1."""
+    d, m = shape
+    if isinstance(kernel, Laplacian):  # Cauchy in each coordinate
+        normal = torch.randn(2, d, m, generator=generator, dtype=torch.float64)
+        return normal[0] / normal[1]
+    normal = torch.randn(d, m, generator=generator, dtype=torch.float64)
+    if orthogonal:
+        normal = _orthogonal(d, m, generator)
+    if isinstance(kernel, Matern) and not math.isinf(kernel.nu):  # Student's t with 2ν degrees of freedom
+        return normal * (2.0 * kernel.nu / _chi_squared(2.0 * kernel.nu, m, generator)).sqrt()
+    if isinstance(kernel, RationalQuadratic):  # a Gamma mixture of Gaussians
+        mixture = float(number(kernel, "mixture", normal))
+        return normal * (_chi_squared(2.0 * mixture, m, generator) / (2.0 * mixture)).sqrt()
+    return normal
+
+
+def _orthogonal(d: int, m: int, generator: torch.Generator) -> Tensor:
+    """Columns that are normal, and orthogonal to each other within blocks of d."""
+    blocks = []
+    for _ in range(-(-m // d)):
+        Q, R = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64))
+        rotation = Q * R.diagonal().sign()  # without it, all of Q's first entries have the same sign
+        lengths = torch.randn(d, d, generator=generator, dtype=torch.float64).norm(dim=0)
+        blocks.append(rotation * lengths)
+    return torch.cat(blocks, 1)[:, :m]
+
+
+def _chi_squared(freedom: float, m: int, generator: torch.Generator) -> Tensor:
+    shape = torch.full((m,), 0.5 * freedom, dtype=torch.float64)
+    return 2.0 * torch._standard_gamma(shape, generator=generator)

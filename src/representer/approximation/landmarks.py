@@ -1,0 +1,267 @@
+"""Features of landmarks: the Nyström approximation of a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation.base import Approximation, FeatureMap
+from representer.approximation.sampling import (
+    candidate_rows,
+    cluster_centres,
+    leverage_sample,
+    pivots,
+    sample_rows,
+)
+from representer.data import count, same_features, take
+from representer.kernels.base import Kernel
+from representer.linalg import (
+    Cholesky,
+    NotPositiveDefiniteError,
+    eigh,
+    factorize,
+    repair_gram,
+    spectrum_of_factor,
+)
+from representer.memory import row_blocks
+from representer.parameters import is_count
+
+Sampling = Literal["uniform", "leverage", "kmeans", "pivots"]
+
+
+@dataclass(frozen=True)
+class PositivePart:
+    """The factor B = U diag(√e) (m × r) of an indefinite matrix's positive part, with the solves of a Cholesky one."""
+
+    factor: Tensor
+
+    def back_solve(self, right: Tensor) -> Tensor:
+        """U diag(1/√e) C."""
+        return (self.factor / (self.factor**2).sum(0)) @ right
+
+    def half_solve(self, right: Tensor) -> Tensor:
+        """diag(1/√e) Uᵀ C: the part outside of the positive one is left out."""
+        return (self.factor / (self.factor**2).sum(0)).mT @ right
+
+    def half_solve_rows(self, rows: Tensor) -> Tensor:
+        """The same for rows."""
+        return rows @ (self.factor / (self.factor**2).sum(0))
+
+
+@dataclass(frozen=True)
+class LandmarkFeatures(FeatureMap):
+    """φ(x) = L⁻¹ k(Z, x) with L Lᵀ = k(Z, Z): k(x, y) ≈ φ(x)ᵀφ(y), exactly so when x or y is a landmark.
+
+    Examples
+    --------
+    >>> from representer.approximation import landmark_features
+    >>> from representer.kernels import Linear
+    >>> features = landmark_features(Linear(), Linear().prepare([[2.0]]))
+    >>> features([[3.0], [-1.0]]).tolist()
+    [[3.0], [-1.0]]
+    """
+
+    kernel: Kernel
+    landmarks: Any
+    factor: Cholesky | PositivePart
+
+    @property
+    def n_features(self) -> int:
+        """The rank of k(Z, Z)."""
+        return self.factor.factor.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the landmarks' Gram matrix."""
+        return self.factor.factor.dtype
+
+    @property
+    def state(self) -> Any:
+        """The landmarks."""
+        return self.landmarks
+
+    def __call__(self, X: Any) -> Tensor:
+        """Features (n, m), filled block by block."""
+        X = self._prepared(X)
+        m, r = self.factor.factor.shape
+        blocks = list(row_blocks(count(X), m * self.dtype.itemsize))
+        if len(blocks) == 1:
+            return self._block(X)
+        features = torch.empty(count(X), r, dtype=self.dtype, device=self.factor.factor.device)
+        for rows in blocks:
+            features[rows] = self._block(X[rows])
+        return features
+
+    def _block(self, X: Any) -> Tensor:
+        return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
+
+    def _prepared(self, X: Any) -> Any:
+        X = self.kernel.prepare(X)
+        if isinstance(X, Tensor) and self.kernel.domain == "vectors":
+            X, _ = same_features(X.to(self.factor.factor), self.landmarks)
+        return X
+
+    def columns(self, X: Any) -> Tensor:
+        """k(X, Z): cheaper than the features."""
+        return self.kernel._gram(self._prepared(X), self.landmarks)
+
+    def coefficients(self, theta: Tensor) -> Tensor:
+        """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
+        return self.factor.back_solve(theta)
+
+    def transposed(self, sums: Tensor) -> Tensor:
+        """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
+        return self.factor.half_solve(sums)
+
+
+def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
+    """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
+    name = "The Gram matrix of the landmarks"
+
+    def gram() -> Tensor:
+        matrix = kernel._gram(landmarks, None)
+        if matrix.dtype == torch.float32:
+            # Entries that are rounded to eps move eigenvalues by √m·eps: L⁻¹ should not make much of smaller ones.
+            rounding = math.sqrt(len(matrix)) * torch.finfo(matrix.dtype).eps
+            matrix.diagonal().add_(rounding * matrix.diagonal().mean())
+        return matrix
+
+    try:
+        factor = factorize(gram, name=name)
+        return LandmarkFeatures(kernel, landmarks, factor)
+    except NotPositiveDefiniteError:
+        repaired = repair_gram(kernel._gram(landmarks, None), name=name)
+    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum_of_factor(eigh(repaired).root()).root()))
+
+
+class Landmarks(Approximation):
+    """Replace k(x, y) by k(x, Z) k(Z, Z)⁻¹ k(Z, y) for given points Z, which need not be samples.
+
+    Parameters
+    ----------
+    points : data
+        The landmarks, of the kind that the kernel takes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.approximation import Landmarks
+    >>> from representer.kernels import Gaussian
+    >>> grid = np.linspace(0, 1, 12)[:, None]
+    >>> X = np.random.default_rng(0).uniform(size=(50, 1))
+    >>> B = Landmarks(grid).features(Gaussian(0.5), X, seed=0)(X)
+    >>> bool((B @ B.T - Gaussian(0.5)(X)).abs().max() < 1e-6)
+    True
+    """
+
+    def __init__(self, points: Any):
+        self.points = points
+
+    def size(self, n: int) -> int:
+        """How many points there are."""
+        return len(self.points)
+
+    def rows(self, n: int, seed: int) -> np.ndarray:
+        """One: for the precision of the data."""
+        return np.arange(1)
+
+    def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
+        """The features of the points."""
+        points = kernel.prepare(self.points)
+        if isinstance(points, Tensor) and isinstance(X, Tensor):
+            points = same_features(points.to(X), X)[0]
+        return landmark_features(kernel, points)
+
+    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+        """The features of these landmarks."""
+        return landmark_features(kernel, prepare(state))
+
+
+class Nystroem(Approximation):
+    """Replace k(x, y) by k(x, Z) k(Z, Z)⁻¹ k(Z, y) for m landmarks Z: memory n·m instead of n².
+
+    Parameters
+    ----------
+    n_components : int
+        The number of landmarks m; at n it is exact.
+    sampling : {"uniform", "leverage", "kmeans", "pivots"}
+        Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
+        rare; the centres of clusters, which are no samples and so for vectors only; or samples chosen one by one where
+        the kernel is matched worst so far (pivoted Cholesky). All but the first look at a random part of large data:
+        20,000 samples, or four times m.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.approximation import Nystroem
+    >>> from representer.kernels import Gaussian
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> features = Nystroem(20, sampling="pivots").features(Gaussian(0.5), X, seed=0)
+    >>> B = features(X)
+    >>> bool((B @ B.T - Gaussian(0.5)(X)).abs().max() < 1e-6)
+    True
+    """
+
+    def __init__(self, n_components: int = 1000, sampling: Sampling = "uniform"):
+        self.n_components = n_components
+        self.sampling = sampling
+
+    def size(self, n: int) -> int:
+        """m, checked against the number of samples."""
+        if not is_count(self.n_components) or self.n_components > n:
+            raise ValueError(
+                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
+                f"{self.n_components!r}. Use approximation=None for an exact fit."
+            )
+        return int(self.n_components)
+
+    def rows(self, n: int, seed: int) -> np.ndarray:
+        """The landmarks themselves, or those among which they are chosen."""
+        m = self.size(n)
+        if self.sampling not in get_args(Sampling):
+            words = ", ".join(map(repr, get_args(Sampling)))
+            raise ValueError(f"sampling of Nystroem must be one of {words}; got {self.sampling!r}.")
+        return sample_rows(n, m, seed) if self.sampling == "uniform" else candidate_rows(n, m, seed)
+
+    def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
+        """Choose landmarks among the rows and factor their Gram matrix."""
+        if kernel.domain == "gram":
+            raise ValueError(
+                "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
+            )
+        m = int(self.n_components)
+        if self.sampling == "kmeans":
+            if kernel.domain != "vectors" or not isinstance(X, Tensor):
+                raise ValueError(
+                    f"sampling='kmeans' takes means of samples, which must be dense vectors; {kernel!r} has "
+                    f"{kernel.domain}. Use 'leverage', 'pivots' or 'uniform'."
+                )
+            return landmark_features(kernel, cluster_centres(kernel, X, m, seed))
+        return landmark_features(kernel, take(X, self._chosen(kernel, X, seed)))
+
+    def _chosen(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
+        if self.sampling == "leverage":
+            return leverage_sample(kernel, X, int(self.n_components), seed)
+        if self.sampling == "pivots":
+            return pivots(kernel, X, int(self.n_components))
+        return torch.arange(count(X))
+
+    def samples(self, kernel: Kernel, X: Any, *, seed: int) -> Tensor:
+        """The numbers of the rows of X (prepared data) that become landmarks."""
+        rows = torch.from_numpy(self.rows(count(X), seed))
+        if self.sampling == "kmeans":
+            raise ValueError(
+                "Here landmarks must be samples, and sampling='kmeans' gives means of them. Use 'leverage', "
+                "'pivots' or 'uniform'."
+            )
+        return rows[self._chosen(kernel, take(X, rows), seed)]
+
+    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+        """The features of these landmarks."""
+        return landmark_features(kernel, prepare(state))

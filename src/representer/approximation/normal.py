@@ -1,0 +1,256 @@
+"""Ridge regression on features from sums over the samples: normal equations, whatever the number of samples.
+
+For features φ, targets y and weights w the sums S = Σ w φφᵀ, B = Σ w φyᵀ (and a few smaller ones) determine the fit for
+every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from scipy.linalg import blas
+from torch import Tensor
+
+from representer.approximation.base import FeatureMap
+from representer.approximation.sources import Block, Step
+from representer.linalg import Spectrum, eigh, factorize, shifted
+from representer.memory import row_blocks
+
+
+@dataclass(frozen=True)
+class NormalSums:
+    """What ridge regression on m features needs to know of the samples; of ``gram``, the lower triangle counts."""
+
+    n: int  # samples of positive weight
+    weight: float  # Σ w
+    gram: Any  # Σ w φφᵀ, (m, m)
+    cross: Any  # Σ w φyᵀ, (m, p)
+    squares: Any  # Σ w yyᵀ, (p, p)
+    feature_sum: Any  # Σ w φ, (m,)
+    target_sum: Any  # Σ w y, (p,)
+
+    def __add__(self, other: NormalSums) -> NormalSums:
+        return NormalSums(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)}
+        )
+
+    def map(self, change: Callable[[Any], Any]) -> NormalSums:
+        """With every array changed: tensors to NumPy and back."""
+        arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
+        return replace(self, **{name: change(getattr(self, name)) for name in arrays})
+
+
+@dataclass(frozen=True)
+class NormalStep(Step):
+    """Adds the samples of a block to the sums; blocks may be in single precision, sums are double."""
+
+    features: FeatureMap
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """Columns, features, and a weighted copy of them."""
+        return 3 * self.features.n_features * self.features.dtype.itemsize
+
+    def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
+        B, Y, w = self.features(block.X), block.Y.to(torch.float64), block.weights
+        n, weight = len(Y), float(len(Y))
+        if w is not None:
+            kept = w > 0
+            n, weight = int(kept.sum()), float(w.double().sum())
+            root = w.double().sqrt()[:, None]
+            B, Y = B * root.to(B), Y * root
+        else:
+            root = Y.new_ones(len(Y), 1)
+        small = B.mT @ torch.cat([Y, root], 1).to(B)
+        corner = torch.cat([Y, root], 1).mT @ Y
+        m, p = B.shape[1], Y.shape[1]
+        if total is None:
+            total = NormalSums(
+                0,
+                0.0,
+                Y.new_zeros(m, m),
+                Y.new_zeros(m, p),
+                Y.new_zeros(p, p),
+                Y.new_zeros(m),
+                Y.new_zeros(p),
+            )
+        add_gram(total.gram, B)
+        total.cross.add_(small[:, :p])
+        total.feature_sum.add_(small[:, p])
+        total.squares.add_(corner[:p])
+        total.target_sum.add_(corner[p])
+        return replace(total, n=total.n + n, weight=total.weight + weight)
+
+
+def add_gram(total: Tensor, B: Tensor) -> None:
+    """Add BᵀB to the lower triangle of a double matrix; on the processor half of the product is computed."""
+    if B.device.type != "cpu":
+        total.add_(B.mT @ B)
+        return
+    # In the order of Fortran, total is its own transpose: the upper triangle there is the lower one here.
+    right = B.contiguous().numpy().T
+    if B.dtype == total.dtype:
+        blas.dsyrk(1.0, right, beta=1.0, c=total.numpy().T, lower=0, overwrite_c=1)
+    else:
+        total.add_(torch.from_numpy(blas.ssyrk(1.0, right, lower=0).T))
+
+
+def symmetric(lower: Tensor) -> Tensor:
+    """The symmetric matrix with this lower triangle, in new memory."""
+    return lower.tril() + lower.tril(-1).mT
+
+
+class NormalRidge:
+    """min Σ w‖y − b − f(x)‖²/Σ w + alpha‖f‖² for f = φ(·)ᵀU A, with A = V diag(a) Vᵀ, from the sums.
+
+    In the coordinates Vᵀy the outputs come apart: (a_j S + alpha Σ w) u_j = B_j. One eigendecomposition of S serves
+    every alpha and every a_j.
+
+    Parameters
+    ----------
+    sums : NormalSums
+        Of tensors.
+    scales : tensor (p,)
+        The a_j.
+    rotation : tensor (p, p) or None
+        V; None for the identity.
+    intercept : bool
+        Is there a constant b?
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation import Landmarks
+    >>> from representer.approximation.normal import NormalRidge, NormalStep
+    >>> from representer.approximation.sources import Block, InMemory
+    >>> from representer.kernels import Linear
+    >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
+    >>> features = Landmarks([[1.0]]).features(Linear(), X, seed=0)
+    >>> ridge = NormalRidge(InMemory(Block(X, Y)).total(NormalStep(features)), torch.ones(1).double())
+    >>> round(ridge.coefficients(alpha=2.5).item(), 4)  # xᵀy / (xᵀx + 5)
+    0.5
+    """
+
+    def __init__(
+        self, sums: NormalSums, scales: Tensor, rotation: Tensor | None = None, *, intercept: bool = False
+    ):
+        self.sums = sums
+        self.scales = scales
+        self.rotation = rotation
+        self.intercept = intercept
+        W = sums.weight
+        self.feature_mean = sums.feature_sum / W if intercept else torch.zeros_like(sums.feature_sum)
+        self.target_mean = sums.target_sum / W if intercept else torch.zeros_like(sums.target_sum)
+        cross = sums.cross - W * torch.outer(self.feature_mean, self.target_mean)
+        squares = sums.squares - W * torch.outer(self.target_mean, self.target_mean)
+        self.cross = self._rotated(cross)
+        self.square = squares.diagonal() if rotation is None else ((squares @ rotation) * rotation).sum(0)
+
+    def _rotated(self, values: Tensor) -> Tensor:
+        return values if self.rotation is None else values @ self.rotation
+
+    def _rotated_back(self, values: Tensor) -> Tensor:
+        return values if self.rotation is None else values @ self.rotation.mT
+
+    def _gram(self) -> Tensor:
+        gram = symmetric(self.sums.gram)
+        if self.intercept:
+            gram.addr_(self.feature_mean, self.feature_mean, alpha=-self.sums.weight)
+        return gram
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Of S, centred where there is an intercept."""
+        return eigh(self._gram(), name="The inner products of the features", overwrite=True)
+
+    def _groups(self) -> list[tuple[Tensor, Tensor]]:
+        """The distinct a_j, each with its outputs."""
+        values, members = torch.unique(self.scales, return_inverse=True)
+        return [(value, (members == g).nonzero()[:, 0]) for g, value in enumerate(values)]
+
+    # -- the fit ------------------------------------------------------------------------------------------------------
+    def rotated_coefficients(self, alpha: float) -> Tensor:
+        """The u_j as columns: from the eigenvectors if they are known, else by a Cholesky factor for each a_j."""
+        shift, groups = alpha * self.sums.weight, self._groups()
+        if "spectrum" in self.__dict__ or len(groups) > 2:
+            inside = self.spectrum.vectors.mT @ self.cross
+            return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
+        found = torch.zeros_like(self.cross)
+        for scale, outputs in groups:
+            factor = factorize(
+                partial(self._shifted, scale, shift),
+                name="The normal equations plus n·alpha",
+            )
+            found[:, outputs] = factor.solve(self.cross[:, outputs])
+        return found
+
+    def _shifted(self, scale: Tensor, shift: float) -> Tensor:
+        return shifted(self._gram().mul_(scale), shift)
+
+    def coefficients(self, alpha: float) -> Tensor:
+        """U (m, p), with f(x) = φ(x)ᵀU A."""
+        return self._rotated_back(self.rotated_coefficients(alpha))
+
+    def intercepts(self, coefficients: Tensor) -> Tensor:
+        """b (p,)."""
+        weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
+        return self.target_mean - self.feature_mean @ weighted
+
+    # -- its error ----------------------------------------------------------------------------------------------------
+    def generalised(self, alphas: Tensor) -> Tensor:
+        """The generalised cross-validation errors of many alphas, from the sums alone."""
+        inside, s = self.spectrum.vectors.mT @ self.cross, self.spectrum.values
+        errors = torch.zeros_like(alphas)
+        for i, shift in enumerate(alphas * self.sums.weight):
+            filters = 1.0 / (s[:, None] * self.scales + shift)
+            # Σ w(y − f)² = Σ w y² − a ΣB u − shift · a Σ u²
+            explained = self.scales * (inside**2 * filters * (1.0 + shift * filters)).sum(0)
+            residual = (self.square - explained).clamp(min=0.0) / self.sums.weight
+            freedom = (s[:, None] * self.scales * filters).sum(0) + float(self.intercept)
+            errors[i] = (residual / (1.0 - freedom / self.sums.n) ** 2).sum()
+        return errors
+
+    def coordinates(self, features: Tensor) -> Tensor:
+        """Features of samples in the eigenvectors of S, (n, m)."""
+        return (features.double() - self.feature_mean) @ self.spectrum.vectors
+
+    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
+        """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
+
+        In rotated coordinates; without i the shift alpha·Σ w stays what it is.
+        """
+        Y = self._rotated(block.Y.double() - self.target_mean)
+        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
+        residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
+        base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
+        for scale, outputs in self._groups():
+            filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.sums.weight)
+            kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
+            for j in outputs:
+                rest[:, j] = kept
+                residuals[:, j] = (Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)) / kept
+        return residuals, rest
+
+    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
+        """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
+        errors, weight = torch.zeros_like(alphas), 0.0
+        size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
+        for rows in row_blocks(len(block), size):
+            part = block.rows(torch.arange(len(block))[rows].numpy())
+            residuals, _ = self.left_out(coordinates[rows], part, alphas)
+            w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()
+            errors += torch.einsum("i,ija->a", w, residuals**2)
+            weight += float(w.sum())
+        return errors / weight
+
+    def variance(self, features: Tensor, alpha: float) -> Tensor:
+        """The diagonal of the covariance of f at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ."""
+        shift = alpha * self.sums.weight
+        squares = (features.double() @ self.spectrum.vectors) ** 2
+        rotated = squares @ (shift * self.scales / (self.spectrum.values[:, None] * self.scales + shift))
+        return rotated if self.rotation is None else rotated @ (self.rotation**2).mT

@@ -1,0 +1,190 @@
+"""Embedding classifiers on features: the fit is a sum over blocks of samples, in memory or on Dask."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils.validation import column_or_1d
+from torch import Tensor
+
+from representer.approximation import FeatureMap
+from representer.approximation.dask_source import DaskSource, as_rows, is_dask
+from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
+from representer.approximation.sampling import sample_rows
+from representer.approximation.sources import Block, InMemory, Source, Step
+from representer.estimators._embedding_calibration import calibrate_embedding
+from representer.estimators._labels import check_classes
+from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
+from representer.estimators._lazy import keep_columns
+from representer.estimators._validation import DTYPES, plain
+from representer.kernels import Kernel
+
+# With an approximation, the search for hyperparameters looks at no more random samples than this.
+SEARCH_LIMIT = 10_000
+
+
+def searched_rows(source: Source, approximation: Any, seed: int) -> Block:
+    """The samples that a search looks at: all, or under an approximation a random part of many."""
+    size = source.n if approximation is None else SEARCH_LIMIT
+    return source.rows(sample_rows(source.n, size, seed))
+
+
+def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:
+    """Samples in Dask collections with one-hot labels; the learner gets their classes and columns."""
+    if learner.approximation is None:
+        raise ValueError(
+            "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
+            "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
+        )
+    if kernel.domain != "vectors":
+        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    import dask.array
+
+    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
+    learner.classes_ = check_classes(dask.array.unique(labels.ravel()).compute())
+    one_hot = labels.map_blocks(
+        _one_hot,
+        classes=learner.classes_,
+        dtype=float,
+        new_axis=1,
+        chunks=(labels.chunks[0], (len(learner.classes_),)),
+    )
+    source = DaskSource(X, one_hot, None, dtype=DTYPES[learner.dtype])
+    keep_columns(learner, X, source)
+    learner.X_fit_ = None
+    return source
+
+
+def _one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Of a fit to many samples: the sum of its cross entropies, and the largest k(x, x)."""
+
+    loss: float
+    largest: float
+
+    def __add__(self, other: Report) -> Report:
+        return Report(self.loss + other.loss, max(self.largest, other.largest))
+
+
+@dataclass(frozen=True)
+class ReportStep(Step):
+    """Adds a block to the report."""
+
+    features: FeatureMap
+    coefficients: Tensor  # of the features' columns
+    intercept: Tensor
+    epsilon: float
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """The columns, and what the kernel needs to make them."""
+        return 2 * self.features.n_features * self.features.dtype.itemsize
+
+    def __call__(self, block: Block, total: Report | None) -> Report:
+        fitted = self.features.columns(block.X) @ self.coefficients + self.intercept
+        loss = -(fitted * block.Y.to(fitted)).sum(-1).clamp(self.epsilon, 1.0).log().sum()
+        report = Report(float(loss), float(self.features.kernel._diag(block.X).max()))
+        return report if total is None else total + report
+
+
+def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> NormalSums:
+    """The fit of a classifier with numbers in its kernel, and what it says of itself; its sums, for more batches."""
+    features = learner.approximation.choose(
+        kernel, source.rows(learner.approximation.rows(source.n, seed)).X, seed
+    )
+    learner._keep_features(features)
+    rows = sample_rows(source.n, HELD_ROWS, seed)
+    held = source.rows(rows)
+    learner._held = HeldSamples.of(held, rows, seed)
+    limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1])
+    sums: NormalSums = source.total(NormalStep(features), limit=limit)
+    coefficients, b = _solve(learner, sums, held)
+    step = ReportStep(features, features.coefficients(coefficients), b, learner.epsilon)
+    report = source.total(step, limit=limit)
+    learner._training_loss = report.loss / source.n
+    _set_complexity(learner, report.largest)
+    return sums
+
+
+def _solve(learner: Any, sums: NormalSums, held: Block) -> tuple[Tensor, Tensor]:
+    """Coefficients, constant and calibration from the sums and a few samples."""
+    features: FeatureMap = learner._feature_map()
+    ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
+    theta = ridge.coefficients(learner.alpha_)
+    coefficients, b = theta.to(features.dtype), ridge.intercepts(theta).to(features.dtype)
+    learner.calibration_ = learner.loo_estimates_ = None
+    if learner.calibration == "loo":
+        alphas = torch.tensor([learner.alpha_], dtype=torch.float64)
+        residuals, _ = ridge.left_out(ridge.coordinates(features(held.X)), held, alphas)
+        loo = held.Y.double() - residuals[..., 0]
+        learner.calibration_ = calibrate_embedding(loo.cpu(), held.Y.double().cpu())
+        learner.loo_estimates_ = plain(loo.to(features.dtype))
+    learner._by_features = True
+    learner.dual_coef_, learner.intercept_ = plain(coefficients), plain(b)
+    return coefficients, b
+
+
+def _set_complexity(learner: Any, largest: float) -> None:
+    """r = √(‖f‖² sup k(x, x)); features are orthonormal."""
+    learner._largest = largest
+    learner.complexity_ = float(np.linalg.norm(learner.dual_coef_)) * math.sqrt(largest)
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+def takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    return True
+
+
+def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
+    """One-hot labels of a batch; the first one gives the learner its classes."""
+    if not hasattr(learner, "n_samples_seen_"):
+        classes = getattr(learner, "classes_", None) if classes is None else classes  # those of a fit before
+        if classes is None:
+            raise ValueError(
+                "classes= must be given to the first call of partial_fit: all labels that will come."
+            )
+        learner.classes_ = check_classes(np.unique(classes))
+    elif classes is not None and not np.array_equal(np.unique(classes), learner.classes_):
+        raise ValueError(f"classes={classes!r} are not those of the first call, {learner.classes_.tolist()}.")
+    labels = np.asarray(column_or_1d(plain(y)))
+    if len(labels) != len(X):
+        raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
+    strangers = np.setdiff1d(labels, learner.classes_)
+    if len(strangers):
+        raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
+    return _one_hot(labels, learner.classes_)
+
+
+def add_batch(learner: Any, kernel: Kernel, block: Block) -> None:
+    """More samples: their sums are added, and the system is solved again."""
+    features, seen = learner._feature_map(), learner.n_samples_seen_
+    limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1])
+    fresh = InMemory(block).total(NormalStep(features), limit=limit)
+    sums = learner._sums.map(torch.from_numpy) + fresh
+    learner._held = learner._held.joined(block, seen, HELD_ROWS, learner._seed)
+    _solve(learner, sums, learner._held.block(kernel, learner._represented))
+    _set_complexity(learner, max(learner._largest, float(kernel._diag(block.X).max())))
+    keep_sums(learner, sums, seen + len(block))
+
+
+def keep_sums(learner: Any, sums: NormalSums, seen: int) -> None:
+    """What the next batch is added to; the samples themselves are not kept."""
+    learner._sums = sums.map(plain)
+    learner.n_samples_seen_ = learner._n_samples = seen
+    learner.X_fit_ = learner._training_loss = None

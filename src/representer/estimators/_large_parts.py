@@ -1,0 +1,148 @@
+"""Parts of a ridge regression on features: the samples it looks at more than once, its memory, its alpha."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
+from representer.approximation.base import evenly_spaced
+from representer.approximation.normal import NormalRidge
+from representer.approximation.sampling import sample_rows, sampling_keys
+from representer.approximation.sources import Block, Source
+from representer.data import SparseRows, count, take
+from representer.estimators._adapted import Representation
+from representer.estimators._ridge import RidgeProblem
+from representer.estimators._validation import plain
+from representer.memory import BLOCK_BYTES, as_bytes, require
+from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
+
+# Words in a kernel are decided by so many evenly spaced samples, hyperparameters are learned on so many random ones.
+HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
+# Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
+HELD_ROWS = 5000
+# With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
+PILOT_LANDMARKS = 2000
+
+
+@dataclass(frozen=True)
+class HeldSamples:
+    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
+
+    keys: np.ndarray
+    X: Any
+    Y: np.ndarray
+    weights: np.ndarray | None
+
+    @classmethod
+    def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
+        """Some samples, whose numbers among all are ``rows``."""
+        weights = None if block.weights is None else plain(block.weights)
+        return cls(sampling_keys(rows, seed), plain(block.X), plain(block.Y), weights)
+
+    def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
+        """The sample of all samples, after ``seen`` of them, with a block of more."""
+        keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
+        chosen = np.sort(np.argsort(keys)[:size])
+        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
+
+    def block(self, kernel: Any, represented: Representation) -> Block:
+        """As tensors."""
+        weights = None if self.weights is None else represented.tensor(self.weights)
+        return Block(represented.inputs(kernel, self.X), represented.tensor(self.Y), weights)
+
+    def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
+        """The ``size`` samples of least keys of both, in the order in which they came."""
+        keys = np.concatenate([self.keys, other.keys])
+        kept = np.sort(np.argsort(keys)[:size])
+        if isinstance(self.X, SparseRows):
+            X: Any = SparseRows(sparse.vstack([sparse.csr_array(X) for X in (self.X, other.X)]))[kept]
+        elif isinstance(self.X, np.ndarray):
+            X = np.concatenate([self.X, other.X])[kept]
+        else:
+            both = [*self.X, *other.X]
+            X = [both[i] for i in kept]
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            parts = [np.ones(len(s.keys)) if s.weights is None else s.weights for s in (self, other)]
+            weights = np.concatenate(parts)[kept]
+        return HeldSamples(keys[kept], X, np.concatenate([self.Y, other.Y])[kept], weights)
+
+
+def search_problem(source: Source, seed: int) -> RidgeProblem:
+    """The samples that hyperparameters are learned on."""
+    block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
+    weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
+    if block.weights is None:
+        return RidgeProblem(block.X, block.Y, weights, None)
+    problem = RidgeProblem(block.X, block.Y, block.weights, None)
+    return problem.rows((block.weights > 0).nonzero()[:, 0])
+
+
+def block_limit(memory_limit: Any, m: int, p: int) -> int | None:
+    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
+    limit = as_bytes(memory_limit)
+    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients.
+    sums = 8 * (3 * m * m + 2 * m * p)
+    if limit is None:
+        require(
+            sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them, or solver='cg'."
+        )
+        return None
+    least = 64 * 3 * 8 * m
+    if limit < sums + least:
+        raise MemoryError(
+            f"memory_limit={memory_limit!r} leaves no room for a fit with {m} features, which needs "
+            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, solver='cg', or a higher limit."
+        )
+    return limit - sums
+
+
+def pilot_features(features: FeatureMap) -> FeatureMap:
+    """Features of fewer landmarks, whose normal equations can be formed."""
+    if not isinstance(features, LandmarkFeatures):
+        return features
+    some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
+    return landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
+
+
+def choose_alpha_by_sums(
+    ridge: NormalRidge, candidates: np.ndarray | None, criterion: Criterion, features: FeatureMap, held: Block
+) -> tuple[float, float]:
+    """The candidate, or the positive number, of least criterion, and the criterion there: one eigendecomposition."""
+    like = ridge.cross
+    if candidates is not None:
+        alphas = torch.as_tensor(candidates).to(like)
+    else:
+        # As for the exact fit: below it, the digits of the blocks are used up.
+        operator = (
+            ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales
+        )  # its diagonal
+        largest = ridge.spectrum.values.sum() * operator.max() / ridge.sums.weight
+        info = torch.finfo(features.dtype)
+        alphas = alpha_grid((largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2)))
+
+    coordinates = None if criterion == "gcv" else ridge.coordinates(features(held.X))
+
+    def errors(alphas: Tensor) -> Tensor:
+        if coordinates is None:
+            return ridge.generalised(alphas)
+        return ridge.leave_one_out(coordinates, held, alphas)
+
+    best = _least(found := errors(alphas))
+    if candidates is None:  # a finer grid between the neighbours
+        low, high = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
+        alphas = log_spaced(low, high, len(alphas))
+        best = _least(found := errors(alphas))
+    return float(alphas[best]), float(found[best])
+
+
+def _least(errors: Tensor) -> int:
+    if not bool(torch.isfinite(errors).any()):
+        raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
+    return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())

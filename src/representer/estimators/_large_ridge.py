@@ -1,0 +1,386 @@
+"""Ridge regression on features: a sum over blocks of samples, in memory, on Dask, or one batch after another."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from representer.approximation import Falkon, FeatureMap, approximation_error
+from representer.approximation.base import evenly_spaced
+from representer.approximation.dask_source import DaskSource
+from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
+from representer.approximation.sampling import sample_rows
+from representer.approximation.sources import Block, InMemory, Source
+from representer.estimators._adapted import Representation, original, silent_repairs
+from representer.estimators._large_parts import (
+    HELD_ROWS,
+    HEURISTIC_ROWS,
+    HeldSamples,
+    block_limit,
+    choose_alpha_by_sums,
+    pilot_features,
+    search_problem,
+)
+from representer.estimators._lazy import keep_columns
+from representer.estimators._ridge import (
+    OPERATOR,
+    Choice,
+    RidgeProblem,
+    check_arguments,
+    lbfgs_search,
+    learn,
+    resolve_operator,
+)
+from representer.estimators._validation import (
+    DTYPES,
+    KernelEstimator,
+    as_operator_kernel,
+    check_alpha,
+    plain,
+    seed_of,
+    warn_unconverged,
+)
+from representer.kernels import Kernel
+from representer.memory import as_bytes, row_blocks
+from representer.objectives.operator_valued import Criterion
+from representer.operators import Decomposable, OperatorKernel
+
+# Up to so many features the normal equations are formed; with more, conjugate gradients.
+DIRECT_LIMIT = 6000
+
+
+def _takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    if isinstance(learner.solver, Falkon) or learner.solver == "cg":
+        raise AttributeError("partial_fit adds normal equations; use solver='direct'.")
+    return True
+
+
+class LargeRidge(KernelEstimator):
+    """What ``OperatorRidge`` does with an approximation. Its state: what was chosen, the sums, and a few samples."""
+
+    operator: Any
+    alpha: Any
+    approximation: Any
+    criterion: Criterion
+    dual_coef_: np.ndarray
+    X_fit_: Any
+    _targets: Any
+    _weights: Any
+    _validate: Any
+    _sums: NormalSums | None
+    _held: HeldSamples | None
+    _flat: bool
+    _state: Any
+
+    @property
+    def _represented(self) -> Representation:
+        return Representation(DTYPES[self.dtype], self.device, self._sparse)
+
+    def _operator_kernel(self) -> OperatorKernel:
+        kernel = self.kernel_ if self.operator_ is None else Decomposable(self.kernel_, self.operator_)
+        return self._represented.adapted(
+            kernel, repair=self.approximation is None
+        )  # landmarks have their own
+
+    def _shaped(self, values: Tensor) -> np.ndarray:
+        return plain(values)[:, 0] if self._flat else plain(values)
+
+    def _kept(self) -> Tensor:
+        """The samples that count: those of positive weight."""
+        if self._weights is None:
+            return torch.arange(len(self._targets))
+        return torch.from_numpy(np.flatnonzero(self._weights > 0))
+
+    # -- features -----------------------------------------------------------------------------------------------------
+    def _feature_map(self) -> FeatureMap:
+        """The features of the fit, made again after unpickling."""
+        if "_cached_features" not in self.__dict__:
+            kernel, represented = self._scalar(), self._represented
+            with silent_repairs():  # fit has said it
+                self._cached_features = self._approximation.restore(
+                    kernel, self._state, lambda points: represented.inputs(kernel, points)
+                )
+        return self._cached_features
+
+    def _keep_features(self, features: FeatureMap) -> None:
+        self._approximation, self._state = self.approximation, plain(features.state)
+        self.landmarks_ = self._state if hasattr(features, "landmarks") else None
+        self._cached_features = features
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+    @available_if(_takes_batches)
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
+
+        The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
+        landmarks, what is learned. So where these
+        are given (numbers in the kernel, ``Landmarks(Z)`` or random features with a ``random_state``), it equals
+        ``fit`` on all batches at once, ``alpha="auto"`` included.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets, all of them known.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        self : OperatorRidge
+            The fitted model.
+        """
+        check_arguments(self)
+        given = self._given()
+        first = not hasattr(self, "n_samples_seen_")
+        if first:
+            self._forget()
+        flat = None if first else self._flat
+        try:
+            problem = self._validate(given, X, y, sample_weight, reset=first)
+            if problem.observed is not None:
+                raise ValueError(
+                    "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
+                )
+            source = self._memory_source(problem)
+            if first:
+                self._fit_source(source, given, lambda entry: False)
+                self.n_samples_seen_ = source.n
+            else:
+                self._add_batch(source.samples, check_alpha(self.alpha))
+        finally:  # a batch that was refused leaves no trace
+            self.X_fit_ = self._targets = self._weights = None
+            self._flat = self._flat if flat is None else flat
+        return self
+
+    def _given(self) -> OperatorKernel:
+        given = as_operator_kernel(self.kernel, self.operator)
+        if self.approximation is not None and not isinstance(given, Decomposable):
+            raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {given!r}.")
+        return given
+
+    def _forget(self) -> None:
+        for name in ("_cached_system", "_cached_features", "_cached_ridge"):
+            self.__dict__.pop(name, None)
+        self.__dict__.pop("approximation_error_", None)
+        self._sums = self._held = self._state = None
+
+    def _memory_source(self, problem: RidgeProblem) -> InMemory:
+        """The samples, with their weights as they were given."""
+        weights = None
+        if self._weights is not None:
+            weights = self._represented.tensor(self._weights)[self._kept()]
+        return InMemory(Block(problem.X, problem.Y, weights))
+
+    def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
+        """Samples in Dask collections, and what is known of them without a look."""
+        if self.approximation is None:
+            raise ValueError(
+                "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
+                "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
+            )
+        if given.domain != "vectors":
+            raise ValueError(f"Dask collections hold vectors, but {given!r} takes {given.domain}.")
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        source = DaskSource(X, y, sample_weight, dtype=DTYPES[self.dtype])
+        keep_columns(self, X, source)
+        self.X_fit_ = self._targets = self._weights = None
+        self._flat, self._sparse = y.ndim == 1, False
+        return source
+
+    def _fit_source(self, source: Source, given: OperatorKernel, callback: Any) -> None:
+        """Hyperparameters on a random part of the samples, then the fit to all of them."""
+        self.__dict__.pop("n_samples_seen_", None)
+        learn_operator = isinstance(self.operator, str)
+        alpha = check_alpha(self.alpha)
+        self._seed = seed_of(self.random_state)
+        self.approximation.size(source.n)
+        given = self._represented.adapted(given, repair=False)
+        free = given.free() + ([OPERATOR] if learn_operator else [])
+        kernel = given.resolve(source.rows(evenly_spaced(source.n, HEURISTIC_ROWS)).X)
+        problem = search_problem(source, self._seed)
+        kernel = resolve_operator(kernel, problem, learn=learn_operator)
+        choice = Choice(kernel, 0.0)
+        if free:
+            with silent_repairs():  # fit speaks of the last Gram matrix
+                choice = learn(
+                    kernel, free, problem, alpha, self.criterion, lbfgs_search(self, self._seed, callback)
+                )
+        self.history_ = choice.history
+        self.n_iter_ = max(1, len(choice.history) - 1)  # the first entry is the start
+        chosen: Any = choice.kernel
+        self.kernel_, self.operator_ = original(chosen.kernel), chosen._operator
+        self._solve_large(source, alpha)
+
+    def _solver_for(self, m: int) -> Falkon | None:
+        if isinstance(self.solver, Falkon):
+            return self.solver
+        return Falkon() if self.solver == "cg" or (self.solver == "auto" and m > DIRECT_LIMIT) else None
+
+    def _solve_large(self, source: Source, alpha: float | np.ndarray | None) -> None:
+        """Landmarks or random features, sums over the samples, alpha, coefficients."""
+        rows = self.approximation.rows(source.n, self._seed)
+        features = self.approximation.choose(self._scalar(), source.rows(rows).X, self._seed)
+        self._keep_features(features)
+        held = sample_rows(source.n, HELD_ROWS, self._seed)
+        sample = source.rows(held)
+        self.approximation_error_ = approximation_error(features, sample.X)
+        self._held = HeldSamples.of(sample, held, self._seed)
+        self._sums = None
+        falkon = self._solver_for(features.n_features)
+        if falkon is None:
+            limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1])
+            sums = source.total(NormalStep(features), limit=limit)
+            self._solve_sums(sums, alpha)
+        else:
+            self._solve_iteratively(falkon, features, source, sample, alpha)
+
+    def _outputs(self, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The eigenvalues and eigenvectors of the output operator."""
+        form = Decomposable(self._scalar(), self.operator_).diagonal_form(like.shape[-1], like.double())
+        assert form is not None  # K = k A
+        return form.weights[0], form.rotation
+
+    def _scalar(self) -> Kernel:
+        kernel = self._operator_kernel()
+        assert isinstance(kernel, Decomposable)  # as an approximation needs
+        return kernel.kernel
+
+    def _solve_sums(self, sums: NormalSums, alpha: float | np.ndarray | None) -> None:
+        """alpha and the coefficients from the sums."""
+        if not sums.weight > 0:
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+        features = self._feature_map()
+        ridge = NormalRidge(sums, *self._outputs(sums.cross))
+        self.criterion_value_: float | None = None
+        if not isinstance(alpha, float):
+            found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, self._held_block())
+            alpha, self.criterion_value_ = found
+        self.alpha_ = alpha
+        coefficients = features.coefficients(ridge.coefficients(alpha).to(features.dtype))
+        self.dual_coef_ = self._shaped(coefficients)
+        self._sums = sums.map(plain)
+        self._cached_ridge = ridge
+
+    def _solve_iteratively(
+        self, falkon: Falkon, features: FeatureMap, source: Source, sample: Block, alpha: Any
+    ) -> None:
+        self.criterion_value_ = None
+        scales, rotation = self._outputs(sample.Y)
+        limit = as_bytes(self.memory_limit)
+        if not isinstance(alpha, float):
+            fewer = pilot_features(features)
+            ridge = NormalRidge(source.total(NormalStep(fewer), limit=limit), scales, rotation)
+            alpha, self.criterion_value_ = choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample)
+        self.alpha_ = alpha
+        standing = getattr(features, "landmarks", None)
+        coefficients, reached = falkon.solve(
+            features,
+            source,
+            features(sample.X if standing is None else standing),
+            shift=alpha * source.weight,
+            weight=source.weight,
+            scales=scales,
+            rotation=rotation,
+            limit=limit,
+        )
+        if not reached:
+            warn_unconverged(
+                f"Conjugate gradients have not reached {falkon!r} after {falkon.max_iter} iterations. Increase alpha, "
+                "max_iter or tol, or use solver='direct'."
+            )
+        self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
+
+    def _held_block(self) -> Block:
+        """The samples that were kept, as tensors."""
+        assert self._held is not None
+        return self._held.block(self._operator_kernel(), self._represented)
+
+    def _add_batch(self, block: Block, alpha: float | np.ndarray | None) -> None:
+        """More samples: their sums are added, and the system is solved again."""
+        assert self._sums is not None and self._held is not None
+        if (p := block.Y.shape[1]) != self._sums.cross.shape[1]:
+            raise ValueError(f"y has {p} outputs, but {self._sums.cross.shape[1]} before.")
+        features, seen = self._feature_map(), self.n_samples_seen_
+        fresh = InMemory(block).total(
+            NormalStep(features), limit=block_limit(self.memory_limit, features.n_features, block.Y.shape[1])
+        )
+        self._held = self._held.joined(block, seen, HELD_ROWS, self._seed)
+        self.n_samples_seen_ = seen + len(block)
+        self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha)
+
+    # -- the fitted function ------------------------------------------------------------------------------------------
+    def _large_ridge(self) -> NormalRidge:
+        """The normal equations of the fit, for leverages and variances."""
+        check_is_fitted(self)
+        if self._sums is None:
+            raise ValueError(
+                "Standard deviations and leave-one-out predictions need the normal equations, and this fit went by "
+                "conjugate gradients. Use solver='direct', or fewer landmarks."
+            )
+        if "_cached_ridge" not in self.__dict__:
+            sums = self._sums.map(torch.from_numpy)
+            self._cached_ridge = NormalRidge(sums, *self._outputs(sums.cross))
+        return self._cached_ridge
+
+    def _large_mean(self, inputs: Any, coefficients: Tensor) -> Tensor:
+        """φ(x)ᵀU A in blocks, for features that are no expansion in landmarks."""
+        features = self._feature_map()
+        operator = self.operator_.as_matrix(coefficients.shape[1], coefficients)
+        weighted = coefficients @ operator
+        rows = row_blocks(len(inputs), 3 * features.n_features * coefficients.element_size())
+        return torch.cat([features(inputs[block]) @ weighted for block in rows])
+
+    def _left_out(self, block: Block) -> tuple[Tensor, Tensor]:
+        """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
+        ridge, features = self._large_ridge(), self._feature_map()
+        alphas = torch.tensor([self.alpha_], dtype=torch.float64)
+        residuals, variances = [], []
+        for rows in row_blocks(len(block), 3 * 8 * features.n_features):
+            part = block.rows(np.arange(len(block))[rows])
+            coordinates = ridge.coordinates(features(part.X))
+            found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
+            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
+            variance = self.alpha_ * ridge.sums.weight / (w[:, None] * rest)
+            if ridge.rotation is not None:
+                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
+            residuals.append(found)
+            variances.append(variance)
+        return torch.cat(residuals), torch.cat(variances)
+
+    def _large_std(self, inputs: Any) -> Tensor:
+        """The deviations of new observations, as for the exact fit."""
+        ridge, features = self._large_ridge(), self._feature_map()
+        held = self._held_block()
+        kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
+        residuals, variances = self._left_out(held.rows(kept))
+        scale = (residuals**2 / variances).mean(0)
+        own = self.operator_.as_matrix(len(scale), scale).diagonal()
+        parts = []
+        for rows in row_blocks(len(inputs), 3 * 8 * features.n_features):
+            block = inputs[rows]
+            phi = features(block)
+            missed = (self._scalar()._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
+            variance = ridge.variance(phi, self.alpha_) + missed[:, None] * own
+            parts.append(((variance + self.alpha_ * ridge.sums.weight) * scale).sqrt())
+        return torch.cat(parts).to(features.dtype)
+
+    def _large_loo(self) -> np.ndarray:
+        """Leave-one-out predictions of the training samples."""
+        kernel, tensor = self._operator_kernel(), self._represented.tensor
+        weights = None if self._weights is None else tensor(self._weights)
+        block = Block(self._represented.inputs(kernel, self.X_fit_), tensor(self._targets), weights)
+        return self._shaped(block.Y.double() - self._left_out(block)[0])

@@ -1,0 +1,243 @@
+"""Dask collections: the same numbers as in memory, lazily, from files, and after the loss of a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from representer import EmbeddingClassifier, KernelFeatures, OperatorRidge
+from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
+from representer.approximation.dask_source import is_dask
+from representer.kernels import Gaussian, Polynomial, Spectrum
+from representer.operators import Dense
+
+da: Any = pytest.importorskip("dask.array")
+dask: Any = pytest.importorskip("dask")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]]) + 0.1 * rng.normal(size=(600, 2))
+    return X, Y, rng.uniform(0.5, 2.0, size=600)
+
+
+def on_dask(*arrays: np.ndarray, rows: int = 170) -> list[Any]:
+    """Each with chunks of its own."""
+    return [da.from_array(a, chunks=(rows + 20 * i, *a.shape[1:])) for i, a in enumerate(arrays)]
+
+
+CASES: Any = [
+    (Gaussian("median"), Nystroem(40)),
+    (Gaussian(1.0), Nystroem(40, "leverage")),
+    (Gaussian(1.0), Nystroem(40, "kmeans")),
+    (Gaussian(1.0), Nystroem(40, "pivots")),
+    (Gaussian(1.0), Landmarks(np.eye(3))),
+    (Gaussian(1.0), RandomFeatures(60)),
+    (Polynomial(2, "scale"), TensorSketch(40)),
+]
+
+
+@pytest.mark.parametrize(("kernel", "approximation"), CASES, ids=repr)
+def test_equals_the_fit_in_memory(data, kernel, approximation):
+    X, Y, w = data
+    model = OperatorRidge(kernel, Dense(np.eye(2) + 0.5), approximation=approximation, random_state=0)
+    local = clone(model).fit(X, Y, w)
+    remote = clone(model).fit(*on_dask(X, Y, w))
+    assert remote.kernel_ == local.kernel_ and remote.n_features_in_ == 3 and remote.X_fit_ is None
+    assert isinstance(remote.dual_coef_, np.ndarray)
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+def test_conjugate_gradients_and_single_precision(data):
+    X, Y, w = data
+    for options in ({"solver": "cg", "alpha": 1e-3}, {"dtype": "float32", "alpha": 1e-2}):
+        model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0, **options)
+        local, remote = clone(model).fit(X, Y, w), clone(model).fit(*on_dask(X, Y, w))
+        np.testing.assert_allclose(remote.predict(X), local.predict(X), atol=1e-5)
+
+
+def test_predictions_are_lazy(data):
+    X, Y, _ = data
+    dX, dY = on_dask(X, Y)
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0).fit(dX, dY)
+    lazy = model.predict(dX)
+    assert is_dask(lazy) and lazy.shape == (600, 2) and lazy.chunks[0] == dX.chunks[0]
+    np.testing.assert_allclose(lazy.compute(), model.predict(X), atol=1e-10)
+    single = clone(model).fit(dX, dY[:, 0])
+    assert single.predict(dX).shape == (600,)
+    np.testing.assert_allclose(single.predict(dX).compute(), single.predict(X), atol=1e-10)
+    unknown = dX[dX[:, 0] > 0]  # a prediction needs no sizes
+    np.testing.assert_allclose(model.predict(unknown).compute(), model.predict(X[X[:, 0] > 0]), atol=1e-10)
+    seen: list[int] = []
+    watched = dX.map_blocks(
+        lambda block: seen.append(len(block)) or block, dtype=float, meta=np.empty((0, 0))
+    )
+    first = model.predict(watched)[:10]
+    assert seen == []
+    first.compute()
+    assert len(seen) == 1  # a chunk, not all of them
+
+
+def test_the_transformer(data):
+    X, _, _ = data
+    (dX,) = on_dask(X)
+    for approximation in (Nystroem(30, "leverage"), RandomFeatures(20)):
+        model = KernelFeatures(Gaussian("median"), approximation, random_state=0)
+        local = clone(model).fit(X)
+        remote = clone(model).fit(dX)
+        assert remote.approximation_error_ == pytest.approx(local.approximation_error_, rel=1e-8)
+        lazy = remote.transform(dX)
+        assert is_dask(lazy)
+        np.testing.assert_allclose(lazy.compute(), local.transform(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(40), RandomFeatures(50)], ids=repr)
+def test_a_classifier(data, approximation):
+    X, Y, _ = data
+    labels = np.where(Y[:, 0] > 0.5, "high", np.where(Y[:, 1] > 0, "right", "left"))
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, approximation=approximation, random_state=0)
+    local = clone(model).fit(X, labels)
+    dX, dy = on_dask(X, labels)
+    remote = clone(model).fit(dX, dy)
+    assert list(remote.classes_) == ["high", "left", "right"] and remote.X_fit_ is None
+    assert remote.complexity_ == pytest.approx(local.complexity_, rel=1e-8)
+    assert remote.risk_bound() == pytest.approx(local.risk_bound(), rel=1e-8)
+    for method in ("predict_proba", "embedding", "decision_function"):
+        lazy = getattr(remote, method)(dX)
+        assert is_dask(lazy) and lazy.shape == (600, 3)
+        np.testing.assert_allclose(lazy.compute(), getattr(local, method)(X), atol=1e-8)
+    assert is_dask(remote.predict(dX))
+    np.testing.assert_array_equal(remote.predict(dX).compute(), local.predict(X))
+    with pytest.raises(ValueError, match="need approximation="):
+        EmbeddingClassifier().fit(dX, dy)
+    with pytest.raises(ValueError, match="only one class"):
+        clone(model).fit(dX, da.zeros(600, chunks=100))
+
+
+def test_frames_and_files(data, tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    dd: Any = pytest.importorskip("dask.dataframe")
+    X, Y, w = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y[:, 0], w=w)
+    frame.iloc[:250].to_parquet(tmp_path / "part.0.parquet")
+    frame.iloc[250:].to_parquet(tmp_path / "part.1.parquet")
+    lazy = dd.read_parquet(tmp_path)
+    model = OperatorRidge(Gaussian("median"), approximation=Nystroem(30), random_state=0)
+    local = clone(model).fit(frame[["a", "b", "c"]], frame["y"], frame["w"])
+    remote = clone(model).fit(lazy[["a", "b", "c"]], lazy["y"], lazy["w"])
+    assert list(remote.feature_names_in_) == ["a", "b", "c"]
+    predictions = remote.predict(lazy[["a", "b", "c"]]).compute()
+    np.testing.assert_allclose(predictions, local.predict(frame[["a", "b", "c"]]), atol=1e-8)
+    with pytest.raises(ValueError, match="columns of X should be those of fit"):
+        remote.predict(lazy[["b", "a", "c"]])
+
+    on_disk = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float64, shape=X.shape)
+    on_disk[:] = X
+    on_disk.flush()
+    mapped = da.from_array(np.load(tmp_path / "X.npy", mmap_mode="r"), chunks=(200, -1))
+    again = clone(model).fit(mapped, Y[:, 0], w)  # targets in memory are cut like X
+    np.testing.assert_allclose(again.predict(X), predictions, atol=1e-8)
+
+
+def test_no_more_than_a_chunk_is_loaded_at_a_time(data):
+    X, Y, _ = data
+    alive, most = [0], [0]
+
+    def load(block_info: Any = None) -> np.ndarray:
+        (start, stop), _ = block_info[None]["array-location"]
+        alive[0] += 1
+        most[0] = max(most[0], alive[0])
+        chunk = X[start:stop].copy()
+        alive[0] -= 1
+        return chunk
+
+    lazy = da.map_blocks(load, chunks=((100,) * 6, (3,)), dtype=float, meta=np.empty((0, 0)))
+    with dask.config.set(scheduler="synchronous"):
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(20), random_state=0).fit(lazy, Y)
+    assert most[0] == 1
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+def test_errors_name_the_fix(data, monkeypatch):
+    X, Y, w = data
+    dX, dY, dw = on_dask(X, Y, w)
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(20), random_state=0)
+    cases: Any = [
+        (
+            model,
+            (da.from_array(X, chunks=(100, 2)), dY),
+            r"cut along its columns.*X\.rechunk\(\{0: 'auto', 1: -1\}\)",
+        ),
+        (model, (dX[dX[:, 0] > 0], dY), r"unknown sizes. Call X\.compute_chunk_sizes\(\)"),
+        (model, (dX, dY[:100]), "inconsistent numbers of samples: 600 and 100"),
+        (model, (dX, None), "requires y"),
+        (model, (da.where(dX > 2, np.nan, dX), dY), "A chunk of X contains NaN or infinity|NaN"),
+        (model, (dX, da.where(dY > 2, np.nan, dY)), "A chunk of y contains NaN"),
+        (model, (dX, dY, dw - 1.0), "Negative values in sample_weight"),
+        (model, (dX, dY, 0.0 * dw), "at least one non-zero"),
+        (OperatorRidge(), (dX, dY), r"need approximation=Nystroem\(m\)"),
+        (OperatorRidge(approximation=Nystroem(601)), (dX, dY), "number of samples, 600; got 601"),
+        (OperatorRidge("linear", approximation=RandomFeatures(5)), (dX, dY), "Nystroem takes any kernel"),
+        (OperatorRidge(Spectrum(2), approximation=Nystroem(5)), (dX, dY), "Dask collections hold vectors"),
+    ]
+    for learner, arguments, message in cases:
+        with pytest.raises(ValueError, match=message), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            clone(learner).fit(*arguments)
+    model.fit(dX, dY)
+    with pytest.raises(ValueError, match="X has 2 features, but the fit has seen 3"):
+        model.predict(dX[:, :2])
+    with pytest.raises(ValueError, match="return_std=True is for data in memory"):
+        model.predict(dX, return_std=True)
+    with pytest.raises(ValueError, match="keeps none"):
+        model.loo_predict_  # noqa: B018
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
+        model.fit(dX, dY)
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+def killed_once(block: np.ndarray, flag: str) -> np.ndarray:
+    """The first worker that computes it dies."""
+    path = Path(flag)
+    if len(block) and not path.exists():
+        path.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="workers are killed by a signal")
+def test_a_worker_that_dies_does_not_lose_the_fit(data, tmp_path: Path):
+    distributed = pytest.importorskip("distributed")
+    X, Y, _ = data
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
+    local = clone(model).fit(X, Y)
+    dX, dY = on_dask(X, Y)
+    flag = tmp_path / "died"
+    deadly = dX.map_blocks(killed_once, flag=str(flag), dtype=float, meta=np.empty((0, 0)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        options: Any = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        with (
+            dask.config.set({"distributed.nanny.environ.PYTHONPATH": os.pathsep.join(sys.path)}),
+            distributed.LocalCluster(**options, silence_logs=50) as cluster,
+            distributed.Client(cluster),
+        ):
+            survived = clone(model).fit(deadly, dY)
+            predictions = survived.predict(dX).compute()
+    assert flag.exists()
+    np.testing.assert_allclose(survived.predict(X), local.predict(X), atol=1e-8)
+    np.testing.assert_allclose(predictions, local.predict(X), atol=1e-8)

@@ -1,0 +1,550 @@
+"""Ridge regression on features: sums over blocks, conjugate gradients, batches; against the exact fit and loops."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from operator_cases import WORDS
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import DeepKernelRegressor, EmbeddingClassifier, KernelFeatures, OperatorRidge
+from representer.approximation import (
+    Falkon,
+    Landmarks,
+    Nystroem,
+    RandomFeatures,
+    TensorSketch,
+    approximation_error,
+)
+from representer.approximation.normal import NormalRidge, NormalStep
+from representer.approximation.sampling import sample_rows, sampling_keys
+from representer.approximation.sources import Block, InMemory
+from representer.estimators import _embedding_large, _large_parts, _large_ridge
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
+from representer.memory import as_bytes
+from representer.operators import Covariance, CurlFree, Dense, Diagonal
+
+OPERATORS: Any = [None, Diagonal([1.0, 0.5, 0.0]), Dense(np.eye(3) + 0.5)]
+
+
+@pytest.fixture
+def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    X = rng.normal(size=(200, 3))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2], np.cos(X[:, 1])])
+    return X, Y + 0.1 * rng.normal(size=Y.shape), rng.uniform(0.2, 2.0, size=200)
+
+
+# -- the exact fit ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("alpha", "criterion"), [(0.02, "loo"), ("auto", "loo"), ("auto", "gcv")])
+def test_all_samples_as_landmarks_are_exact(data, operator, weighted, alpha, criterion):
+    X, Y, w = data
+    X, Y, w = X[:80], Y[:80], w[:80] if weighted else None
+    options: Any = {"alpha": alpha, "criterion": criterion, "random_state": 0}
+    exact = OperatorRidge(Gaussian(1.0), operator, **options).fit(X, Y, w)
+    model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(80), **options).fit(X, Y, w)
+    assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-6)
+    for a, b in zip(model.predict(X + 0.1, True), exact.predict(X + 0.1, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    np.testing.assert_allclose(model.loo_predict_, exact.loo_predict_, atol=1e-6)
+    if alpha == "auto":
+        assert model.criterion_value_ == pytest.approx(exact.criterion_value_, rel=1e-6)
+    assert model.approximation_error_ < 1e-6
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(30), RandomFeatures(50), Landmarks(np.eye(3))], ids=repr)
+def test_is_ridge_regression_on_the_features(data, approximation):
+    X, Y, w = data
+    model = OperatorRidge(Gaussian(1.0), alpha=0.01, approximation=approximation, random_state=0).fit(X, Y, w)
+    features = KernelFeatures(Gaussian(1.0), approximation, random_state=0)
+    linear = Ridge(alpha=0.01 * w.sum(), fit_intercept=False)
+    theirs = make_pipeline(features, linear).fit(X, Y, ridge__sample_weight=w)
+    np.testing.assert_allclose(model.predict(X), theirs.predict(X), rtol=1e-7, atol=1e-8)
+
+
+def test_leave_one_out_is_a_loop(data):
+    X, Y, w = (a[:25] for a in data)
+    points = Landmarks(data[0][100:110])
+    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=points).fit(
+        X, Y, w
+    )
+    for i in range(25):
+        rest = np.delete(np.arange(25), i)
+        shift = 0.02 * w.sum() / w[rest].sum()  # without i the ridge stays what it was
+        left = clone(model).set_params(alpha=shift).fit(X[rest], Y[rest], w[rest])
+        np.testing.assert_allclose(model.loo_predict_[i], left.predict(X[i : i + 1])[0], atol=1e-9)
+
+
+def test_generalised_cross_validation_is_its_formula(data):
+    X, Y, _ = data
+    features = Nystroem(20).features(Gaussian(1.0), X, seed=0)
+    tensors = Block(torch.from_numpy(X), torch.from_numpy(Y))
+    for intercept in (False, True):
+        ridge = NormalRidge(
+            InMemory(tensors).total(NormalStep(features)), torch.ones(3).double(), intercept=intercept
+        )
+        B = features(X)
+        alpha, n = 0.03, len(X)
+        centre = torch.eye(n, dtype=torch.float64) - (1.0 / n if intercept else 0.0)
+        C = centre @ B
+        H = C @ torch.linalg.solve(C.T @ C + n * alpha * torch.eye(20).double(), C.T) + (
+            torch.eye(n).double() - centre
+        )
+        expected = ((tensors.Y - H @ tensors.Y) ** 2).sum() / n / (1 - H.trace() / n) ** 2
+        assert ridge.generalised(torch.tensor([alpha]).double()).item() == pytest.approx(expected.item())
+        theta = ridge.coefficients(alpha)
+        fitted = B @ theta + ridge.intercepts(theta)
+        torch.testing.assert_close(fitted, H @ tensors.Y, rtol=1e-8, atol=1e-8)
+
+
+# -- blocks -----------------------------------------------------------------------------------------------------------
+def test_blocks_of_any_size_give_the_same(data):
+    X, Y, w = data
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
+    whole = clone(model).fit(X, Y, w).predict(X)
+    # 30 features: 3 · 8 · 30² of sums, and 8 · 3 · 30 for each row.
+    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90) + 64 * 720).fit(X, Y, w)
+    np.testing.assert_allclose(small.predict(X), whole, atol=1e-9)
+
+
+def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
+    sizes: list[int] = []
+    original = Gaussian._gram
+
+    def watched(self: Any, X: Any, Y: Any) -> Any:
+        gram = original(self, X, Y)
+        sizes.append(gram.numel())
+        return gram
+
+    monkeypatch.setattr(Gaussian, "_gram", watched)
+    X = rng.normal(size=(5000, 2))
+    limit = 8 * (3 * 400 + 40) + 100 * 3 * 8 * 20
+    model = OperatorRidge(
+        Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0
+    )
+    monkeypatch.setattr(_large_ridge, "approximation_error", lambda features, X: 0.0)
+    model.fit(X, X[:, 0])
+    assert max(sizes) <= 100 * 20 + 20 * 20
+
+
+def test_memory_limits(data):
+    X, Y, _ = data
+    assert (as_bytes("1.5 gb"), as_bytes(10), as_bytes(None)) == (1_500_000_000, 10, None)
+    for wrong in ("much", "-1GB", 0, -5, True, [1]):
+        with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
+            OperatorRidge(approximation=Nystroem(5), memory_limit=wrong).fit(X, Y)
+    with pytest.raises(MemoryError, match=r"leaves no room for a fit with 100 features.*solver='cg'"):
+        OperatorRidge(approximation=Nystroem(100), memory_limit="50KB").fit(X, Y)
+
+
+def test_single_precision_blocks_are_summed_in_double(data):
+    X, Y, _ = data
+    options: Any = {"alpha": 0.01, "approximation": Nystroem(30), "random_state": 0}
+    double = OperatorRidge(Gaussian(1.0), **options).fit(X, Y)
+    single = OperatorRidge(Gaussian(1.0), dtype="float32", **options).fit(X, Y)
+    assert single.dual_coef_.dtype == np.float32 and single._sums.gram.dtype == np.float64
+    np.testing.assert_allclose(single.predict(X), double.predict(X), atol=2e-3)
+
+
+def test_leave_one_out_on_a_sample_of_large_data(data, monkeypatch):
+    X, Y, _ = data
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
+    whole = clone(model).fit(X, Y)
+    monkeypatch.setattr(_large_ridge, "HELD_ROWS", 50)
+    some = clone(model).fit(X, Y)
+    held = sample_rows(200, 50, some._seed)
+    expected = np.sum((Y - some.loo_predict_)[held] ** 2) / 50
+    assert some.criterion_value_ == pytest.approx(expected)
+    assert 0.3 < some.alpha_ / whole.alpha_ < 3.0
+
+
+# -- conjugate gradients ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+@pytest.mark.parametrize(
+    "approximation", [Nystroem(60), Nystroem(40, "kmeans"), RandomFeatures(40)], ids=repr
+)
+def test_conjugate_gradients_equal_the_direct_solve(data, operator, approximation):
+    X, Y, w = data
+    options: Any = {"alpha": 1e-3, "approximation": approximation, "random_state": 0}
+    direct = OperatorRidge(Gaussian(1.0), operator, solver="direct", **options).fit(X, Y, w)
+    iterative = OperatorRidge(Gaussian(1.0), operator, solver=Falkon(tol=1e-11), **options).fit(X, Y, w)
+    np.testing.assert_allclose(iterative.predict(X), direct.predict(X), atol=1e-6)
+
+
+def test_the_preconditioner_saves_iterations(data, monkeypatch):
+    X, Y, _ = data
+    passes: list[int] = []
+    total, solve = InMemory.total, Falkon.solve
+
+    def without(self: Any, features: Any, source: Any, preconditioner: Any, **options: Any) -> Any:
+        return solve(self, features, source, 0.0 * preconditioner, **options)
+
+    monkeypatch.setattr(InMemory, "total", lambda *a, **o: passes.append(1) or total(*a, **o))
+    options: Any = {"alpha": 1e-4, "approximation": Nystroem(100), "random_state": 0}
+    model = OperatorRidge(Gaussian(0.7), solver=Falkon(1e-6, max_iter=1000), **options)
+    model.fit(X, Y)
+    few = len(passes)
+    monkeypatch.setattr(Falkon, "solve", without)
+    model.fit(X, Y)
+    assert len(passes) - few > 3 * few
+
+
+def test_alpha_with_conjugate_gradients_comes_from_fewer_landmarks(data, monkeypatch):
+    X, Y, _ = data
+    monkeypatch.setattr(_large_parts, "PILOT_LANDMARKS", 40)
+    direct = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0).fit(X, Y)
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0, solver="cg").fit(X, Y)
+    assert 0.1 < model.alpha_ / direct.alpha_ < 10
+    assert model.criterion_value_ is not None
+    with pytest.raises(ValueError, match=r"this fit went by conjugate gradients\. Use solver='direct'"):
+        model.predict(X, return_std=True)
+
+
+def test_many_landmarks_go_by_conjugate_gradients(data, monkeypatch):
+    X, Y, _ = data
+    monkeypatch.setattr(_large_ridge, "DIRECT_LIMIT", 30)
+    options: Any = {"alpha": 1e-3, "random_state": 0}
+    assert OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), **options).fit(X, Y)._sums is not None
+    assert OperatorRidge(Gaussian(1.0), approximation=Nystroem(31), **options).fit(X, Y)._sums is None
+
+
+def test_too_few_iterations_are_announced(data):
+    X, Y, _ = data
+    model = OperatorRidge(
+        Gaussian(1.0),
+        alpha=1e-6,
+        approximation=Nystroem(60),
+        solver=Falkon(1e-12, max_iter=2),
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning, match=r"have not reached Falkon.* after 2 iterations"):
+        model.fit(X, Y)
+    assert eval(repr(model.solver)) == clone(model).solver == Falkon(1e-12, 2)
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("kernel", "approximation"),
+    [
+        (Gaussian(1.0), RandomFeatures(40)),
+        (Gaussian(1.0), Landmarks(np.eye(3))),
+        (Polynomial(2), TensorSketch(30)),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("criterion", ["loo", "gcv"])
+def test_batches_equal_one_fit(data, kernel, approximation, criterion, monkeypatch):
+    monkeypatch.setattr(_large_ridge, "HELD_ROWS", 70)  # so that batches compete for a place
+    X, Y, w = data
+    model = OperatorRidge(
+        kernel, Dense(np.eye(3) + 0.5), approximation=approximation, criterion=criterion, random_state=0
+    )
+    whole, batches = clone(model).fit(X, Y, w), clone(model)
+    for start in range(0, 200, 60):
+        rows = slice(start, start + 60)
+        batches.partial_fit(X[rows], Y[rows], w[rows])
+    assert batches.n_samples_seen_ == 200
+    assert batches.alpha_ == pytest.approx(whole.alpha_, rel=1e-9)
+    for a, b in zip(batches.predict(X, True), whole.predict(X, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    again = pickle.loads(pickle.dumps(batches)).partial_fit(X, Y)
+    assert again.n_samples_seen_ == 400
+    with pytest.raises(ValueError, match="loo_predict_ needs the training samples"):
+        batches.loo_predict_  # noqa: B018
+    batches.fit(X[:50], Y[:50])  # forgets
+    assert not hasattr(batches, "n_samples_seen_")
+
+
+def test_batches_of_objects_and_sparse_rows():
+    y = np.arange(len(WORDS), dtype=float)
+    words = OperatorRidge(Spectrum(1), alpha=0.1, approximation=Landmarks(WORDS[:4]))
+    whole = clone(words).fit(WORDS, y)
+    half = len(WORDS) // 2
+    batches = clone(words).partial_fit(WORDS[:half], y[:half]).partial_fit(WORDS[half:], y[half:])
+    np.testing.assert_allclose(batches.predict(WORDS), whole.predict(WORDS), atol=1e-9)
+    bits = sparse.csr_array(np.random.default_rng(0).integers(0, 2, (40, 12)).astype(float))
+    y = np.arange(40.0)
+    model = OperatorRidge("tanimoto", approximation=Nystroem(8), random_state=0)
+    model.partial_fit(bits[:20], y[:20]).partial_fit(bits[20:], y[20:])
+    assert np.isfinite(model.predict(bits)).all()
+
+
+def test_bad_batches(data):
+    X, Y, _ = data
+    assert not hasattr(OperatorRidge(), "partial_fit")
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
+        OperatorRidge().partial_fit(X, Y)
+    assert "partial_fit needs approximation=" in str(error.value.__cause__)
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'"):
+        OperatorRidge(approximation=Nystroem(5), solver="cg").partial_fit(X, Y)
+    model = OperatorRidge(approximation=Nystroem(5), random_state=0).partial_fit(X, Y)
+    with pytest.raises(ValueError, match="2 features"):
+        model.partial_fit(X[:, :2], Y)
+    with pytest.raises(ValueError, match="y has 2 outputs, but 3 before"):
+        model.partial_fit(X, Y[:, :2])
+    holes = Y.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(ValueError, match="partial_fit needs all targets"):
+        model.partial_fit(X, holes)
+    with pytest.raises(ValueError, match="y has 1 outputs, but 3 before"):
+        model.partial_fit(X, Y[:, 0])
+    assert model.n_samples_seen_ == 200 and model.predict(X).shape == Y.shape  # nothing has changed
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+def test_hyperparameters_are_learned_on_a_part(rng, monkeypatch):
+    monkeypatch.setattr(_large_parts, "SEARCH_ROWS", 100)
+    X = rng.uniform(-1, 1, (800, 2))
+    y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=800)
+    model = OperatorRidge(Gaussian("ard"), approximation=Nystroem(60), random_state=0, tol=1e-3).fit(X, y)
+    assert model.kernel_.lengthscale[1] > 3 * model.kernel_.lengthscale[0]
+    assert model.score(X, y) > 0.97 and len(model.history_) > 1
+
+
+def test_operators_that_the_targets_decide(data):
+    X, Y, _ = data
+    for operator in (Covariance(), "learn"):
+        model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(40), random_state=0).fit(X, Y)
+        assert model.operator_.as_matrix(3, torch.zeros(1)).shape == (3, 3) and model.score(X, Y) > 0.8
+
+
+def test_bad_choices(data):
+    X, Y, _ = data
+    cases: Any = [
+        ({"approximation": 100}, "approximation must be None or Nystroem"),
+        ({"approximation": Nystroem(201)}, "from 1 to the number of samples, 200"),
+        ({"approximation": Nystroem(5), "solver": "lu"}, "solver must be 'auto', 'direct', 'cg' or Falkon"),
+        (
+            {"kernel": Linear(), "approximation": RandomFeatures(5)},
+            "RandomFeatures takes .* Nystroem takes any",
+        ),
+        ({"approximation": TensorSketch(5)}, "TensorSketch takes Polynomial"),
+        ({"approximation": RandomFeatures(0)}, "n_components of RandomFeatures must be a positive integer"),
+        ({"approximation": Landmarks(np.ones((2, 5)))}, "5 features"),
+        ({"kernel": CurlFree(1.0), "approximation": Nystroem(5)}, "needs a scalar kernel"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(ValueError, match=message):
+            OperatorRidge(**arguments).fit(X, Y)
+
+
+# -- random features and sketches -------------------------------------------------------------------------------------
+KERNELS = [
+    Gaussian([1.0, 2.0, 0.5]),
+    Laplacian(1.5),
+    Matern(1.5, [1.0, 2.0, 1.0]),
+    RationalQuadratic(1.0, 0.7),
+    2.0 * Gaussian(1.0) * Matern(1.5, 1.0) + 0.5 * Laplacian(1.0) + 1.5,
+    (Gaussian(1.0) + 1.0) * (Laplacian(2.0) + 2.0),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_random_features_are_unbiased(kernel, orthogonal, rng):
+    X = rng.normal(size=(30, 3))
+    K, total = kernel(X), torch.zeros(30, 30, dtype=torch.float64)
+    errors = []
+    for seed in range(40):
+        features = RandomFeatures(400, orthogonal).features(kernel, X, seed=seed)
+        B = features(X)
+        assert B.shape == (30, features.n_features) and abs(features.n_features - 400) <= 6
+        torch.testing.assert_close((B**2).sum(1), kernel.diag(X))
+        total += B @ B.T
+        errors.append(float((B @ B.T - K).norm() / K.norm()))
+    # The mean of 40 draws has 1/√40 of the error of one.
+    assert float((total / 40 - K).norm() / K.norm()) < 3.0 * np.mean(errors) / np.sqrt(40)
+
+
+def test_the_error_of_random_features_falls_with_the_root(rng):
+    X = rng.normal(size=(60, 20))  # a sketch of few coordinates has no collisions
+    for kernel, approximation in (
+        (Gaussian(4.0) * Matern(2.5, 8.0), RandomFeatures),
+        (Polynomial(3, 0.1), TensorSketch),
+    ):
+        sizes = [64, 256, 1024, 4096]
+        errors = [
+            np.mean([approximation_error(approximation(m).features(kernel, X, seed=s), X) for s in range(8)])
+            for m in sizes
+        ]
+        rate = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+        assert -0.6 < rate < -0.4
+
+
+def test_sketches_are_unbiased(rng):
+    X = rng.normal(size=(20, 4))
+    kernel = 0.5 * Polynomial(2, 0.5, 2.0)
+    K, total, errors = kernel(X), torch.zeros(20, 20, dtype=torch.float64), []
+    for seed in range(200):
+        B = TensorSketch(50).features(kernel, X, seed=seed)(X)
+        total += B @ B.T
+        errors.append(float((B @ B.T - K).norm()))
+    assert float((total / 200 - K).norm()) < 3.0 * np.mean(errors) / np.sqrt(200)
+
+
+def test_leverage_scores_find_what_is_rare(rng):
+    """One sample in a hundred is where the kernel has most of its rank."""
+    X = np.concatenate([0.1 * rng.standard_normal((1980, 2)), rng.uniform(-3, 3, (20, 2))])
+    kernel = Gaussian(1.0)
+
+    def missed(sampling: Any, seed: int) -> float:
+        B = Nystroem(40, sampling).features(kernel, X, seed=seed)(X)
+        return float((kernel.diag(X) - (B**2).sum(1)).mean())
+
+    uniform, leverage, means = (
+        np.mean([missed(s, seed) for seed in range(4)]) for s in ("uniform", "leverage", "kmeans")
+    )
+    assert leverage < 0.4 * uniform and means < 0.8 * uniform
+
+
+def test_leverage_scores_against_the_whole_matrix(rng, monkeypatch):
+    """With all rows chosen the estimate is the ridge leverage score itself."""
+    from representer.approximation import sampling
+
+    X = torch.from_numpy(rng.normal(size=(40, 2)))
+    kernel, rank = Gaussian(1.0), 5
+    rows = torch.arange(40)
+    scores = sampling._leverage(kernel, X, rows, rows, torch.ones(40).double(), rank)
+    K = kernel(X)
+    ridge = torch.linalg.eigvalsh(K)[:-rank].sum() / rank
+    expected = (K @ torch.linalg.inv(K + ridge * torch.eye(40).double())).diagonal()
+    torch.testing.assert_close(scores, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_cluster_centres_are_means(rng):
+    X = np.concatenate([rng.normal(c, 0.01, (50, 2)) for c in ([0, 0], [1000.0, 0], [0, 3])])
+    Z = Nystroem(3, "kmeans").features(Gaussian([1000.0, 1.0]), X, seed=1).landmarks.numpy()
+    expected = np.array([X[i * 50 : (i + 1) * 50].mean(0) for i in range(3)])
+    np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-6)
+    with pytest.raises(ValueError, match="must be dense vectors"):
+        Nystroem(2, "kmeans").features(Spectrum(1), WORDS, seed=0)
+
+
+def test_samples_do_not_depend_on_blocks(monkeypatch):
+    whole = sample_rows(1000, 30, seed=5)
+    from representer.approximation import sampling
+
+    monkeypatch.setattr(sampling, "KEY_BLOCK", 64)
+    np.testing.assert_array_equal(sample_rows(1000, 30, seed=5), whole)
+    keys = sampling_keys(np.arange(1000), 5)
+    np.testing.assert_array_equal(np.sort(np.argsort(keys)[:30]), whole)
+    assert not np.array_equal(sample_rows(1000, 30, seed=6), whole)
+    counts = sum(np.bincount(sample_rows(50, 10, seed=s), minlength=50) for s in range(500))
+    assert counts.min() > 60 and counts.max() < 145  # 100 ± 9
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_classifier_on_all_landmarks_is_exact(intercept):
+    X, y = make_moons(120, noise=0.25, random_state=0)
+    exact = EmbeddingClassifier(Gaussian(0.5), alpha=1e-3, fit_intercept=intercept).fit(X, y)
+    model = clone(exact).set_params(approximation=Nystroem(120), memory_limit="1MB", random_state=0).fit(X, y)
+    for name in ("complexity_", "loo_estimates_", "intercept_", "_training_loss"):
+        np.testing.assert_allclose(getattr(model, name), getattr(exact, name), rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(X + 0.1), exact.predict_proba(X + 0.1), atol=1e-6)
+
+
+def test_batches_of_a_classifier_equal_one_fit(monkeypatch):
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 70)
+    X, y = make_moons(200, noise=0.25, random_state=0)
+    names = np.array(["up", "down"])[y]
+    model = EmbeddingClassifier(Gaussian(0.5), alpha=1e-3, approximation=RandomFeatures(60), random_state=0)
+    whole, batches = clone(model).fit(X, names), clone(model)
+    with pytest.raises(ValueError, match="classes= must be given to the first call"):
+        clone(model).partial_fit(X, names)
+    for rows in np.array_split(np.arange(200), 3):
+        batches.partial_fit(X[rows], names[rows], classes=["up", "down"])
+    assert batches.n_samples_seen_ == 200 and batches.X_fit_ is None
+    assert batches.complexity_ == pytest.approx(whole.complexity_)
+    np.testing.assert_allclose(batches.predict_proba(X), whole.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(batches.loo_estimates_, whole.loo_estimates_, atol=1e-9)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(batches)).predict(X), whole.predict(X))
+    with pytest.raises(ValueError, match=r"risk_bound needs .* fit"):
+        batches.risk_bound()
+    with pytest.raises(ValueError, match="y has labels that are not among the classes: 'sideways'"):
+        batches.partial_fit(X[:1], ["sideways"])
+    one = clone(model).partial_fit(X[y == 0], names[y == 0], classes=["down", "up"])  # a class may come later
+    one.partial_fit(X[y == 1], names[y == 1])
+    np.testing.assert_allclose(one.embedding(X), whole.embedding(X), atol=1e-9)
+    assert not hasattr(EmbeddingClassifier(), "partial_fit")
+    assert not hasattr(batches.fit(X, names), "n_samples_seen_")
+
+
+def test_a_classifier_is_calibrated_on_a_sample(monkeypatch):
+    X, y = make_moons(300, noise=0.25, random_state=0)
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 100)
+    monkeypatch.setattr(_embedding_large, "SEARCH_LIMIT", 150)
+    model = EmbeddingClassifier(Gaussian(0.5), approximation=Nystroem(40), random_state=0).fit(X, y)
+    assert model.loo_estimates_.shape == (100, 2) and model.score(X, y) > 0.9
+    whole = clone(model).set_params(alpha=model.alpha_)
+    monkeypatch.setattr(_embedding_large, "HELD_ROWS", 300)
+    np.testing.assert_allclose(whole.fit(X, y).embedding(X), model.embedding(X), atol=1e-8)
+
+
+# -- deep learners ----------------------------------------------------------------------------------------------------
+def test_landmarks_of_deep_learners_are_samples(rng):
+    X = rng.uniform(-1, 1, (60, 2))
+    y = np.sin(4 * (X[:, 0] - X[:, 1]))
+    options: Any = {"alpha": 1e-3, "max_iter": 3, "n_restarts": 1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = DeepKernelRegressor(
+            [1], Gaussian(1.0), approximation=Nystroem(20, "leverage"), **options
+        ).fit(X, y)
+        assert len(model.dual_coef_) == 20
+        with pytest.raises(ValueError, match=r"Here landmarks must be samples.*Use 'leverage'"):
+            DeepKernelRegressor([1], Gaussian(1.0), approximation=Nystroem(20, "kmeans"), **options).fit(X, y)
+
+
+# -- the transformer --------------------------------------------------------------------------------------------------
+@parametrize_with_checks(
+    [
+        KernelFeatures(random_state=0),
+        KernelFeatures(approximation=RandomFeatures(10), random_state=0),
+        KernelFeatures("poly", TensorSketch(10), random_state=0),
+        OperatorRidge(Gaussian(5.0), approximation=RandomFeatures(100), alpha=1e-3, random_state=0),
+        EmbeddingClassifier(Gaussian(3.0), alpha=1e-3, approximation=RandomFeatures(60), random_state=0),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def test_kernel_features(data):
+    X, _, _ = data
+    for kernel, approximation in (
+        ("rbf", Nystroem(40, "leverage")),
+        ("rbf", RandomFeatures(40)),
+        ("poly", TensorSketch(40)),
+        ("rbf", Landmarks(X[:40])),
+    ):
+        model = KernelFeatures(kernel, approximation, random_state=0).fit(X)
+        B = model.transform(X)
+        assert B.shape == (200, 40) and len(model.get_feature_names_out()) == 40
+        K = model.kernel_(X).numpy()
+        columns = np.linspace(0, 199, 40).round().astype(int)  # as many as features
+        expected = np.linalg.norm((B @ B.T - K)[:, columns]) / np.linalg.norm(K[:, columns])
+        assert model.approximation_error_ == pytest.approx(expected, rel=1e-6)
+        copy = pickle.loads(pickle.dumps(model))
+        np.testing.assert_allclose(copy.transform(X), B, atol=1e-10)
+        assert (model.landmarks_ is None) == isinstance(approximation, RandomFeatures | TensorSketch)
+    words = KernelFeatures(Spectrum(1), Nystroem(4), random_state=0).fit(WORDS)
+    assert words.transform(WORDS).shape == (len(WORDS), 4) and len(words.landmarks_) == 4
+    with pytest.raises(ValueError, match="approximation must be None, Nystroem"):
+        KernelFeatures(approximation=5).fit(X)
+    with pytest.raises(ValueError, match="already n × n"):
+        KernelFeatures("precomputed").fit(np.eye(5))
