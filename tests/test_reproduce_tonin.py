@@ -94,6 +94,17 @@ def test_the_protocol_chooses_by_validation_only(rng: np.random.Generator) -> No
     assert result[tonin_tables.ERROR] == pytest.approx(best[1])
 
 
+def test_collapsed_candidates_are_passed_over(rng: np.random.Generator) -> None:
+    parts = tonin_tables.split(rng.normal(size=(60, 6)), rng.normal(size=60), False, 0)
+    collapsed = DeepKernelPCA([3, 2], [Gaussian(1.0), Gaussian(1e12)])
+    result = tonin_tables.chosen(iter([collapsed, PCA(1)]), parts, False)
+    assert result == tonin_tables.chosen(iter([PCA(1)]), parts, False)
+    with pytest.raises(ValueError, match="no candidate"):
+        tonin_tables.chosen(iter([collapsed]), parts, False)
+    with pytest.raises(ValueError, match="n_components"):
+        tonin_tables.chosen(iter([DeepKernelPCA([1000])]), parts, False)
+
+
 def test_every_method_has_five_components_and_levelwise_its_solver() -> None:
     for method in tonin_tables.METHODS:
         models = list(tonin_tables.candidates(method))

@@ -151,7 +151,12 @@ def chosen(models: Iterator[Any], parts: Sequence[np.ndarray], classes: bool) ->
     train, y_train, valid, y_valid, test, y_test = parts
     best: tuple[float, Any, Any] | None = None
     for model in models:
-        codes = model.fit(train).transform(train)
+        try:
+            codes = model.fit(train).transform(train)
+        except ValueError as refusal:
+            if "collapsed" not in str(refusal):
+                raise
+            continue  # a level without any variance is no candidate
         linear: Any = LogisticRegression(max_iter=1000) if classes else LinearRegression()
         linear = make_pipeline(StandardScaler(), linear).fit(codes, y_train)
         error = error_of(linear, model.transform(valid), y_valid, classes)
