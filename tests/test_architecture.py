@@ -233,7 +233,7 @@ CORE, EXTRAS = declared_packages()
 
 def test_there_is_a_library_to_look_at() -> None:
     assert SOURCE / "__init__.py" in PATHS
-    assert {"matplotlib", "dask", "rdkit", "grakel", "geoopt", "typer", "pandas"} <= EXTRAS
+    assert {"matplotlib", "dask", "rdkit", "grakel", "typer", "pandas"} <= EXTRAS
     assert {"numpy", "scipy", "sklearn", "joblib", "torch", "rich", "safetensors"} == CORE
 
 
