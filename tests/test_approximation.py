@@ -89,7 +89,7 @@ def test_blocks_equal_one_go(rng: np.random.Generator, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Gaussian, "_gram", counted)
     monkeypatch.setattr(memory, "BLOCK_BYTES", 7 * 6 * 8)
-    torch.testing.assert_close(features(X), whole, rtol=0, atol=1e-14)
+    torch.testing.assert_close(features(X), whole, rtol=0, atol=1e-13)  # solves round block by block
     assert seen == [7, 7, 6]
 
 

@@ -25,7 +25,7 @@ from sklearn.preprocessing import FunctionTransformer
 import naive
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.kernels import Kernel, explicit
+from representer.kernels import Kernel, WeightedDegree, explicit
 from representer.kernels.alignments import Edit, Subsequence, edit_distances
 from representer.kernels.explicit import inner_products
 from representer.kernels.strings import MAX_CODE, Mismatch, Spectrum
@@ -42,6 +42,19 @@ def spectrum(weights: dict[int, float]) -> naive.Pairwise:
 
     def k(x: Any, y: Any) -> float:
         return sum(w * sum(a == b for a in pieces(x, n) for b in pieces(y, n)) for n, w in weights.items())
+
+    return k
+
+
+def weighted_degree(weights: dict[int, float]) -> naive.Pairwise:
+    """Equal substrings in the same place, one by one."""
+
+    def k(x: Any, y: Any) -> float:
+        total = 0.0
+        for length, weight in weights.items():
+            for i in range(min(len(x), len(y)) - length + 1):
+                total += weight * (list(x[i : i + length]) == list(y[i : i + length]))
+        return total
 
     return k
 
@@ -114,6 +127,9 @@ CASES = [
     Case(Spectrum((2, 4), weights=[1.0, 0.3, 2.5]), spectrum({2: 1.0, 3: 0.3, 4: 2.5}), X, Y),
     Case(Spectrum((1, 2)), spectrum({1: 1.0, 2: 1.0}), [s.encode() for s in X], [b"ab\xff", b"abc"]),
     Case(Spectrum((1, 2)), spectrum({1: 1.0, 2: 1.0}), WORDS, [("a", 1), ["new"]]),
+    Case(WeightedDegree(), weighted_degree({1: 1.0}), X, Y),
+    Case(WeightedDegree((2, 3), [0.5, 2.0]), weighted_degree({2: 0.5, 3: 2.0}), X, Y),
+    Case(WeightedDegree((1, 2)), weighted_degree({1: 1.0, 2: 1.0}), WORDS, [("a", 1), ["new"]]),
     Case(Mismatch(3, 1, "abc"), mismatch(3, 1, "abc"), X, Y),
     Case(Mismatch(3, 2, "abcdef"), mismatch(3, 2, "abcdef"), X, Y),
     Case(Mismatch(2, 0, "abc"), mismatch(2, 0, "abc"), X, Y),
