@@ -347,3 +347,38 @@ def test_the_kernels_are_those_of_scikit_learn(data):
     X, Y = data
     np.testing.assert_allclose(Gaussian(1.1)(Y).numpy(), RBF(1.1)(Y), atol=1e-12)
     np.testing.assert_allclose(ne.gram(X, X, one), RBF(0.8)(X), atol=1e-12)
+
+
+# -- targets of the wrong width, functions that write ------------------------------------------------------------------
+def test_targets_of_another_width_are_refused_with_both_widths(rng):
+    X, A = rng.normal(size=(30, 3)), rng.normal(size=(8, 2))
+    mu = mean_embedding(A)
+    for wrong in ([[0.0]], [[0.0, 0.0, 0.0]]):
+        with pytest.raises(ValueError, match=f"has 2 features, but Y has {len(wrong[0])}"):
+            mu(wrong)
+        with pytest.raises(ValueError, match="has 2 features"):
+            herd(mu, 3, candidates=wrong)
+    with pytest.raises(ValueError, match="has 2 features, but Y has 1"):
+        mu.inner(mean_embedding(A[:, :1], mu.kernel))
+    one = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, 0])
+    two = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, :2])
+    with pytest.raises(ValueError, match="y has 2 columns, but the targets that were fitted have 1"):
+        one.score(X, X[:, :2])
+    with pytest.raises(ValueError, match="y has 1 columns, but the targets that were fitted have 2"):
+        two.score(X, X[:, 0])
+    assert np.isfinite(one.score(X, X[:, :1])) and np.isfinite(two.score(X, X[:, :2]))
+
+
+def test_a_function_that_writes_into_the_targets_changes_neither_model_nor_data(rng):
+    X, Y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    given = Y.copy()
+    model = ConditionalMeanEmbedding(criterion=None).fit(X, Y)
+    before = model.mean(X)
+    assert np.all(model.expect(lambda t: np.multiply(t, 0, out=t), X) == 0)
+    assert np.all(model.embedding(X).expect(lambda t: np.multiply(t, 0, out=t)).numpy() == 0)
+    np.testing.assert_array_equal(model.mean(X), before)
+    np.testing.assert_array_equal(Y, given)
+    texts = ["ab", "ba", "aab"] * 10
+    objects = ConditionalMeanEmbedding(criterion=None, output_kernel=Spectrum(1)).fit(X, texts)
+    objects.expect(lambda t: [t.pop() and 0.0 for _ in range(len(t))], X)
+    assert list(objects.Y_fit_) == texts

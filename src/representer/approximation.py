@@ -113,12 +113,17 @@ class Nystroem(Value):
         self.n_components = n_components
         self.sampling = sampling
 
-    def features(self, kernel: Kernel, X: Any, *, seed: int) -> LandmarkFeatures:
-        """Choose landmarks among X and factor their Gram matrix; the kernel has numbers for all hyperparameters."""
+    @staticmethod
+    def check(kernel: Kernel) -> None:
+        """Refuse a kernel that cannot have landmarks."""
         if kernel.domain == "gram":
             raise ValueError(
                 "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
             )
+
+    def features(self, kernel: Kernel, X: Any, *, seed: int) -> LandmarkFeatures:
+        """Choose landmarks among X and factor their Gram matrix; the kernel has numbers for all hyperparameters."""
+        self.check(kernel)
         X = kernel.prepare(X)
         chosen = self._choose(kernel, X, seed)
         return landmark_features(kernel, take(X, chosen))

@@ -20,7 +20,7 @@ from representer.estimators._validation import (
     check_outputs,
     plain,
 )
-from representer.expansions.embedding import Embedding, as_values
+from representer.expansions.embedding import Embedding, as_values, own_copy
 from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.objectives.ridge_system import DenseSystem
@@ -65,6 +65,15 @@ class Conditionals(EmbeddingEstimator):
                 "a function of them."
             )
         return self._represented.tensor(self.Y_fit_)
+
+    def _new_targets(self, y: Any) -> Any:
+        """Targets of new inputs, of the kind and width of those that were fitted."""
+        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
+        if self.output_kernel_.domain in ("vectors", "gram") and targets.shape[1] != self.Y_fit_.shape[1]:
+            raise ValueError(
+                f"y has {targets.shape[1]} columns, but the targets that were fitted have {self.Y_fit_.shape[1]}."
+            )
+        return targets
 
     # -- weights ------------------------------------------------------------------------------------------------------
     def _system(self, problem: EmbeddingProblem | None = None, kernel: Kernel | None = None) -> DenseSystem:
@@ -148,7 +157,7 @@ class Conditionals(EmbeddingEstimator):
         """
         weights = self._weights(X)
         samples = self.Y_fit_[:, 0] if self._flat else self.Y_fit_
-        values = g(samples) if callable(g) else g
+        values = g(own_copy(samples)) if callable(g) else g
         return plain(weights @ as_values(values, self.Y_fit_, weights))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -182,7 +191,7 @@ class Conditionals(EmbeddingEstimator):
             The higher the better.
         """
         check_is_fitted(self)
-        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
+        targets = self._new_targets(y)
         embedding, new = self.embedding(X), self._targets(self.output_kernel_, targets)
         if len(targets) != len(embedding):
             raise ValueError(

@@ -221,9 +221,7 @@ class ConditionalMeanEmbedding(Conditionals):
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         if self.criterion is None:
-            return Found(
-                kernel, float(kernel._diag(problem.X).mean()) / problem.n if alpha is None else alpha
-            )
+            return Found(kernel, problem.scale(kernel) / problem.n if alpha is None else alpha)
         if alpha is not None and not free:
             return Found(kernel, alpha)
         if problem.n > LARGEST_BATCH:

@@ -23,6 +23,8 @@ from representer.objectives.base import inner
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
 LARGEST_BATCH = 1500
+# With few landmarks they are still learned on so many samples: a handful says nothing about them.
+SMALLEST_SEARCH = 500
 
 
 class EmbeddingClassifier(ClassEmbedding):
@@ -65,7 +67,8 @@ class EmbeddingClassifier(ClassEmbedding):
     validation_fraction : float, default=0.25
         The share of the samples, or of each batch, that ``objective="validation"`` holds out.
     approximation : Nystroem, RandomFeatures or None, default=None
-        For large data: f is spanned by so many landmarks (the kernel is learned on as many random samples), or random
+        For large data: f is spanned by so many landmarks (the kernel is learned on as many
+        random samples, or 500), or random
         Fourier features. Kernels with few explicit features (linear, a network with a linear kernel on top) need none:
         they are solved in the space of their features.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
@@ -213,6 +216,8 @@ class EmbeddingClassifier(ClassEmbedding):
         self._check_common()
         check_classifier(self)
         given = self._given_kernel()
+        if isinstance(self.approximation, Nystroem):
+            self.approximation.check(given)
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         self.classes_, labels = encode(self.X_fit_, y)
         inputs = self._inputs(given, self.X_fit_)
@@ -220,7 +225,12 @@ class EmbeddingClassifier(ClassEmbedding):
         adapted = self._adapted(given)
         free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
-        guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
+        guard_memory(
+            problem.n,
+            min(size, self._searched(problem.n)) if free else 0,
+            self.approximation,
+            self._like.element_size(),
+        )
         kernel = adapted.resolve(inputs)
         seed = seed_of(self.random_state)
         Y = torch.nn.functional.one_hot(torch.from_numpy(labels)).to(self._like)
@@ -241,14 +251,18 @@ class EmbeddingClassifier(ClassEmbedding):
         """Learn what is free by the objective; what is fixed stays."""
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
+        if self.start and (self.objective is None or (alpha is not None and not free)):
+            raise ValueError(
+                f"start={self.start!r} is where a search starts, but nothing is learned with objective="
+                f"{self.objective!r}, kernel={self.kernel!r} and alpha={self.alpha!r}. Leave start=None."
+            )
         if self.objective is None:
-            diagonal = kernel._diag(problem.X)
-            return Found(kernel, float(diagonal.mean()) / problem.n if alpha is None else alpha)
+            return Found(kernel, problem.scale(kernel) / problem.n if alpha is None else alpha)
         if alpha is not None and not free:
             return Found(kernel, alpha)
         if isinstance(self.approximation, Nystroem):
             chosen = torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))
-            rows = chosen[: min(problem.n, int(self.approximation.n_components))].sort().values
+            rows = chosen[: self._searched(problem.n)].sort().values
             problem, Y = problem.rows(rows), Y[rows]
         elif isinstance(self.approximation, RandomFeatures):
             problem = self._approximate(kernel, problem, seed)
@@ -292,6 +306,12 @@ class EmbeddingClassifier(ClassEmbedding):
                 verbose=int(self.verbose),
                 description=f"objective {self.objective}",
             )
+
+    def _searched(self, n: int) -> int:
+        """How many of n samples hyperparameters are learned on."""
+        if isinstance(self.approximation, Nystroem):
+            return min(n, max(int(self.approximation.n_components), SMALLEST_SEARCH))
+        return n
 
     def _batch_size(self, problem: EmbeddingProblem) -> int:
         limit = LARGEST_BATCH if self.batch_size == "auto" else self.batch_size
