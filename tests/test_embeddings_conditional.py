@@ -382,3 +382,67 @@ def test_a_function_that_writes_into_the_targets_changes_neither_model_nor_data(
     objects = ConditionalMeanEmbedding(criterion=None, output_kernel=Spectrum(1)).fit(X, texts)
     objects.expect(lambda t: [t.pop() and 0.0 for _ in range(len(t))], X)
     assert list(objects.Y_fit_) == texts
+
+
+# -- densities and distribution functions where the weights are no probabilities ---------------------------------------
+def test_the_density_of_constant_targets_is_a_finite_peak(rng):
+    X = rng.normal(size=(30, 2))
+    for level in (1.0, 0.0, -1e6):
+        density = ConditionalMeanEmbedding().fit(X, np.full(30, level)).density(X[:2], [level, level + 1.0])
+        assert np.isfinite(density).all() and (density[:, 0] > 0.1).all() and (density[:, 1] == 0).all()
+
+
+def test_far_from_all_samples_without_an_intercept_it_is_the_marginal_distribution(rng):
+    X, Y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    model = ConditionalMeanEmbedding(Gaussian(1.0), alpha=0.01, fit_intercept=False).fit(X, Y)
+    far = [[1e3, 1e3]]
+    assert model.weights(far).sum() == 0
+    grid = np.sort(Y)
+    np.testing.assert_allclose(model.cdf(far, grid)[0], np.arange(1, 31) / 30)
+    np.testing.assert_array_equal(model.quantile(far, [0.1, 0.5, 0.9])[0], grid[[2, 14, 26]])
+    bandwidth = 0.3
+    expected = [np.mean(stats.norm.pdf(t, Y, bandwidth)) for t in grid]
+    np.testing.assert_allclose(model.density(far, grid, bandwidth)[0], expected)
+    assert np.isfinite(model.density(far, grid)).all()
+
+
+@pytest.mark.parametrize("bandwidth", [None, 0.05])
+def test_densities_integrate_to_one_though_weights_are_negative(rng, bandwidth):
+    X, noise = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    new = X[:3] + 0.3
+    model = ConditionalMeanEmbedding(Gaussian(0.7), alpha=1e-6).fit(X, noise[:, 0])
+    assert np.minimum(model.weights(new), 0).sum(1).max() < -0.5
+    grid = np.linspace(-8, 8, 20001)
+    density = model.density(new, grid, bandwidth)
+    np.testing.assert_allclose(np.trapezoid(density, grid, axis=1), 1.0, atol=5e-3)
+    raw = [stats.norm.pdf(grid[:, None], noise[:, 0], 0.05) @ w for w in model.weights(new)]
+    if bandwidth is not None:
+        clipped = np.maximum(raw, 0)
+        clipped /= np.trapezoid(clipped, grid, axis=1)[:, None]
+        np.testing.assert_allclose(density, clipped, rtol=5e-3, atol=1e-6)
+    plane = ConditionalMeanEmbedding(Gaussian(0.7), alpha=1e-6).fit(X, noise)
+    side = np.linspace(-4, 4, 161)
+    points = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+    total = plane.density(new, points, 0.2).sum(1) * (side[1] - side[0]) ** 2
+    np.testing.assert_allclose(total, 1.0, atol=0.02)
+
+
+def test_points_and_levels_of_the_wrong_shape_are_refused(rng):
+    X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    one, two = (ConditionalMeanEmbedding(criterion=None).fit(X, targets) for targets in (Y[:, 0], Y))
+    assert two.density(X, [0.0, 0.0]).shape == (20, 1)
+    assert one.density(X, 0.0).shape == one.density(X, [[0.0]]).shape == (20, 1)
+    for call in (
+        lambda: two.density(X, [0.0, 0.0, 0.0, 0.0]),
+        lambda: two.density(X, [[0.0], [0.0]]),
+        lambda: one.density(X, [[0.0, 0.0]]),
+        lambda: one.density(X, [np.nan]),
+        lambda: one.cdf(X, [[0.0, 1.0]]),
+        lambda: one.cdf(X, [np.nan]),
+    ):
+        with pytest.raises(ValueError, match="y must be a"):
+            call()
+    for q in ([[0.1, 0.5]], [np.nan]):
+        with pytest.raises(ValueError, match="q must be a number or an array"):
+            one.quantile(X, q)
+    np.testing.assert_array_equal(one.cdf(X, [-np.inf, np.inf]), [[0.0, 1.0]] * 20)

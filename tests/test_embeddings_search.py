@@ -11,7 +11,7 @@ import torch
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier
 from representer.approximation import Nystroem
 from representer.estimators._embedding_search import BEND, bent
-from representer.kernels import Gaussian
+from representer.kernels import Gaussian, Neural
 
 N = 60
 OUTSIDE = "start is outside the range"
@@ -142,3 +142,37 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
     monkeypatch.setattr(EmbeddingClassifier, "_search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
+
+
+# -- what is said of the result ---------------------------------------------------------------------------------------
+def test_relevance_is_of_features_not_of_hidden_units_or_constants(data):
+    X, y = data
+    network = EmbeddingClassifier(Neural(torch.nn.Linear(3, 3), Gaussian("ard")), max_iter=2, tol=0.1)
+    with pytest.raises(AttributeError, match="no lengthscales of the features"):
+        _ = network.fit(X, y).feature_relevance_
+    both = Gaussian([1.0, 2.0, 4.0]) + Gaussian(3.0)
+    model = EmbeddingClassifier(2.0 * both, alpha=0.1).fit(X, y)
+    np.testing.assert_allclose(model.feature_relevance_, [1.0, 0.5, 0.25])
+    constant = np.column_stack([X[:, 0], np.full(N, 7.0)])
+    assert EmbeddingClassifier(Gaussian(2.0), alpha=0.1).fit(constant, y).feature_relevance_.tolist() == [
+        0.5,
+        0.0,
+    ]
+        0.5,
+        0.0,
+    ]
+
+
+def test_messages_name_what_is_allowed(data):
+    X, y = data
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=0.1).fit(X, y)
+    with pytest.raises(
+        ValueError, match="kind must be None, 'calibrated', 'clipped' or 'embedding'; got 'foo'"
+    ):
+        model.entropy(X, "foo")
+    with pytest.raises(ValueError, match="beta must be a number between 0 and 1; got 'a'"):
+        model.risk_bound("a")
+    with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
+        EmbeddingClassifier(learning_rate=0).fit(X, y)
+    with pytest.raises(ValueError, match="epsilon must lie between 0 and 1/e"):
+        EmbeddingClassifier(epsilon=0.5).fit(X, y)

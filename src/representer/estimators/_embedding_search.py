@@ -37,8 +37,8 @@ FIRST_FACTORS = (0.0, -1.0)
 # every sample is an island, from where no gradient leads back: the Rademacher bound on a fold of yeast then ends at
 # 0.2944 instead of 0.2827. Limits from 0.25 to 2 end alike.
 LONGEST_STEP = 0.5
-# The bounds of the logarithms bend over this width, so that a step across one still has a gradient that leads back. At a
-# distance of 9, where the data put a hyperparameter, it makes no difference in double precision.
+# The bounds of the logarithms bend over this width, so that a step across one still has a gradient that leads back. At
+# a distance of 9, where the data put a hyperparameter, it makes no difference in double precision.
 BEND = 0.25
 
 

@@ -76,7 +76,8 @@ class EmbeddingClassifier(ClassEmbedding):
     learning_rate : float, default=0.1
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
-        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide.
+        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``; what lies outside the range of the
+        search is announced and left to the data. None: the data decide.
     n_restarts : int, default=1
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200
@@ -84,7 +85,7 @@ class EmbeddingClassifier(ClassEmbedding):
     tol : float, default=1e-5
         The search ends when the objective falls by less than this share.
     epsilon : float, default=1e-15
-        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7).
+        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7); below 1/e.
     random_state : int, RandomState instance or None, default=None
         Seed of batches, restarts, landmarks and frequencies.
     verbose : int, default=0
@@ -111,7 +112,8 @@ class EmbeddingClassifier(ClassEmbedding):
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
     feature_relevance_ : ndarray of shape (n_features,)
-        Inverse lengthscales.
+        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some. Not
+        there for kernels without lengthscales of the features, such as ``Neural``.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
         Estimates for each sample by the embedding of the others, with ``calibration="loo"``.
     objective_value_ : float or None
@@ -209,7 +211,8 @@ class EmbeddingClassifier(ClassEmbedding):
         Returns
         -------
         self : EmbeddingClassifier
-            The fitted model.
+            The fitted model. An interrupted search (Ctrl-C) keeps its best point; before the first evaluation there
+            is none, and the interruption goes on.
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
