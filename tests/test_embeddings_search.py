@@ -158,9 +158,6 @@ def test_relevance_is_of_features_not_of_hidden_units_or_constants(data):
         0.5,
         0.0,
     ]
-        0.5,
-        0.0,
-    ]
 
 
 def test_messages_name_what_is_allowed(data):

@@ -64,9 +64,8 @@ def _mass(w: Tensor, Y: Tensor, h: Tensor, seed: int) -> Tensor:
         INTEGRATION_POINTS, dtype=torch.float64
     )
     order = Y[:, 0].argsort()
-    index = torch.searchsorted(positive[order].cumsum(0) / total, uniform[:, 0].to(w).contiguous()).clamp(
-        max=len(Y) - 1
-    )
+    first = uniform[:, 0].to(w).contiguous()
+    index = torch.searchsorted(positive[order].cumsum(0) / total, first).clamp(max=len(Y) - 1)
     noise = torch.special.ndtri(uniform[:, 1:].clamp(1e-12, 1.0 - 1e-12)).to(w)
     normal = _normal(Y[order[index]] + h * noise, Y, h)
     above = normal @ positive
