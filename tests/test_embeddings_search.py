@@ -40,6 +40,7 @@ def test_a_start_where_nothing_changes_is_announced_and_left(data, model, scale)
     with pytest.warns(UserWarning, match=OUTSIDE) as caught:
         model.fit(scale * X, y)
     assert not any("ended at a bound" in str(w.message) for w in caught)
+    assert caught[0].filename == __file__
     usual = EmbeddingClassifier(model.kernel, model.objective).fit(scale * X, y)
     assert model.objective_value_ < usual.objective_value_ + 1e-3
     assert model.n_iter_ > 1
@@ -142,6 +143,10 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
     monkeypatch.setattr(EmbeddingClassifier, "_search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
+    with pytest.raises(
+        ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"
+    ):
+        EmbeddingClassifier(approximation=Nystroem("a")).fit(X, y)
 
 
 # -- what is said of the result ---------------------------------------------------------------------------------------

@@ -113,28 +113,31 @@ class Nystroem(Value):
         self.n_components = n_components
         self.sampling = sampling
 
-    @staticmethod
-    def check(kernel: Kernel) -> None:
-        """Refuse a kernel that cannot have landmarks."""
+    def check(self, kernel: Kernel, n: int) -> None:
+        """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""
         if kernel.domain == "gram":
             raise ValueError(
                 "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
             )
+        self._check_number(n)
 
-    def features(self, kernel: Kernel, X: Any, *, seed: int) -> LandmarkFeatures:
-        """Choose landmarks among X and factor their Gram matrix; the kernel has numbers for all hyperparameters."""
-        self.check(kernel)
-        X = kernel.prepare(X)
-        chosen = self._choose(kernel, X, seed)
-        return landmark_features(kernel, take(X, chosen))
-
-    def _choose(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
-        n = count(X)
+    def _check_number(self, n: int) -> None:
         if not is_count(self.n_components) or self.n_components > n:
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
                 f"{self.n_components!r}. Use approximation=None for an exact fit."
             )
+
+    def features(self, kernel: Kernel, X: Any, *, seed: int) -> LandmarkFeatures:
+        """Choose landmarks among X and factor their Gram matrix; the kernel has numbers for all hyperparameters."""
+        X = kernel.prepare(X)
+        self.check(kernel, count(X))
+        chosen = self._choose(kernel, X, seed)
+        return landmark_features(kernel, take(X, chosen))
+
+    def _choose(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
+        n = count(X)
+        self._check_number(n)
         if self.sampling == "uniform":
             generator = torch.Generator().manual_seed(seed)
             return torch.randperm(n, generator=generator)[: self.n_components].sort().values

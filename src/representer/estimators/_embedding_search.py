@@ -218,7 +218,7 @@ class EmbeddingSearch:
                 f"put it. The range is {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g} times that, for alpha "
                 f"{self.least:.3g} to {LARGEST_ALPHA * self.unit:.3g}; other values can be fixed.",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         return torch.where(outside, usual, point)
 

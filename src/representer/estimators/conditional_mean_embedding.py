@@ -160,7 +160,8 @@ class ConditionalMeanEmbedding(Conditionals):
         Returns
         -------
         self : ConditionalMeanEmbedding
-            The fitted model.
+            The fitted model. An interrupted search (Ctrl-C) keeps its best point; before the first evaluation there
+            is none, and the interruption goes on.
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)

@@ -219,12 +219,12 @@ class EmbeddingClassifier(ClassEmbedding):
         self._check_common()
         check_classifier(self)
         given = self._given_kernel()
-        if isinstance(self.approximation, Nystroem):
-            self.approximation.check(given)
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         self.classes_, labels = encode(self.X_fit_, y)
         inputs = self._inputs(given, self.X_fit_)
         problem = self._problem(given, inputs)
+        if isinstance(self.approximation, Nystroem):
+            self.approximation.check(given, problem.n)
         adapted = self._adapted(given)
         free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
