@@ -347,3 +347,102 @@ def test_the_kernels_are_those_of_scikit_learn(data):
     X, Y = data
     np.testing.assert_allclose(Gaussian(1.1)(Y).numpy(), RBF(1.1)(Y), atol=1e-12)
     np.testing.assert_allclose(ne.gram(X, X, one), RBF(0.8)(X), atol=1e-12)
+
+
+# -- targets of the wrong width, functions that write ------------------------------------------------------------------
+def test_targets_of_another_width_are_refused_with_both_widths(rng):
+    X, A = rng.normal(size=(30, 3)), rng.normal(size=(8, 2))
+    mu = mean_embedding(A)
+    for wrong in ([[0.0]], [[0.0, 0.0, 0.0]]):
+        with pytest.raises(ValueError, match=f"has 2 features, but Y has {len(wrong[0])}"):
+            mu(wrong)
+        with pytest.raises(ValueError, match="has 2 features"):
+            herd(mu, 3, candidates=wrong)
+    with pytest.raises(ValueError, match="has 2 features, but Y has 1"):
+        mu.inner(mean_embedding(A[:, :1], mu.kernel))
+    one = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, 0])
+    two = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, :2])
+    with pytest.raises(ValueError, match="y has 2 columns, but the targets that were fitted have 1"):
+        one.score(X, X[:, :2])
+    with pytest.raises(ValueError, match="y has 1 columns, but the targets that were fitted have 2"):
+        two.score(X, X[:, 0])
+    assert np.isfinite(one.score(X, X[:, :1])) and np.isfinite(two.score(X, X[:, :2]))
+
+
+def test_a_function_that_writes_into_the_targets_changes_neither_model_nor_data(rng):
+    X, Y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    given = Y.copy()
+    model = ConditionalMeanEmbedding(criterion=None).fit(X, Y)
+    before = model.mean(X)
+    assert np.all(model.expect(lambda t: np.multiply(t, 0, out=t), X) == 0)
+    assert np.all(model.embedding(X).expect(lambda t: np.multiply(t, 0, out=t)).numpy() == 0)
+    np.testing.assert_array_equal(model.mean(X), before)
+    np.testing.assert_array_equal(Y, given)
+    texts = ["ab", "ba", "aab"] * 10
+    objects = ConditionalMeanEmbedding(criterion=None, output_kernel=Spectrum(1)).fit(X, texts)
+    objects.expect(lambda t: [t.pop() and 0.0 for _ in range(len(t))], X)
+    assert list(objects.Y_fit_) == texts
+
+
+# -- densities and distribution functions where the weights are no probabilities ---------------------------------------
+def test_the_density_of_constant_targets_is_a_finite_peak(rng):
+    X = rng.normal(size=(30, 2))
+    for level in (1.0, 0.0, -1e6):
+        density = ConditionalMeanEmbedding().fit(X, np.full(30, level)).density(X[:2], [level, level + 1.0])
+        assert np.isfinite(density).all() and (density[:, 0] > 0.1).all() and (density[:, 1] == 0).all()
+
+
+def test_far_from_all_samples_without_an_intercept_it_is_the_marginal_distribution(rng):
+    X, Y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    model = ConditionalMeanEmbedding(Gaussian(1.0), alpha=0.01, fit_intercept=False).fit(X, Y)
+    far = [[1e3, 1e3]]
+    assert model.weights(far).sum() == 0
+    grid = np.sort(Y)
+    np.testing.assert_allclose(model.cdf(far, grid)[0], np.arange(1, 31) / 30)
+    np.testing.assert_array_equal(model.quantile(far, [0.1, 0.5, 0.9])[0], grid[[2, 14, 26]])
+    bandwidth = 0.3
+    expected = [np.mean(stats.norm.pdf(t, Y, bandwidth)) for t in grid]
+    np.testing.assert_allclose(model.density(far, grid, bandwidth)[0], expected)
+    assert np.isfinite(model.density(far, grid)).all()
+
+
+@pytest.mark.parametrize("bandwidth", [None, 0.05])
+def test_densities_integrate_to_one_though_weights_are_negative(rng, bandwidth):
+    X, noise = rng.normal(size=(40, 2)), rng.normal(size=(40, 2))
+    new = X[:3] + 0.3
+    model = ConditionalMeanEmbedding(Gaussian(0.7), alpha=1e-6).fit(X, noise[:, 0])
+    assert np.minimum(model.weights(new), 0).sum(1).max() < -0.5
+    grid = np.linspace(-8, 8, 20001)
+    density = model.density(new, grid, bandwidth)
+    np.testing.assert_allclose(np.trapezoid(density, grid, axis=1), 1.0, atol=5e-3)
+    raw = [stats.norm.pdf(grid[:, None], noise[:, 0], 0.05) @ w for w in model.weights(new)]
+    if bandwidth is not None:
+        clipped = np.maximum(raw, 0)
+        clipped /= np.trapezoid(clipped, grid, axis=1)[:, None]
+        np.testing.assert_allclose(density, clipped, rtol=5e-3, atol=1e-6)
+    plane = ConditionalMeanEmbedding(Gaussian(0.7), alpha=1e-6).fit(X, noise)
+    side = np.linspace(-4, 4, 161)
+    points = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+    total = plane.density(new, points, 0.2).sum(1) * (side[1] - side[0]) ** 2
+    np.testing.assert_allclose(total, 1.0, atol=0.02)
+
+
+def test_points_and_levels_of_the_wrong_shape_are_refused(rng):
+    X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    one, two = (ConditionalMeanEmbedding(criterion=None).fit(X, targets) for targets in (Y[:, 0], Y))
+    assert two.density(X, [0.0, 0.0]).shape == (20, 1)
+    assert one.density(X, 0.0).shape == one.density(X, [[0.0]]).shape == (20, 1)
+    for call in (
+        lambda: two.density(X, [0.0, 0.0, 0.0, 0.0]),
+        lambda: two.density(X, [[0.0], [0.0]]),
+        lambda: one.density(X, [[0.0, 0.0]]),
+        lambda: one.density(X, [np.nan]),
+        lambda: one.cdf(X, [[0.0, 1.0]]),
+        lambda: one.cdf(X, [np.nan]),
+    ):
+        with pytest.raises(ValueError, match="y must be a"):
+            call()
+    for q in ([[0.1, 0.5]], [np.nan]):
+        with pytest.raises(ValueError, match="q must be a number or an array"):
+            one.quantile(X, q)
+    np.testing.assert_array_equal(one.cdf(X, [-np.inf, np.inf]), [[0.0, 1.0]] * 20)

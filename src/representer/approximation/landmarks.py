@@ -221,6 +221,14 @@ class Nystroem(Approximation):
             )
         return int(self.n_components)
 
+    def check(self, kernel: Kernel, n: int) -> None:
+        """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""
+        if kernel.domain == "gram":
+            raise ValueError(
+                "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
+            )
+        self.size(n)
+
     def rows(self, n: int, seed: int) -> np.ndarray:
         """The landmarks themselves, or those among which they are chosen."""
         m = self.size(n)
@@ -231,10 +239,7 @@ class Nystroem(Approximation):
 
     def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
         """Choose landmarks among the rows and factor their Gram matrix."""
-        if kernel.domain == "gram":
-            raise ValueError(
-                "Nystroem needs a kernel that can be evaluated; a precomputed Gram matrix is already n × n."
-            )
+        self.check(kernel, count(X))
         m = int(self.n_components)
         if self.sampling == "kmeans":
             if kernel.domain != "vectors" or not isinstance(X, Tensor):

@@ -21,6 +21,7 @@ from representer.estimators._embedding_calibration import (
 from representer.estimators._embedding_risk import feature_relevance
 from representer.estimators._lazy import lazily
 from representer.estimators._validation import check_inputs, plain
+from representer.parameters import is_real
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -144,16 +145,17 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
         Returns
         -------
         entropy : ndarray of shape (n_samples,)
-            Between 0 and log(n_classes).
+            Between 0 and log(n_classes); with ``kind="embedding"`` at least 0, but it may exceed log(n_classes), as raw
+            estimates need not sum to one.
         """
         if kind == "embedding":
             return embedding_entropy(self.embedding(X))
-        if kind == "raw":
-            raise ValueError("kind must be None, 'calibrated', 'clipped' or 'embedding'; got 'raw'.")
+        if kind not in (None, "calibrated", "clipped"):
+            raise ValueError(f"kind must be None, 'calibrated', 'clipped' or 'embedding'; got {kind!r}.")
         return entropy_of(self.predict_proba(X, kind))
 
     def risk_bound(self, beta: float = 0.05) -> float:
-        """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at 1/e, is below this.
+        """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at epsilon < 1/e, is below this.
 
         Parameters
         ----------
@@ -167,8 +169,8 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
             the problem of the paper, ``fit_intercept=False``.
         """
         check_is_fitted(self)
-        if not 0.0 < beta < 1.0:
-            raise ValueError(f"beta must lie between 0 and 1; got {beta!r}.")
+        if not (is_real(beta) and 0.0 < beta < 1.0):
+            raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
         if self._training_loss is None:
             raise ValueError(
                 "risk_bound needs the training loss, which a fit by batches does not have; use fit."
@@ -180,6 +182,9 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
 
     @property
     def feature_relevance_(self) -> np.ndarray:
-        """Inverse lengthscales, one a feature."""
+        """Inverse lengthscales, one a feature: of the first part of a sum or product that has them, not of a network.
+
+        A feature that was constant in training has the relevance 0.
+        """
         check_is_fitted(self)
-        return feature_relevance(self.kernel_, getattr(self, "n_features_in_", None))
+        return feature_relevance(self.kernel_, self.X_fit_, getattr(self, "n_features_in_", None))

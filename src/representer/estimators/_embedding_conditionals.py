@@ -13,6 +13,14 @@ from representer.approximation import herd_rows
 from representer.data import take
 from representer.estimators._adapted import Adapted, repaired_gram, silent_repairs, takes_sparse
 from representer.estimators._embedding import EmbeddingEstimator
+from representer.estimators._embedding_density import (
+    bandwidths,
+    check_numbers,
+    check_points,
+    densities,
+    proper,
+    variance,
+)
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._validation import (
     DTYPES,
@@ -20,7 +28,7 @@ from representer.estimators._validation import (
     check_outputs,
     plain,
 )
-from representer.expansions.embedding import Embedding, as_values
+from representer.expansions.embedding import Embedding, as_values, own_copy
 from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.objectives.ridge_system import DenseSystem
@@ -65,6 +73,15 @@ class Conditionals(EmbeddingEstimator):
                 "a function of them."
             )
         return self._represented.tensor(self.Y_fit_)
+
+    def _new_targets(self, y: Any) -> Any:
+        """Targets of new inputs, of the kind and width of those that were fitted."""
+        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
+        if self.output_kernel_.domain in ("vectors", "gram") and targets.shape[1] != self.Y_fit_.shape[1]:
+            raise ValueError(
+                f"y has {targets.shape[1]} columns, but the targets that were fitted have {self.Y_fit_.shape[1]}."
+            )
+        return targets
 
     # -- weights ------------------------------------------------------------------------------------------------------
     def _system(self, problem: EmbeddingProblem | None = None, kernel: Kernel | None = None) -> DenseSystem:
@@ -148,7 +165,7 @@ class Conditionals(EmbeddingEstimator):
         """
         weights = self._weights(X)
         samples = self.Y_fit_[:, 0] if self._flat else self.Y_fit_
-        values = g(samples) if callable(g) else g
+        values = g(own_copy(samples)) if callable(g) else g
         return plain(weights @ as_values(values, self.Y_fit_, weights))
 
     def predict(self, X: Any) -> np.ndarray:
@@ -182,7 +199,7 @@ class Conditionals(EmbeddingEstimator):
             The higher the better.
         """
         check_is_fitted(self)
-        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
+        targets = self._new_targets(y)
         embedding, new = self.embedding(X), self._targets(self.output_kernel_, targets)
         if len(targets) != len(embedding):
             raise ValueError(
@@ -225,11 +242,13 @@ class Conditionals(EmbeddingEstimator):
             One for each input.
         """
         weights, Y = self._weights(X), self._vectors("var")
-        values = plain(_variance(weights, Y))
+        values = plain(variance(weights, Y))
         return values[:, 0] if self._flat else values
 
     def cdf(self, X: Any, y: Any) -> np.ndarray:
         """P[Y ≤ y | X = x], made monotone and between 0 and 1.
+
+        Where the weights have no positive sum, far from all samples without an intercept, it is that of all targets.
 
         Parameters
         ----------
@@ -244,11 +263,11 @@ class Conditionals(EmbeddingEstimator):
             One row for each input.
         """
         levels, steps = self._steps(X, "cdf")
-        index = np.searchsorted(levels, np.atleast_1d(np.asarray(y, dtype=float)), side="right")
+        index = np.searchsorted(levels, check_numbers(y, "y"), side="right")
         return np.concatenate([np.zeros((len(steps), 1)), steps], 1)[:, index]
 
     def quantile(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """The smallest y with P[Y ≤ y | X = x] ≥ q, among the training targets.
+        """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets.
 
         Parameters
         ----------
@@ -263,7 +282,7 @@ class Conditionals(EmbeddingEstimator):
             One row for each input.
         """
         levels, steps = self._steps(X, "quantile")
-        q = np.atleast_1d(np.asarray(q, dtype=float))
+        q = check_numbers(q, "q")
         if not bool(((q >= 0) & (q <= 1)).all()):
             raise ValueError(f"q must lie between 0 and 1; got {q.tolist()}.")
         index = [np.minimum(np.searchsorted(row, q - 1e-12, side="left"), len(levels) - 1) for row in steps]
@@ -277,28 +296,30 @@ class Conditionals(EmbeddingEstimator):
                 f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X)."
             )
         order = np.argsort(Y[:, 0], kind="stable")
-        raw = self.weights(X)[:, order].cumsum(1)
+        raw = plain(proper(self._weights(X)))[:, order].cumsum(1)
         # Negative weights make it fall in places: the mean of the least majorant and the greatest minorant is as near
         # to it as a monotone function can be, in the largest deviation.
         above = np.maximum.accumulate(raw, 1)
         below = np.minimum.accumulate(raw[:, ::-1], 1)[:, ::-1]
-        total = np.where(raw[:, -1:] > 0, raw[:, -1:], 1.0)
-        steps = np.clip(0.5 * (above + below) / total, 0.0, 1.0)
+        steps = np.clip(0.5 * (above + below), 0.0, 1.0)
         steps[:, -1] = 1.0
         return Y[order, 0], steps
 
     def density(self, X: Any, y: Any, bandwidth: float | None = None) -> np.ndarray:
-        """The density of Y given X = x, smoothed by a Gaussian, clipped at zero.
+        """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.
+
+        With negative weights the integral is a numerical one, good to about three digits. Where the weights have no
+        positive sum, far from all samples without an intercept, the density is that of all targets.
 
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
             Inputs; with a precomputed kernel, k(X, X_train).
         y : array-like of shape (m,) or (m, n_outputs)
-            Where.
+            Where; with several outputs also one point (n_outputs,).
         bandwidth : float or None, default=None
             Standard deviation of the Gaussian; None: Scott's rule for the conditional standard deviations and the
-            effective number of samples 1/Σ_i w_i².
+            effective number of samples 1/Σ_i w_i², at least a hundredth of the marginal standard deviations.
 
         Returns
         -------
@@ -307,19 +328,12 @@ class Conditionals(EmbeddingEstimator):
         """
         if bandwidth is not None and not (is_real(bandwidth) and 0 < bandwidth < np.inf):
             raise ValueError(f"bandwidth must be positive; got {bandwidth!r}.")
-        weights, Y = self._weights(X), self._vectors("density")
-        d = Y.shape[1]
-        points = self._represented.tensor(np.asarray(y, dtype=float).reshape(-1, d))
-        effective = (weights.sum(1) ** 2 / weights.square().sum(1)).clamp(min=1.0)
-        scale = _variance(weights, Y).sqrt() * effective[:, None] ** (-1.0 / (d + 4))
-        floor = 1e-3 * Y.std(0, correction=0).clamp(min=torch.finfo(Y.dtype).tiny)
-        scale = torch.maximum(scale, floor) if bandwidth is None else torch.full_like(scale, bandwidth)
-        rows = []
-        for w, h in zip(weights, scale, strict=True):
-            squares = torch.cdist(points / h, Y / h).square()
-            normal = torch.exp(-0.5 * squares) / (h * (2.0 * np.pi) ** 0.5).prod()
-            rows.append((normal @ w).clamp(min=0.0))
-        return plain(torch.stack(rows))
+        weights, Y = proper(self._weights(X)), self._vectors("density")
+        points = self._represented.tensor(check_points(y, Y.shape[1]))
+        scale = bandwidths(weights, Y)
+        if bandwidth is not None:
+            scale = torch.full_like(scale, bandwidth)
+        return plain(densities(weights, Y, points, scale, self._seed))
 
     def sample(self, X: Any, n_samples: int = 1, method: str = "herding") -> Any:
         """Samples of Y given X = x, among the training targets.
@@ -332,7 +346,8 @@ class Conditionals(EmbeddingEstimator):
             How many for each input.
         method : {"herding", "resampling"}, default="herding"
             Kernel herding: deterministic samples whose mean embedding approaches the conditional one. Or independent
-            draws with the weights as probabilities, negative ones clipped.
+            draws with the weights as probabilities, negative ones clipped; their seed is that of the fit
+            (``random_state``), so that the same call gives the same draws.
 
         Returns
         -------
@@ -362,10 +377,3 @@ class Conditionals(EmbeddingEstimator):
             gram, _ = repaired_gram(kernel, self._targets(self.output_kernel_, self.Y_fit_))
         blocks = row_blocks(len(weights), 4 * weights.shape[1] * weights.element_size())
         return torch.cat([herd_rows(weights[rows] @ gram, gram.__getitem__, n_samples) for rows in blocks])
-
-
-def _variance(weights: Tensor, Y: Tensor) -> Tensor:
-    """E[Y²] − E[Y]², through centred targets, for the digits; s is E[1]."""
-    c, s = Y.mean(0), weights.sum(1, keepdim=True)
-    first, second = weights @ (Y - c), weights @ (Y - c).square()
-    return (second - first.square() + (1.0 - s) * (2.0 * c * first + c.square() * s)).clamp(min=0.0)

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from representer.approximation import FeatureMap
+from representer.approximation import FeatureMap, Nystroem, RandomFeatures
 from representer.approximation.dask_source import DaskSource, as_rows, is_dask
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
@@ -25,12 +25,23 @@ from representer.kernels import Kernel
 
 # With an approximation, the search for hyperparameters looks at no more random samples than this.
 SEARCH_LIMIT = 10_000
+# With few landmarks hyperparameters are still learned on so many samples: a handful says nothing about them.
+SMALLEST_SEARCH = 500
 
 
-def searched_rows(source: Source, approximation: Any, seed: int) -> Block:
+def searched_rows(source: Source, kernel: Kernel, approximation: Any, seed: int) -> Block:
     """The samples that a search looks at: all, or under an approximation a random part of many."""
+    if isinstance(approximation, Nystroem):
+        approximation.check(kernel, source.n)
     size = source.n if approximation is None else SEARCH_LIMIT
     return source.rows(sample_rows(source.n, size, seed))
+
+
+def search_size(approximation: Any, n: int) -> int:
+    """How many of n samples hyperparameters are learned on: as many as there are landmarks, but not too few."""
+    if approximation is None or isinstance(approximation, RandomFeatures):
+        return n
+    return min(n, max(approximation.size(n), SMALLEST_SEARCH))
 
 
 def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:

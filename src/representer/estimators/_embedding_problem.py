@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from representer.approximation import FourierFeatures, RandomFeatures
 from representer.data import take
-from representer.estimators._adapted import Adapted, repaired_gram
+from representer.estimators._adapted import Adapted, original, repaired_gram
 from representer.kernels import Constant, Kernel, Linear, Polynomial
 from representer.kernels.base import Scaled, Sum
 from representer.kernels.learned import Mapped, Neural
@@ -76,6 +77,26 @@ class EmbeddingProblem:
         """The same problem on some of the samples."""
         X = take(self.X, index)
         return EmbeddingProblem(X[:, index] if self.pairwise else X, len(index), self.pairwise)
+
+    def scale(self, kernel: Kernel) -> float:
+        """The mean k(x, x), by which alpha is measured: of 1,000 samples, or of all if those are zero."""
+        with torch.no_grad():
+            for n in dict.fromkeys((min(self.n, 1000), self.n)):
+                some = self.X[:n, :n] if self.pairwise else take(self.X, torch.arange(n))
+                mean = float(kernel._diag(some).mean())
+                if mean != 0.0:
+                    break
+        if not math.isfinite(mean):
+            raise ValueError(
+                f"The kernel {original(kernel)!r} overflows on these data: the mean k(x, x) is {mean}. Scale the data, "
+                "for example with StandardScaler."
+            )
+        if not mean > torch.finfo(torch.float64).tiny:
+            raise ValueError(
+                f"The kernel {original(kernel)!r} is zero on these data: the mean k(x, x) is {mean:g}. Nothing can "
+                "be learned from it. Check and scale the data, add a constant (kernel + Constant(1.0)), or fix alpha."
+            )
+        return mean
 
     def with_features(self, kernel: Kernel, *, limit: int) -> EmbeddingProblem:
         """By explicit features where the kernel has fewer of them than ``limit``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from representer.estimators._adapted import original
 from representer.estimators._labels import held_out_rows
 from representer.estimators._validation import check_alpha, check_options
 from representer.kernels import Kernel
+from representer.kernels.learned import Mapped
 from representer.kernels.stationary import Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk
@@ -37,18 +39,18 @@ def check_classifier(learner: Any) -> None:
         )
     for name in ("shrinkage", "learning_rate"):
         value = getattr(learner, name)
-        if not (is_real(value) and value >= 0 and math.isfinite(value)) or (
-            name != "shrinkage" and value == 0
-        ):
-            raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}.")
+        zero = name == "shrinkage"
+        if not (is_real(value) and math.isfinite(value) and (value > 0 or (zero and value == 0))):
+            wanted = "a finite number of at least 0" if zero else "a positive, finite number"
+            raise ValueError(f"{name} must be {wanted}; got {value!r}.")
     if not isinstance(learner.fit_intercept, bool | np.bool_):
         raise ValueError(f"fit_intercept must be True or False; got {learner.fit_intercept!r}.")
     fraction = learner.validation_fraction
     if not (is_real(fraction) and 0 < fraction < 1):
         raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
-    if not (is_real(learner.epsilon) and 0 < learner.epsilon < 1):
+    if not (is_real(learner.epsilon) and 0 < learner.epsilon < 1 / math.e):
         raise ValueError(
-            f"epsilon must lie between 0 and 1: it clips the cross entropy; got {learner.epsilon!r}."
+            f"epsilon must lie between 0 and 1/e, as in Theorem 4: it clips the cross entropy; got {learner.epsilon!r}."
         )
     size = learner.batch_size
     if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
@@ -92,14 +94,33 @@ class Risk:
         return HeldOutRisk(Y, weight=given or 0.0, validation=validation, loss="softmax", **options)
 
 
-def feature_relevance(kernel: Kernel, d: int | None) -> np.ndarray:
-    """The inverse lengthscales of the first part of a kernel that has some."""
-    for name, value in kernel.hyperparameter_values().items():
-        if name == "lengthscale" or name.endswith("__lengthscale"):
-            inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
-            if d is None or "module" in name or inverse.numel() not in (1, d):
-                continue
-            return inverse.expand(d).numpy().copy() if inverse.numel() == 1 else inverse.numpy().copy()
+def feature_relevance(kernel: Kernel, X: Any, d: int | None) -> np.ndarray:
+    """The inverse lengthscales of the first part of a kernel that has some, 0 for features that are constant in X."""
+    for value in _lengthscales(kernel):
+        inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
+        if d is not None and inverse.numel() in (1, d):
+            return np.where(np.ptp(X, axis=0) > 0, inverse.expand(d).numpy(), 0.0)
     raise AttributeError(
         f"{kernel!r} has no lengthscales of the features, so there is no feature_relevance_."
     )
+
+
+def _lengthscales(kernel: Kernel) -> Iterator[Tensor]:
+    """Those of parts that see the data themselves, not images of them such as the hidden units of a network."""
+    if isinstance(kernel, Mapped):
+        return
+    own = kernel.hyperparameter_values().get("lengthscale")
+    if own is not None:
+        yield own
+    for _, child in kernel._children():
+        if isinstance(child, Kernel):
+            yield from _lengthscales(child)
+
+
+def check_start(learner: Any, alpha: float | None, free: list[str]) -> None:
+    """Refuse a start where nothing is learned."""
+    if learner.start and (learner.objective is None or (alpha is not None and not free)):
+        raise ValueError(
+            f"start={learner.start!r} is where a search starts, but nothing is learned with objective="
+            f"{learner.objective!r}, kernel={learner.kernel!r} and alpha={learner.alpha!r}. Leave start=None."
+        )

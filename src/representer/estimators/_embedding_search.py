@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import take
 from representer.estimators._adapted import Adapted
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._ridge import random_starts
@@ -22,7 +22,7 @@ from representer.objectives.low_rank import OnFactor
 from representer.objectives.rademacher import ClassRisk
 from representer.objectives.squared import SquaredLoss
 from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
-from representer.parameters import Positive
+from representer.parameters import Constraint, Positive
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
 # every sample is an island, to six digits.
@@ -37,6 +37,9 @@ FIRST_FACTORS = (0.0, -1.0)
 # every sample is an island, from where no gradient leads back: the Rademacher bound on a fold of yeast then ends at
 # 0.2944 instead of 0.2827. Limits from 0.25 to 2 end alike.
 LONGEST_STEP = 0.5
+# The bounds of the logarithms bend over this width, so that a step across one still has a gradient that leads back. At
+# a distance of 9, where the data put a hyperparameter, it makes no difference in double precision.
+BEND = 0.25
 
 
 class EmbeddingEntry(NamedTuple):
@@ -94,6 +97,30 @@ class Found:
     n_iter: int = 1
 
 
+def bent(point: Tensor, bound: Tensor, sign: float = 1.0) -> Tensor:
+    """A smooth min(sign·point, bound)·sign: the point itself far below the bound, and nearly the bound beyond it."""
+    gap = (bound - sign * point) / BEND
+    return torch.where(
+        gap > 36.0, point, sign * (bound - BEND * torch.nn.functional.softplus(gap.clamp(max=36.0)))
+    )
+
+
+def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint) -> Tensor:
+    """A value of ``start``: one number, or one for each entry."""
+    wanted = "a number" if not len(shape) else f"a number or an array of shape {tuple(shape)}"
+    try:
+        array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        if array.dtype.kind not in "iuf" or array.shape not in ((), tuple(shape)):
+            raise TypeError
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"start[{name!r}] must be {wanted}; got {value!r}.") from error
+    found = torch.as_tensor(array.astype(np.float64)).expand(shape)
+    problem = constraint.problem(found)
+    if problem is not None:
+        raise ValueError(f"start[{name!r}] {problem}; got {value!r}.")
+    return found
+
+
 class EmbeddingSearch:
     """An objective as a function of one vector: how far each free hyperparameter is from where the data put it, in its
     logarithm if it is positive, and log alpha.
@@ -140,10 +167,12 @@ class EmbeddingSearch:
         entries = [positive[name] for name, size in self.sizes.items() for _ in range(size)]
         self.positive = torch.tensor(entries, dtype=torch.bool, device=like.device)
         self.vectors = [name for name, size in self.sizes.items() if size > 1 and positive[name]]
-        rows = torch.arange(min(problem.n, 1000))
-        diagonal = kernel._diag(problem.X[:1000, :1000] if problem.pairwise else take(problem.X, rows))
-        self.unit = float(diagonal.mean().clamp(min=torch.finfo(diagonal.dtype).tiny))
+        self.unit = problem.scale(kernel)
         self.least = self.unit * torch.finfo(like.dtype).eps ** (2.0 / 3.0)
+        limit = torch.where(self.positive, math.log(LARGEST_FACTOR), math.inf).to(like)
+        alphas = like.new_tensor([[self.least, LARGEST_ALPHA * self.unit]] if alpha is None else []).log()
+        self.low = torch.cat([-limit, alphas.reshape(-1, 2)[:, 0]])
+        self.high = torch.cat([limit, alphas.reshape(-1, 2)[:, 1]])
         self.given = dict(start or {})
         self.start = self._start(like)
         self.trace = Trace()
@@ -164,26 +193,43 @@ class EmbeddingSearch:
                 f"start has {unknown[0]!r}, which is not learned; learned are: {', '.join(known) or 'none'}."
             )
         chosen = {
-            name: torch.as_tensor(self.given.get(name, values[name]), dtype=torch.float64).expand(shape)
+            name: start_value(name, self.given[name], shape, self.packing.constraints[name])
+            if name in self.given
+            else values[name].double().expand(shape)
             for name, shape in self.packing.shapes.items()
         }
         point = self.packing.pack(chosen).to(like) - self.origin
-        if self.alpha is not None:
-            return point
-        alpha = float(self.given.get("alpha", FIRST_ALPHAS[1] * self.unit))
-        if not (alpha > 0 and math.isfinite(alpha)):
-            raise ValueError(f"start['alpha'] must be positive and finite; got {alpha!r}.")
-        return torch.cat([point, like.new_tensor([math.log(alpha)])])
+        usual = torch.zeros_like(point)
+        if self.alpha is None:
+            first = FIRST_ALPHAS[1] * self.unit
+            alpha = float(start_value("alpha", self.given.get("alpha", first), torch.Size(), Positive()))
+            point = torch.cat([point, like.new_tensor([math.log(alpha)])])
+            usual = torch.cat([usual, like.new_tensor([math.log(first)])])
+        return self._inside(point, usual)
+
+    def _inside(self, point: Tensor, usual: Tensor) -> Tensor:
+        """A start with what lies outside the bounds, where the objective is flat, put where the data put it."""
+        outside = (point <= self.low) | (point >= self.high)
+        if bool(outside.any()):
+            names = [name for name, size in self.sizes.items() for _ in range(size)] + ["alpha"]
+            moved = dict.fromkeys(name for name, out in zip(names, outside.tolist(), strict=False) if out)
+            warnings.warn(
+                f"start is outside the range that is searched: {', '.join(moved)}. The search starts where the data "
+                f"put it. The range is {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g} times that, for alpha "
+                f"{self.least:.3g} to {LARGEST_ALPHA * self.unit:.3g}; other values can be fixed.",
+                UserWarning,
+                stacklevel=8,
+            )
+        return torch.where(outside, usual, point)
 
     def unpack(self, point: Tensor) -> tuple[Kernel, Tensor]:
         """The kernel and alpha of a point, differentiable, inside their bounds."""
-        moved, limit = point[: len(self.origin)], math.log(LARGEST_FACTOR)
-        raw = self.origin + torch.where(self.positive, moved.clamp(-limit, limit), moved)
+        point = bent(bent(point, self.high), -self.low, -1.0)
+        raw = self.origin + point[: len(self.origin)]
         kernel = self.kernel.replace(self.packing.unpack(raw)) if self.sizes else self.kernel
         if self.alpha is not None:
             return kernel, point.new_tensor(self.alpha)
-        bounds = math.log(self.least), math.log(LARGEST_ALPHA * self.unit)
-        return kernel, point[-1].clamp(*bounds).exp()
+        return kernel, point[-1].exp()
 
     def __call__(self, point: Tensor, rows: Tensor | None = None) -> Tensor:
         """The objective, differentiable."""
@@ -298,22 +344,22 @@ class EmbeddingSearch:
             warn_unconverged(f"The search over hyperparameters: {result.message}.")
         with torch.no_grad():
             kernel, alpha = self.unpack(result.point)
-        self._warn_bounds(result.point, float(alpha))
+        self._warn_bounds(result.point)
         history: list[Any] = list(self.trace.entries)
         if self.logarithm:
             history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         value = math.exp(result.value) if self.logarithm else result.value
         return Found(kernel.numbers(), float(alpha), value, history, max(1, result.n_iter))
 
-    def _warn_bounds(self, point: Tensor, alpha: float) -> None:
+    def _warn_bounds(self, point: Tensor) -> None:
         """Of what ran to the end of its range; a feature that became irrelevant is no reason to worry."""
+        below, above = point <= self.low + BEND, point >= self.high - BEND
         said = []
-        if self.alpha is None and not self.least * 1.001 < alpha < LARGEST_ALPHA * self.unit / 1.001:
-            said.append(f"alpha = {alpha:.3g}")
-        limit = math.log(LARGEST_FACTOR)
-        for name, part in self._parts(point).items():
-            positive = isinstance(self.packing.constraints[name], Positive)
-            if positive and (bool((part <= -limit).any()) or bool((part >= limit).all())):
+        if self.alpha is None and bool(below[-1] | above[-1]):
+            said.append(f"alpha = {float(self.unpack(point)[1]):.3g}")
+        at_high = self._parts(above)
+        for name, part in self._parts(below).items():
+            if bool(part.any()) or bool(at_high[name].all()):
                 said.append(name)
         if said:
             warnings.warn(

@@ -160,7 +160,8 @@ class ConditionalMeanEmbedding(Conditionals):
         Returns
         -------
         self : ConditionalMeanEmbedding
-            The fitted model.
+            The fitted model. An interrupted search (Ctrl-C) keeps its best point; before the first evaluation there
+            is none, and the interruption goes on.
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
@@ -221,9 +222,7 @@ class ConditionalMeanEmbedding(Conditionals):
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         if self.criterion is None:
-            return Found(
-                kernel, float(kernel._diag(problem.X).mean()) / problem.n if alpha is None else alpha
-            )
+            return Found(kernel, problem.scale(kernel) / problem.n if alpha is None else alpha)
         if alpha is not None and not free:
             return Found(kernel, alpha)
         if problem.n > LARGEST_BATCH:

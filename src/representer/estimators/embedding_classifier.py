@@ -23,11 +23,12 @@ from representer.estimators._embedding_large import (
     keep_sums,
     known_labels,
     labels_on_dask,
+    search_size,
     searched_rows,
     takes_batches,
 )
 from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
-from representer.estimators._embedding_risk import Risk, check_classifier
+from representer.estimators._embedding_risk import Risk, check_classifier, check_start
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
 from representer.estimators._validation import check_alpha, check_inputs, plain, seed_of
@@ -79,8 +80,8 @@ class EmbeddingClassifier(ClassEmbedding):
         The share of the samples, or of each batch, that ``objective="validation"`` holds out.
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
         For large data, also in Dask arrays and frames: f is spanned by so many landmarks (the kernel is learned on as
-        many random samples), or random features; the fit is a sum over blocks. Kernels with few explicit features
-        (linear, a network with a linear kernel on top) need none: they are solved in the space of their features.
+        many random samples, or 500), or random features; the fit is a sum over blocks. Kernels with few explicit
+        features (linear, a network with a linear kernel on top) need none: they are solved in their space.
     memory_limit : int, str or None, default=None
         What the fit with an approximation may take beside the data, in bytes or as ``"2GB"``.
     solver : {"auto", "lbfgs", "adam"}, default="auto"
@@ -88,7 +89,8 @@ class EmbeddingClassifier(ClassEmbedding):
     learning_rate : float, default=0.1
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
-        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide.
+        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``; what lies outside the range of the
+        search is announced and left to the data. None: the data decide.
     n_restarts : int, default=1
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200
@@ -96,7 +98,7 @@ class EmbeddingClassifier(ClassEmbedding):
     tol : float, default=1e-5
         The search ends when the objective falls by less than this share.
     epsilon : float, default=1e-15
-        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7).
+        Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7); below 1/e.
     random_state : int, RandomState instance or None, default=None
         Seed of batches, restarts, landmarks and frequencies.
     verbose : int, default=0
@@ -123,7 +125,8 @@ class EmbeddingClassifier(ClassEmbedding):
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
     feature_relevance_ : ndarray of shape (n_features,)
-        Inverse lengthscales.
+        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some. Not
+        there for kernels without lengthscales of the features, such as ``Neural``.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
         Estimates for each sample by the embedding of the others, with ``calibration="loo"``; with an approximation
         and more than 5,000 samples, for 5,000 random ones.
@@ -217,15 +220,14 @@ class EmbeddingClassifier(ClassEmbedding):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix. With an approximation, also a Dask
-            array or DataFrame.
+            Training inputs; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,)
             Class labels.
 
         Returns
         -------
         self : EmbeddingClassifier
-            The fitted model.
+            The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
@@ -280,12 +282,13 @@ class EmbeddingClassifier(ClassEmbedding):
         self.__dict__.pop("n_samples_seen_", None)
         self.__dict__.pop("_cached_features", None)
         self._seed, self._n_samples = seed_of(self.random_state), source.n
-        block = searched_rows(source, self.approximation, self._seed)
+        block = searched_rows(source, given, self.approximation, self._seed)
         problem = self._problem(given, block.X)
         adapted = self._adapted(given)
         free = adapted.free() if self.objective is not None else []
         size = self._batch_size(problem)
-        guard_memory(problem.n, size if free else 0, self.approximation, self._like.element_size())
+        searched = min(size, search_size(self.approximation, problem.n)) if free else 0
+        guard_memory(problem.n, searched, self.approximation, self._like.element_size())
         kernel = adapted.resolve(block.X)
         found = self._search(kernel, free, problem, block.Y, self._seed, callback)
         self._keep_kernel(found.kernel)
@@ -314,9 +317,9 @@ class EmbeddingClassifier(ClassEmbedding):
         """Learn what is free by the objective; what is fixed stays."""
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
+        check_start(self, alpha, free)
         if self.objective is None:
-            diagonal = kernel._diag(problem.X)
-            return Found(kernel, float(diagonal.mean()) / self._n_samples if alpha is None else alpha)
+            return Found(kernel, problem.scale(kernel) / self._n_samples if alpha is None else alpha)
         if alpha is not None and not free:
             return Found(kernel, alpha)
         if isinstance(self.approximation, RandomFeatures):
@@ -324,7 +327,7 @@ class EmbeddingClassifier(ClassEmbedding):
             problem = replace(problem, features=fourier(drawn))
         elif self.approximation is not None:
             chosen = torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))
-            rows = chosen[: min(problem.n, self.approximation.size(problem.n))].sort().values
+            rows = chosen[: search_size(self.approximation, problem.n)].sort().values
             problem, Y = problem.rows(rows), Y[rows]
         size = self._batch_size(problem)
         problem = problem.with_features(kernel, limit=size)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count
+from representer.data import count, same_features
 from representer.kernels.base import Kernel
 from representer.kernels.names import as_kernel
 from representer.memory import row_blocks
@@ -53,6 +53,8 @@ class Embedding:
         """μ_a(y_j), (q, m): the expectations of l(y_j, ·)."""
         Y = self.kernel.prepare(Y)
         if isinstance(Y, Tensor):
+            if self.kernel.domain == "vectors":
+                same_features(self.anchors, Y)
             Y = Y.to(self.weights)
         step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
         return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
@@ -91,7 +93,7 @@ class Embedding:
 def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:
     """The values of a function at samples, or these values themselves, as a tensor (n,) or (n, p)."""
     if isinstance(g, Callable):  # type: ignore[arg-type]
-        g = g(samples.detach().cpu().numpy() if isinstance(samples, Tensor) else samples)
+        g = g(own_copy(samples))
     values = g.detach() if isinstance(g, Tensor) else torch.as_tensor(np.asarray(g, dtype=np.float64))
     if values.ndim not in (1, 2) or len(values) != count(samples):
         raise ValueError(
@@ -99,6 +101,13 @@ def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:
             f"array of shape ({count(samples)},) or ({count(samples)}, p); got {tuple(values.shape)}."
         )
     return values.to(like)
+
+
+def own_copy(samples: Any) -> Any:
+    """Samples to hand to a function of the user's, which may write into them."""
+    if isinstance(samples, Tensor):
+        return samples.detach().cpu().clone().numpy()
+    return samples.copy() if hasattr(samples, "copy") else samples
 
 
 def mean_embedding(Y: Any, kernel: Any = "rbf", *, weights: Any | None = None) -> Embedding:

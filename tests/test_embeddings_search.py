@@ -1,0 +1,180 @@
+"""The search of embeddings over hyperparameters: its starts, its bounds, kernels that are zero, few landmarks."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from representer import ConditionalMeanEmbedding, EmbeddingClassifier
+from representer.approximation import Nystroem
+from representer.estimators._embedding_search import BEND, bent
+from representer.kernels import Gaussian, Neural
+
+N = 60
+OUTSIDE = "start is outside the range"
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, 3))
+    return X, (X[:, 0] + 0.4 * rng.normal(size=N) > 0).astype(int)
+
+
+# -- starts -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("model", "scale"),
+    [
+        (EmbeddingClassifier("linear", "rademacher", start={"alpha": 1.0}), 1e-4),
+        (EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.1}), 1e5),
+        (EmbeddingClassifier(start={"lengthscale": [1.0, 1e5, 1e5]}), 1e5),
+        (EmbeddingClassifier(start={"alpha": 1e-30}), 1.0),
+    ],
+    ids=["large alpha", "short lengthscales", "one short lengthscale", "tiny alpha"],
+)
+def test_a_start_where_nothing_changes_is_announced_and_left(data, model, scale):
+    X, y = data
+    with pytest.warns(UserWarning, match=OUTSIDE) as caught:
+        model.fit(scale * X, y)
+    assert not any("ended at a bound" in str(w.message) for w in caught)
+    assert caught[0].filename == __file__
+    usual = EmbeddingClassifier(model.kernel, model.objective).fit(scale * X, y)
+    assert model.objective_value_ < usual.objective_value_ + 1e-3
+    assert model.n_iter_ > 1
+
+
+def test_a_start_inside_is_where_the_search_starts(data):
+    X, y = data
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model = EmbeddingClassifier(start={"lengthscale": [1.0, 2.0, 3.0], "alpha": 0.01}, shrinkage=0).fit(
+            X, y
+        )
+    first = EmbeddingClassifier(
+        Gaussian("ard"), start={"lengthscale": torch.tensor([1.0, 2.0, 3.0]), "alpha": 0.01}
+    )
+    assert first.set_params(shrinkage=0).fit(X, y).history_[0].value == model.history_[0].value
+    other = EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.01}, shrinkage=0).fit(X, y)
+    assert other.history_[0].value != model.history_[0].value
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"lengthscale": "foo"},
+        {"lengthscale": [1.0, 2.0]},
+        {"lengthscale": None},
+        {"lengthscale": -1.0},
+        {"lengthscale": np.nan},
+        {"lengthscale": 0.0},
+        {"lengthscale": True},
+        {"lengthscale": [1.0, [2.0], 3.0]},
+        {"alpha": None},
+        {"alpha": "x"},
+        {"alpha": [0.1, 0.2]},
+        {"alpha": 0.0},
+        {"alpha": np.inf},
+    ],
+    ids=str,
+)
+def test_bad_starts_are_named(data, start):
+    (name,) = start
+    with pytest.raises(ValueError, match=rf"start\['{name}'\] must be"):
+        EmbeddingClassifier(start=start).fit(*data)
+
+
+def test_a_start_where_nothing_is_learned_is_refused(data):
+    start = {"alpha": 0.1}
+    for model in (
+        EmbeddingClassifier(objective=None, start=start),
+        EmbeddingClassifier(Gaussian(1.0), alpha=0.1, start=start),
+    ):
+        with pytest.raises(ValueError, match="nothing is learned"):
+            model.fit(*data)
+
+
+def test_beyond_a_bound_there_is_a_gradient_and_far_inside_no_change():
+    bound = torch.tensor([9.0], dtype=torch.float64)
+    for sign in (1.0, -1.0):
+        point = sign * torch.tensor([0.0, -50.0, 8.9, 9.0, 9.5, 60.0], dtype=torch.float64)
+        point.requires_grad_()
+        moved = bent(point, bound, sign)
+        (slopes,) = torch.autograd.grad(moved.sum(), point)
+        assert torch.equal(moved[:2], point[:2])
+        assert bool((sign * moved <= bound).all())
+        assert bool((slopes[:5] > 0.1).all())
+        assert abs(moved[3].item() - sign * 9.0) < BEND
+
+
+# -- kernels that are zero, and overflow ------------------------------------------------------------------------------
+def test_a_kernel_that_is_zero_or_overflows_is_named(data):
+    X, y = data
+    for model in (
+        EmbeddingClassifier("linear"),
+        EmbeddingClassifier("linear", objective=None),
+        ConditionalMeanEmbedding("linear"),
+        ConditionalMeanEmbedding("linear", criterion=None),
+    ):
+        with pytest.raises(ValueError, match=r"The kernel Linear\(\) is zero on these data"):
+            model.fit(0 * X, y)
+        with pytest.raises(ValueError, match=r"The kernel Linear\(\) overflows on these data"):
+            model.fit(1e200 * X, y)
+    with pytest.raises(ValueError, match="is zero on these data"):
+        EmbeddingClassifier("precomputed").fit(np.zeros((N, N)), y)
+    shares = EmbeddingClassifier("linear", alpha=1.0, calibration=None).fit(0 * X, y).predict_proba(X[:1])
+    np.testing.assert_allclose(shares[0], np.bincount(y) / N)
+
+
+# -- landmarks --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("objective", ["loo", "validation"])
+def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, objective):
+    X, y = data
+    few = EmbeddingClassifier(objective=objective, approximation=Nystroem(1), random_state=0).fit(X, y)
+    whole = EmbeddingClassifier(objective=objective, random_state=0).fit(X, y)
+    np.testing.assert_allclose(few.kernel_.lengthscale, whole.kernel_.lengthscale)
+    assert few.predict_proba(X).shape == (N, 2)
+
+
+def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypatch):
+    X, y = data
+    monkeypatch.setattr(EmbeddingClassifier, "_search", lambda *_: pytest.fail("searched"))
+    with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
+        EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
+    with pytest.raises(
+        ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"
+    ):
+        EmbeddingClassifier(approximation=Nystroem("a")).fit(X, y)
+
+
+# -- what is said of the result ---------------------------------------------------------------------------------------
+def test_relevance_is_of_features_not_of_hidden_units_or_constants(data):
+    X, y = data
+    network = EmbeddingClassifier(Neural(torch.nn.Linear(3, 3), Gaussian("ard")), max_iter=2, tol=0.1)
+    with pytest.raises(AttributeError, match="no lengthscales of the features"):
+        _ = network.fit(X, y).feature_relevance_
+    both = Gaussian([1.0, 2.0, 4.0]) + Gaussian(3.0)
+    model = EmbeddingClassifier(2.0 * both, alpha=0.1).fit(X, y)
+    np.testing.assert_allclose(model.feature_relevance_, [1.0, 0.5, 0.25])
+    constant = np.column_stack([X[:, 0], np.full(N, 7.0)])
+    assert EmbeddingClassifier(Gaussian(2.0), alpha=0.1).fit(constant, y).feature_relevance_.tolist() == [
+        0.5,
+        0.0,
+    ]
+
+
+def test_messages_name_what_is_allowed(data):
+    X, y = data
+    model = EmbeddingClassifier(Gaussian(1.0), alpha=0.1).fit(X, y)
+    with pytest.raises(
+        ValueError, match="kind must be None, 'calibrated', 'clipped' or 'embedding'; got 'foo'"
+    ):
+        model.entropy(X, "foo")
+    with pytest.raises(ValueError, match="beta must be a number between 0 and 1; got 'a'"):
+        model.risk_bound("a")
+    with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
+        EmbeddingClassifier(learning_rate=0).fit(X, y)
+    with pytest.raises(ValueError, match="epsilon must lie between 0 and 1/e"):
+        EmbeddingClassifier(epsilon=0.5).fit(X, y)
