@@ -630,3 +630,43 @@ def test_graphs_come_back() -> None:
     element = elements(WeisfeilerLehman(1), graphs)
     best = candidate_scores(element, graphs).argmax(1)
     assert resolved(Candidates(), element, graphs).decode(element) == [graphs[i] for i in best]
+
+
+# -- what an answer must not be ---------------------------------------------------------------------------------------
+def test_sequences_that_transitions_rule_out_are_refused() -> None:
+    element = elements(WeightedDegree(), ["aa"] * 3, q=2)
+    for lengths in (None, 2):
+        decoder = Sequence(lengths=lengths, transitions=lambda a, b: -np.inf if a == b else 0.0)
+        with pytest.raises(ValueError, match=r"rule out every string of lengths? 2.* for input 0 and 1 more"):
+            resolved(decoder, element).decode(element)
+    later = Sequence(lengths=len, transitions=lambda a, b: -np.inf if a == b else 0.0)
+    with pytest.raises(ValueError, match="every string of length 2 for input 1:"):
+        resolved(later, element).decode(element, ["x", "xy"])
+    assert resolved(later, element).decode(element, ["x", "y"]) == ["a", "a"]
+    with pytest.raises(ValueError, match=r"transitions must give numbers .*; got None for 'a' after 'a'"):
+        resolved(Sequence(transitions=lambda a, b: None), element)
+
+
+@pytest.mark.parametrize("max_labels", [None, 1])
+def test_label_sets_of_centred_linear_kernels(max_labels: int | None) -> None:
+    Y = (np.random.default_rng(1).random((12, 3)) < [0.9, 0.5, 0.2]).astype(float)
+    for kernel in (
+        Linear().centered(),
+        2.0 * Linear().centered(),
+        (3.0 * Linear() + Constant(2.0)).centered(),
+    ):
+        element = elements(kernel, Y, q=20)
+        found = resolved(LabelSet(max_labels=max_labels), element).decode(element)
+        for i, row in enumerate(found):
+            sets = [s for s in product((0.0, 1.0), repeat=3) if sum(s) <= (max_labels or 3)]
+            best = max(score(element, i, list(s)) for s in sets)
+            np.testing.assert_allclose(score(element, i, row.tolist()), best, atol=1e-9)
+
+
+def test_label_sets_of_a_linear_kernel_with_another_metric() -> None:
+    Y = np.random.default_rng(1).integers(0, 2, (12, 4)).astype(float)
+    element = elements(Functional(Linear(), derivative=(0, 1)), Y, q=20)
+    found = resolved(LabelSet(), element).decode(element)
+    for i, row in enumerate(found):
+        best = max(score(element, i, list(s)) for s in product((0.0, 1.0), repeat=4))
+        np.testing.assert_allclose(score(element, i, row.tolist()), best, atol=1e-9)

@@ -785,3 +785,62 @@ def test_arguments_are_not_changed(data):
     StructuredPredictor("precomputed", "precomputed", "conditional_covariance").fit(gram, L)
     np.testing.assert_array_equal(gram, kept[0])
     np.testing.assert_array_equal(L, kept[1])
+
+
+# -- what must not pass silently --------------------------------------------------------------------------------------
+def test_widths_of_outputs_are_compared_with_those_of_the_fit(data):
+    X, Y, new, _ = data
+    model = fixed("identity").fit(X, Y)
+    narrow, message = np.ones((2, 1)), "1 features, but the training outputs have 2"
+    with pytest.raises(ValueError, match=message):
+        model.loss(Y[:2], narrow)
+    with pytest.raises(ValueError, match=message):
+        model.loss(narrow, Y[:2])
+    with pytest.raises(ValueError, match=message):
+        model.joint_kernel(new[:2], narrow, new[:2], narrow)
+
+
+def test_an_indefinite_kernel_of_objects_is_noticed_by_every_operator(data):
+    X, Y, _, _ = data
+    kernel = Callable(lambda a, b: float(np.tanh(np.dot(a, b) - 1.0)))
+    for operator in ("identity", "covariance"):
+        with pytest.raises(NotPositiveDefiniteError, match="The Gram matrix of the outputs is indefinite"):
+            StructuredPredictor("rbf", kernel, operator, alpha=0.1).fit(X, list(Y))
+
+
+def test_a_kernel_is_learned_at_the_candidates_of_alpha(rng):
+    X = rng.normal(size=(30, 2))
+    y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(30, 1))
+    kernels = [
+        StructuredPredictor(Gaussian("auto"), "linear", alpha=alpha).fit(X, y).kernel_.lengthscale
+        for alpha in (0.3, [0.3], "auto")
+    ]
+    np.testing.assert_allclose(kernels[1], kernels[0])
+    assert abs(kernels[2] - kernels[0]) > 0.05 * kernels[0]
+
+
+def test_a_joint_kernel_survives_new_parameters(data):
+    X, Y, new, candidates = data
+    pairs = new[:5], candidates, new[:5], candidates
+    for operator, options in (
+        ("covariance", {}),
+        (Dense([[2.0, 1.0], [1.0, 3.0]]), {"output_kernel": "linear"}),
+    ):
+        model = fixed(operator).set_params(**options).fit(X, Y)
+        expected = clone(model).fit(X, Y).joint_kernel(*pairs)
+        if operator != "covariance":
+            model.set_params(operator__matrix=np.eye(2))
+        model.set_params(operator="identity", center=True, approximation=Nystroem(2))
+        np.testing.assert_array_equal(model.joint_kernel(*pairs), expected)
+
+
+@pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
+@pytest.mark.parametrize("kernel", [Gaussian("auto"), Gaussian(1.0)])
+def test_outputs_without_features(data, operator, kernel):
+    X = data[0]
+    for options in ({}, {"alpha": 0.1}, {"center": True}):
+        model = StructuredPredictor(kernel, Spectrum(3), operator, **options).fit(X, ["ab"] * 20)
+        assert model.predict(X[:2]) == ["ab", "ab"]
+    low = StructuredPredictor(kernel, Spectrum(3), operator, 0.1, approximation=Nystroem(5))
+    with pytest.raises(ValueError, match=r"Spectrum.* is zero at all landmarks"):
+        low.fit(X, ["ab"] * 20)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import count, is_single, take
-from representer.estimators._adapted import repaired_gram
+from representer.estimators._adapted import original, repaired_gram
 from representer.estimators._embedding_problem import explicit_features
 from representer.estimators._validation import plain
 from representer.kernels import Kernel, Linear
@@ -165,6 +165,8 @@ def independent_landmarks(kernel: Kernel, X: Any, nystroem: Nystroem, seed: int)
     _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
     if len(pivots) == len(gram):
         return features
+    if not len(pivots):
+        raise ValueError(f"{original(kernel)!r} is zero at all landmarks: there is nothing to learn from.")
     return landmark_features(kernel, take(features.landmarks, pivots.sort().values))
 
 
@@ -237,7 +239,7 @@ def exact_outputs(kernel: Kernel, Y: Any, like: Tensor, *, centred: bool, on_axe
 def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
     features = explicit_features(kernel, Y) if kernel.domain != "gram" else None
-    if features is not None and features.shape[1] < len(features):
+    if features is not None and 0 < features.shape[1] < len(features):
         return features.detach().to(like), None
     given = kernel._gram(Y, None).to(like)
     gram = given if kernel.domain == "vectors" else repair_gram(given, name="The Gram matrix of the outputs")
@@ -247,7 +249,8 @@ def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor 
         smallest = factor.diagonal().square().min()
         if not info.item() and smallest > rounding * gram.diagonal().max():
             return factor, None
-        return pivoted_cholesky(gram, tol=rounding)[0].contiguous(), None
+        factor = pivoted_cholesky(gram, tol=rounding)[0].contiguous()
+        return factor if factor.shape[1] else gram[:, :1] * 0.0, None  # all φ(y) = 0: one coordinate, zero
     spectrum = eigh(gram, name="The repaired Gram matrix of the outputs")
     stays = spectrum.values > rounding * spectrum.values[-1]
     vectors, values = spectrum.vectors[:, stays], spectrum.values[stays]

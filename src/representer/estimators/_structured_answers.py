@@ -16,7 +16,7 @@ from representer.expansions import Embedding
 from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.preimage import Decoder, candidate_scores
-from representer.preimage.base import prepared_like, squared_norms
+from representer.preimage.base import check_width, prepared_like, squared_norms
 
 # l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
@@ -192,7 +192,10 @@ class Answers(KernelEstimator):
             )
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
-        return self._outputs(self.output_kernel_, check_outputs(self.output_kernel_, Y, reset=False)[0])
+        outputs = check_outputs(self.output_kernel_, Y, reset=False)[0]
+        if self.output_kernel_.domain in ("vectors", "gram"):
+            check_width(self.output_kernel_, outputs, self.Y_fit_.shape[1])
+        return self._outputs(self.output_kernel_, outputs)
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def loss(self, Y: Any, Y_pred: Any) -> np.ndarray:

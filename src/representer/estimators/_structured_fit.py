@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -71,10 +72,12 @@ class StructuredFit(Answers):
     tol: float
     random_state: Any
     history_: list[HistoryEntry]
+    _settings: tuple[Any, tuple[Nystroem, Nystroem] | None, bool]
 
     def _prepare(self, X: Any, y: Any, callback: Any) -> tuple[Kernel, Any, Tensor | None, int]:
         """Check and keep the data, the kernels and the decoder; the input kernel and the inputs to compute with."""
         self._check()
+        self._settings = copy.deepcopy((self._form()[0], self._approximations(), bool(self.center)))
         given, output = (
             as_kernel(k).__sklearn_clone__().numbers() for k in (self.kernel, self.output_kernel)
         )
@@ -197,7 +200,8 @@ class StructuredFit(Answers):
         n, pair = count(self.X_fit_), self._approximations()
         if pair is None:
             # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
-            matrices = 3 if self._form()[0] == "identity" and not self._chooses() else 10
+            plain_vectors = self._form()[0] == "identity" and self.output_kernel_.domain == "vectors"
+            matrices = 3 if plain_vectors and not self._chooses() else 10
             elements, advice = (
                 matrices * n**2,
                 "Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
@@ -213,8 +217,9 @@ class StructuredFit(Answers):
         self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, *, exact: bool = False
     ) -> Problem:
         """Of prepared inputs and outputs; ``exact``: without the approximation."""
-        form, output = self._form()[0], self.output_kernel_
-        on_axes, pair = has_axes(output, Y), None if exact else self._approximations()
+        form, pair, centred = self._settings  # those of the fit, also after set_params
+        output, pair = self.output_kernel_, None if exact else pair
+        on_axes = has_axes(output, Y)
         if isinstance(form, Operator):
             if not (isinstance(Y, Tensor) and isinstance(output, Linear)):
                 raise ValueError(
@@ -227,10 +232,10 @@ class StructuredFit(Answers):
         else:
             inputs = landmark_inputs(kernel, X, pair[0], labelled, seed)
         if pair is None or on_axes:
-            outputs = exact_outputs(output, Y, self._like, centred=bool(self.center), on_axes=on_axes)
+            outputs = exact_outputs(output, Y, self._like, centred=centred, on_axes=on_axes)
         else:
             adapted = self._adapted(output, repair=False) if output.domain != "vectors" else output
-            outputs = landmark_outputs(adapted, Y, pair[1], seed, centred=bool(self.center))
+            outputs = landmark_outputs(adapted, Y, pair[1], seed, centred=centred)
         return Problem(inputs, outputs, form)
 
     def _subset(
@@ -261,8 +266,8 @@ class StructuredFit(Answers):
         alpha = check_alpha(self.alpha)
         Y = self._outputs(self.output_kernel_, self.Y_fit_)
         problem = self._problem(kernel, X, Y, labelled, seed)
-        if self.output_kernel_.domain == "gram":
-            problem.outputs.coordinates  # noqa: B018  raises if the Gram matrix of the outputs is indefinite
+        if self.output_kernel_.domain != "vectors":
+            problem.outputs.coordinates  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
         if not self._chooses():
             assert isinstance(alpha, float)
             choice = Choice(alpha, epsilon, components)

@@ -155,7 +155,7 @@ def learn_kernel(
         Decomposable(kernel, operator),
         [f"kernel__{name}" for name in free],
         given,
-        alpha if isinstance(alpha, float) else None,
+        alpha if alpha is None else best.alpha,  # of candidates, the one that is best where the search starts
         "loo",
         search,
     )
