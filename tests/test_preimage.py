@@ -26,6 +26,7 @@ from representer.kernels import (
     Matern,
     Polynomial,
     Precomputed,
+    Pullback,
     RationalQuadratic,
     Spectrum,
     Tanimoto,
@@ -670,3 +671,59 @@ def test_label_sets_of_a_linear_kernel_with_another_metric() -> None:
     for i, row in enumerate(found):
         best = max(score(element, i, list(s)) for s in product((0.0, 1.0), repeat=4))
         np.testing.assert_allclose(score(element, i, row.tolist()), best, atol=1e-9)
+
+
+def test_topk_begins_with_the_prediction_and_keeps_the_order_of_equals() -> None:
+    candidates = ["ab", "ba", "ab", "bab", "ab", "a", "ba"] * 5
+    element = elements(Spectrum(1), ["ab", "b", "aab"], q=4)
+    decoder = resolved(Candidates(candidates), element)
+    scores = candidate_scores(element, candidates).numpy()
+    order = np.argsort(-scores, axis=1, kind="stable")
+    for k in (1, 2, 3, 12, 20, 35):
+        objects, values = decoder.topk(element, k)
+        assert objects == [[candidates[i] for i in row[:k]] for row in order]
+        np.testing.assert_array_equal(values, np.take_along_axis(scores, order[:, :k], 1))
+        assert [row[0] for row in objects] == decoder.decode(element)
+
+
+def test_direct_inverse_of_features_of_ones_own() -> None:
+    words = ["a", "bbb", "bb"]
+    kernel = Pullback(Linear(), lambda items: [[w.count("a"), w.count("b")] for w in items], domain="objects")
+    element = Embedding(kernel, words, torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]], dtype=torch.float64))
+    decoder = Direct(lambda sums: ["a" * round(a) + "b" * round(b) for a, b in sums])
+    assert resolved(decoder, element).decode(element) == ["ab", "bbb"]
+
+
+@pytest.mark.parametrize("measure", ["f1", "hamming"])
+def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
+    Y = np.random.default_rng(3).integers(0, 2, (15, 3)).astype(float)
+    element = elements(Linear(), Y, q=15, seed=2)
+    decoder = LabelSet("auto", measure=measure, max_labels=1)
+    chosen = resolved(decoder, element, Y).calibrate(element, Y)
+
+    def quality(found: np.ndarray) -> float:
+        return f1_score(Y, found, average="micro") if measure == "f1" else -hamming_loss(Y, found)
+
+    values = (element.weights @ element.anchors).numpy()
+    tried = [
+        resolved(LabelSet(t, max_labels=1), element, Y).decode(element) for t in np.unique(values) + 1e-9
+    ]
+    np.testing.assert_allclose(quality(chosen.decode(element)), max(map(quality, tried)))
+
+
+@pytest.mark.parametrize(
+    ("decoder", "kernel", "Y", "match"),
+    [
+        (
+            LabelSet(np.array([0.1, 0.2])),
+            Linear(),
+            [[0.0, 1.0]],
+            "threshold must be None, a number or 'auto'",
+        ),
+        (Sequence(lengths=np.array([1, 2])), WeightedDegree(), ["ab"], "lengths must be None, a positive"),
+        (Sequence(transitions=np.zeros(2)), WeightedDegree(), ["ab"], "transitions must be None, 'training'"),
+    ],
+)
+def test_arrays_are_no_options(decoder: Decoder, kernel: Kernel, Y: object, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        decoder.resolve(kernel, Y)

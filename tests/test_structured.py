@@ -14,14 +14,24 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import StructuredPredictor
 from representer.approximation import Nystroem
-from representer.kernels import Callable, Delta, Gaussian, Linear, Polynomial, Pullback, Spectrum
+from representer.kernels import (
+    Callable,
+    Columns,
+    Delta,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Pullback,
+    Spectrum,
+    Tanimoto,
+)
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import (
     ConditionalCovariance,
@@ -31,7 +41,7 @@ from representer.operators import (
     Identity,
     PrincipalComponents,
 )
-from representer.preimage import Decoder, Direct
+from representer.preimage import Candidates, Decoder, Direct, LabelSet
 
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 4
 NO_GRAM = {
@@ -844,3 +854,143 @@ def test_outputs_without_features(data, operator, kernel):
     low = StructuredPredictor(kernel, Spectrum(3), operator, 0.1, approximation=Nystroem(5))
     with pytest.raises(ValueError, match=r"Spectrum.* is zero at all landmarks"):
         low.fit(X, ["ab"] * 20)
+
+
+def test_messages_name_the_argument_and_what_to_do(data):
+    X, Y, _, _ = data
+    rbf, words = StructuredPredictor(alpha=0.1), ["ab", "b"] * 10
+    with pytest.raises(ValueError, match=r"y holds sets.*MultiLabelBinarizer"):
+        StructuredPredictor(output_kernel=Tanimoto(), alpha=0.1).fit(X, [{"a", "b"}] * 20)
+    conditional = StructuredPredictor(operator="conditional_covariance", alpha=0.1, epsilon=0.1)
+    with pytest.raises(ValueError, match="y is no array of numbers"):
+        conditional.fit(X, [None, [1.0], *([[1.0, 2.0]] * 18)])
+    with pytest.raises(ValueError, match="y holds strings"):
+        conditional.fit(X, [None, *words[1:]])
+    with pytest.raises(ValueError, match="output_kernel='foo' is not a kernel"):
+        StructuredPredictor(output_kernel="foo").fit(X, Y)
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        rbf.fit(X, Y[:, :0])
+    validated = StructuredPredictor(criterion="validation", alpha=[0.1, 1.0], cv=KFold(3).split(X))
+    with pytest.raises(ValueError, match="cv is an iterator"):
+        validated.fit(X, Y)
+    validated.set_params(cv=list(KFold(3).split(X))).fit(X, Y)
+    validated.set_params(task_loss=lambda true, predicted: "bad")
+    with pytest.raises(ValueError, match=r"task_loss must return a number, or one for each sample; .*'bad'"):
+        validated.fit(X, Y)
+    for options in (
+        {"operator": ConditionalCovariance(0.05), "epsilon": 0.9},
+        {"operator": PrincipalComponents(2), "n_components": 3},
+    ):
+        with pytest.raises(ValueError, match=r"contradicts operator=.*; give it once"):
+            StructuredPredictor(**options).fit(X, Y)
+
+
+def test_outputs_from_a_generator_and_a_frame(data):
+    X, Y, new, _ = data
+    np.testing.assert_array_equal(
+        fixed("identity").fit(X, (row for row in Y)).predict(new), fixed("identity").fit(X, Y).predict(new)
+    )
+    frame = pd.DataFrame({"size": Y[:, 0], "kind": ["a", "b"] * 10})
+    kernel = Columns({"size": Gaussian(1.0), "kind": Delta()})
+    records = frame.to_dict("records")
+    models = [StructuredPredictor("rbf", kernel, alpha=0.1).fit(X, y) for y in (frame, records)]
+    assert models[0].predict(new) == models[1].predict(new) and set(models[0].predict(new)[0]) == {
+        "size",
+        "kind",
+    }
+    np.testing.assert_array_equal(
+        models[0].score_candidates(new, frame), models[1].score_candidates(new, records)
+    )
+    np.testing.assert_allclose(models[0].loss(frame, frame), 0.0)
+    assert models[0].score(X, frame) == models[1].score(X, records)
+    chosen = StructuredPredictor("rbf", kernel, alpha=0.1, decoder=Candidates(frame[:5])).fit(X, frame)
+    assert chosen.predict(new)[0] in records[:5]
+
+
+def test_a_decoder_given_by_name_has_parameters(data):
+    X, Y, new, _ = data
+    model = StructuredPredictor(Gaussian(1.0), Gaussian(1.0), alpha=0.1, decoder="gradient")
+    model.set_params(decoder__max_iter=5)
+    assert model.decoder.max_iter == 5
+    assert model.fit(X, Y).predict(new).shape == (6, 2)
+
+
+def test_an_interrupt_ends_the_search_over_output_kernels(data):
+    X, Y, _, _ = data
+    calls = []
+
+    def loss(true, predicted):
+        calls.append(len(true))
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return ((true - predicted) ** 2).sum(1)
+
+    model = StructuredPredictor(
+        Gaussian(1.0),
+        Gaussian("auto"),
+        alpha=0.1,
+        criterion="validation",
+        task_loss=loss,
+        cv=4,
+        random_state=0,
+    )
+    stop = 10  # 4 folds of two kernels are done, and one of the third
+    with pytest.warns(ConvergenceWarning, match="output kernels was interrupted: the best so far is kept"):
+        model.fit(X, Y)
+    assert len(calls) == stop
+    compared = Gaussian("auto").resolve(torch.from_numpy(Y)).lengthscale / np.array([4.0, 2.0])
+    assert np.isclose(compared, model.output_kernel_.lengthscale).any()
+    stop = len(calls) + 3  # two folds of the first
+    with pytest.warns(ConvergenceWarning, match="the folds so far decide"):
+        model.fit(X, Y)
+    assert len(calls) == stop
+
+
+def test_numbers_as_candidates_of_numbers(data):
+    X, Y, new, _ = data
+    y = (Y[:, 0] > 0).astype(float)
+    for decoder in (Candidates([0.0, 1.0]), Candidates(lambda x: [0.0, 1.0]), Candidates([[0.0], [1.0]])):
+        model = StructuredPredictor(alpha=0.1, decoder=decoder).fit(X, y)
+        found = np.asarray(model.predict(new))
+        assert found.shape == (6,) and set(found) <= {0.0, 1.0}
+        objects, _ = model.predict_topk(new, 2)
+        assert np.asarray(objects).shape == (6, 2)
+        np.testing.assert_array_equal(np.asarray(objects)[:, 0], found)
+    expected = StructuredPredictor(alpha=0.1).fit(X, y).predict(new)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [np.int32, bool, np.uint8, float])
+def test_answers_have_the_type_of_the_outputs(data, kind):
+    X, Y, new, _ = data
+    labels = (Y > 0).astype(kind)
+    for y in (labels, labels[:, 0]):
+        model = StructuredPredictor(alpha=0.1).fit(X, y)
+        assert model.predict(new).dtype == np.dtype(kind) and model.predict_topk(new, 2)[0].dtype == np.dtype(
+            kind
+        )
+        plainly = StructuredPredictor(alpha=0.1).fit(X, y.astype(float))
+        np.testing.assert_array_equal(model.predict(new), plainly.predict(new))
+    for decoder in ("labels", LabelSet("auto")):
+        tagger = StructuredPredictor("rbf", "linear", alpha=0.1, decoder=decoder).fit(X, labels)
+        assert tagger.predict(new).dtype == np.dtype(kind)
+    assert StructuredPredictor("rbf", "linear", decoder="direct").fit(X, labels).predict(new).dtype == float
+
+
+def test_attributes_tell_what_was_used(data):
+    X, Y, _, _ = data
+    assert fixed("identity").fit(X, Y).epsilon_ is None
+    assert fixed("covariance").fit(X, Y).n_components_ is None
+    assert fixed("identity").fit(X, Y).criterion_value_ is None
+    learned = StructuredPredictor(Gaussian("auto"), "linear", alpha=0.1).fit(X, Y)
+    same = StructuredPredictor(learned.kernel_, "linear", alpha=[0.1]).fit(X, Y)
+    np.testing.assert_allclose(learned.criterion_value_, same.criterion_value_)
+
+
+def test_components_that_are_rounding_error_are_left_out(rng):
+    X, t = rng.normal(size=(40, 2)), np.linspace(0.0, 1.0, 40)[:, None]
+    all_of_them = StructuredPredictor(Gaussian(1.0), Gaussian(2.0), "kpca", 1e-3, n_components=40).fit(X, t)
+    assert 3 < all_of_them.n_components_ < 20
+    identity = StructuredPredictor(Gaussian(1.0), Gaussian(2.0), "identity", 1e-3).fit(X, t)
+    np.testing.assert_allclose(all_of_them.score_candidates(X, t), identity.score_candidates(X, t), atol=1e-6)
+    assert np.abs(all_of_them.dual_coef_).max() < 1e12

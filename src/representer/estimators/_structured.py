@@ -41,7 +41,7 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
         return Y, None
     rows = plain(Y)
     rows = rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-    if hasattr(rows, "tocsr") or not len(rows):
+    if hasattr(rows, "tocsr") or not len(rows) or getattr(rows, "size", 1) == 0:
         return Y, None
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiub":
         numbers = rows.reshape(len(rows), -1)
@@ -60,8 +60,14 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
     if kernel.domain == "gram" and isinstance(kept, np.ndarray):
         kept = kept[:, labelled]
     elif kernel.domain == "vectors" and not (isinstance(kept, np.ndarray) and kept.dtype != object):
-        kept = np.array([np.asarray(item, dtype=float) for item in kept])
+        kept = [plain(item) for item in kept]
     return kept, torch.from_numpy(labelled)
+
+
+def counted(Y: Any) -> np.dtype | None:
+    """The type of outputs that are integers or truth values; None for others."""
+    dtype = np.asarray(plain(Y)).dtype
+    return dtype if dtype.kind in "iub" else None
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from representer.estimators._adapted import Adapted, Representation, takes_spars
 from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
 from representer.expansions import Embedding
 from representer.kernels import Kernel
+from representer.kernels.columns import as_records
 from representer.memory import row_blocks
-from representer.preimage import Decoder, candidate_scores
+from representer.preimage import Decoder, as_decoder, candidate_scores
 from representer.preimage.base import check_width, prepared_like, squared_norms
 
 # l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
@@ -38,6 +39,7 @@ class Answers(KernelEstimator):
     output_landmarks_: Any
     device: str | None
     dtype: str
+    decoder: Any
     _flat: bool
     _on_axes: bool
 
@@ -46,6 +48,13 @@ class Answers(KernelEstimator):
         tags.input_tags.sparse = takes_sparse(self.kernel)
         tags.target_tags.required = True
         return tags
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
+        if any(name.startswith("decoder__") for name in params):
+            decoder = params.get("decoder", self.decoder)
+            params["decoder"] = as_decoder(decoder) if isinstance(decoder, str) else decoder
+        return super().set_params(**params)
 
     # -- data and kernels ---------------------------------------------------------------------------------------------
     @property
@@ -154,8 +163,10 @@ class Answers(KernelEstimator):
                 "decoder=Candidates(…), or score_candidates(X, candidates)."
             )
         objects, scores = topk(self._embedding(X), k, X)
-        if isinstance(objects, np.ndarray) and self._flat:
+        if self._flat and isinstance(objects, np.ndarray):
             objects = objects[..., 0]
+        elif self._flat and self.output_kernel_.domain == "vectors":
+            objects = [[item[0] for item in row] for row in objects]
         return objects, scores
 
     def score_candidates(self, X: Any, candidates: Any, *, diagonal: Any = None) -> np.ndarray:
@@ -186,6 +197,8 @@ class Answers(KernelEstimator):
 
     def _new_outputs(self, Y: Any, name: str) -> Any:
         """Checked outputs; among vectors of one number each, numbers will do."""
+        if self.output_kernel_.domain == "records":
+            Y = as_records(Y)
         if Y is not None and is_single(Y):
             raise ValueError(
                 f"{name} must be a collection of outputs; got {Y!r:.80}. Put one output in a list."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from representer.estimators._adapted import original, silent_repairs, takes_spar
 from representer.estimators._structured import (
     FORMS,
     Problem,
+    counted,
     exact_inputs,
     exact_outputs,
     has_axes,
@@ -41,15 +43,17 @@ from representer.estimators._validation import (
     check_outputs,
     plain,
     seed_of,
+    warn_unconverged,
 )
 from representer.expansions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
+from representer.kernels.columns import as_records
 from representer.memory import BLOCK_BYTES, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
 from representer.parameters import is_count, is_real
-from representer.preimage import Decoder, as_decoder
+from representer.preimage import Candidates, Decoder, LabelSet, as_decoder
 
 # Beyond it, an exact fit chooses its numbers on a random subset; kernels are learned on half as many.
 LARGEST_SEARCH = 2000
@@ -79,7 +83,8 @@ class StructuredFit(Answers):
         self._check()
         self._settings = copy.deepcopy((self._form()[0], self._approximations(), bool(self.center)))
         given, output = (
-            as_kernel(k).__sklearn_clone__().numbers() for k in (self.kernel, self.output_kernel)
+            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
+            for name in ("kernel", "output_kernel")
         )
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         labelled = self._keep_outputs(output, y)
@@ -120,6 +125,10 @@ class StructuredFit(Answers):
             )
         if self.task_loss is not None and not callable(self.task_loss):
             raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
+        if self.criterion == "validation" and isinstance(self.cv, Iterator):
+            raise ValueError(
+                "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
+            )
         self._approximations()
         self._form()
 
@@ -129,15 +138,18 @@ class StructuredFit(Answers):
         epsilon = None if isinstance(self.epsilon, str) else float(self.epsilon)
         components = None if isinstance(self.n_components, str) else int(self.n_components)
         if isinstance(operator, str) and operator in FORMS:
-            return operator, epsilon, components
+            conditional, some = operator == "conditional_covariance", operator == "kpca"
+            return operator, epsilon if conditional else None, components if some else None
         if isinstance(operator, Identity):
             return "identity", None, None
         if isinstance(operator, Covariance):
             return "covariance", None, None
         if isinstance(operator, ConditionalCovariance):
             operator.check_hyperparameters()
+            self._refuse_two("epsilon", epsilon, float(operator.epsilon))
             return "conditional_covariance", float(operator.epsilon), None
         if isinstance(operator, PrincipalComponents):
+            self._refuse_two("n_components", components, operator.checked())
             return "kpca", None, operator.checked()
         if isinstance(operator, Operator) and not isinstance(operator, DataDriven):
             return operator, None, None
@@ -145,6 +157,10 @@ class StructuredFit(Answers):
             f"operator must be one of {', '.join(map(repr, FORMS))} or an object from representer.operators; got "
             f"{operator!r}."
         )
+
+    def _refuse_two(self, name: str, given: float | None, own: float) -> None:
+        if given is not None and given != own:
+            raise ValueError(f"{name}={given!r} contradicts operator={self.operator!r}; give it once.")
 
     def _approximations(self) -> tuple[Nystroem, Nystroem] | None:
         given = self.approximation
@@ -159,8 +175,13 @@ class StructuredFit(Answers):
 
     def _keep_outputs(self, output: Kernel, y: Any) -> Tensor | None:
         """Check and keep the outputs; the samples that have one, None for all."""
+        if output.domain == "records" and not isinstance(y, list):
+            y = as_records(y)
+        elif isinstance(y, Iterator):
+            y = list(y)
         found, labelled = labelled_outputs(output, y)
         self.Y_fit_, self._flat = check_outputs(output, found, reset=True)
+        self._counted = counted(found) if output.domain == "vectors" else None
         n = len(self.Y_fit_) if labelled is None else len(y)
         if n != count(self.X_fit_):
             raise ValueError(f"X and y have inconsistent numbers of samples: {count(self.X_fit_)} and {n}.")
@@ -268,7 +289,7 @@ class StructuredFit(Answers):
         problem = self._problem(kernel, X, Y, labelled, seed)
         if self.output_kernel_.domain != "vectors":
             problem.outputs.coordinates  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
-        if not self._chooses():
+        if not self._chooses() and not (self.history_ and self.criterion == "loo"):
             assert isinstance(alpha, float)
             choice = Choice(alpha, epsilon, components)
         elif self.criterion == "validation":
@@ -291,11 +312,22 @@ class StructuredFit(Answers):
         _, epsilon, components = self._form()
         best: tuple[Kernel, Problem, Choice] | None = None
         for output in rescaled(self.output_kernel_, self._free_outputs(), OUTPUT_FACTORS):
-            self._use_outputs(output)
-            problem = self._problem(kernel, X, Y, labelled, seed)
-            choice = validate(self, problem, check_alpha(self.alpha), epsilon, components, labelled, seed)
+            try:
+                self._use_outputs(output)
+                problem = self._problem(kernel, X, Y, labelled, seed)
+                alpha, first = check_alpha(self.alpha), best is None
+                choice = validate(
+                    self, problem, alpha, epsilon, components, labelled, seed, keep_partial=first
+                )
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                warn_unconverged("The search over output kernels was interrupted: the best so far is kept.")
+                break
             if best is None or choice.better(best[2]):
                 best = output, problem, choice
+            if choice.partial:
+                break
         assert best is not None
         self._use_outputs(best[0])
         return best[1], best[2]
@@ -303,7 +335,10 @@ class StructuredFit(Answers):
     def _use_outputs(self, output: Kernel) -> None:
         """An output kernel with numbers, and the decoder for it."""
         self.output_kernel_ = output
-        self.decoder_ = as_decoder(self.decoder).resolve(output, self.Y_fit_)
+        decoder = as_decoder(self.decoder)
+        chooses = self._counted is not None and isinstance(decoder, Candidates | LabelSet)
+        known = self.Y_fit_.astype(self._counted) if chooses else self.Y_fit_  # answers are what was given
+        self.decoder_ = decoder.resolve(output, known)
 
     def _solve(self, problem: Problem, choice: Choice) -> None:
         """The fitted function at chosen numbers."""

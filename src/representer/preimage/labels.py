@@ -127,7 +127,9 @@ class LabelSet(Decoder):
         if self.threshold != "auto":
             return self
         new = copy.copy(self)
-        new._decide = best_threshold(_expected(embedding), _indicators(Y), self.measure)
+        values = _expected(embedding)
+        values = np.where(self._largest(values), values, -np.inf)  # those above max_labels are never set
+        new._decide = best_threshold(values, _indicators(Y), self.measure)
         return new
 
     def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
@@ -145,11 +147,13 @@ class LabelSet(Decoder):
         return self._candidates.decode(embedding)
 
     def _above(self, values: np.ndarray, threshold: float) -> np.ndarray:
-        chosen = values > threshold
-        if self._most() < self._n_labels:  # of more labels than allowed, the largest
-            rank = (-values).argsort(1, kind="stable").argsort(1)
-            chosen &= rank < self._most()
-        return chosen.astype(self._dtype)
+        return ((values > threshold) & self._largest(values)).astype(self._dtype)
+
+    def _largest(self, values: np.ndarray) -> np.ndarray:
+        """The labels of each row that may be set: as many as allowed, of the largest values."""
+        if self._most() == self._n_labels:
+            return np.ones(values.shape, dtype=bool)
+        return (-values).argsort(1, kind="stable").argsort(1) < self._most()
 
     def _climbed(self, embedding: Embedding) -> np.ndarray:
         """Local search: the best single change, for all elements that still improve."""
