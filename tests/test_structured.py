@@ -866,6 +866,11 @@ def test_messages_name_the_argument_and_what_to_do(data):
         conditional.fit(X, [None, [1.0], *([[1.0, 2.0]] * 18)])
     with pytest.raises(ValueError, match="y holds strings"):
         conditional.fit(X, [None, *words[1:]])
+    for single in ("ab" * 10, 3.0, {"a": 1}):
+        with pytest.raises(ValueError, match="y must hold one output for each sample"):
+            StructuredPredictor(output_kernel=Spectrum(1), alpha=0.1).fit(X, single)
+    with pytest.raises(ValueError, match="decoder=None has no parameters"):
+        StructuredPredictor(decoder=None).set_params(decoder__max_iter=5)
     with pytest.raises(ValueError, match="output_kernel='foo' is not a kernel"):
         StructuredPredictor(output_kernel="foo").fit(X, Y)
     with pytest.raises(ValueError, match=r"0 feature\(s\)"):
@@ -901,7 +906,9 @@ def test_outputs_from_a_generator_and_a_frame(data):
     np.testing.assert_array_equal(
         models[0].score_candidates(new, frame), models[1].score_candidates(new, records)
     )
-    np.testing.assert_allclose(models[0].loss(frame, frame), 0.0)
+    np.testing.assert_allclose(models[0].loss(frame, iter(records)), 0.0)
+    with pytest.raises(ValueError, match="target y is None"):
+        StructuredPredictor("rbf", kernel).fit(X, None)
     assert models[0].score(X, frame) == models[1].score(X, records)
     chosen = StructuredPredictor("rbf", kernel, alpha=0.1, decoder=Candidates(frame[:5])).fit(X, frame)
     assert chosen.predict(new)[0] in records[:5]
@@ -994,3 +1001,17 @@ def test_components_that_are_rounding_error_are_left_out(rng):
     identity = StructuredPredictor(Gaussian(1.0), Gaussian(2.0), "identity", 1e-3).fit(X, t)
     np.testing.assert_allclose(all_of_them.score_candidates(X, t), identity.score_candidates(X, t), atol=1e-6)
     assert np.abs(all_of_them.dual_coef_).max() < 1e12
+
+
+def test_gaps_in_a_gram_matrix_of_outputs_number_those_that_are_there(data):
+    X, Y, _, _ = data
+    L, kept = ns.gaussian(Y, Y, 0.9), np.arange(20) % 3 > 0
+    L[~kept] = L[:, ~kept] = np.nan
+    gaps = [row if there else None for row, there in zip(Y, kept, strict=True)]
+    numbers = fixed("conditional_covariance").set_params(output_kernel="precomputed").fit(X, L).predict(X)
+    vectors = fixed("conditional_covariance").fit(X, gaps).predict(X)
+    np.testing.assert_array_equal(Y[kept][numbers], vectors)
+    with pytest.raises(ValueError, match="n_components of Nystroem must be an integer from 1"):
+        fixed("conditional_covariance", approximation=Nystroem(15)).fit(X, gaps)
+    pair = (Nystroem(15), Nystroem(13))
+    assert fixed("conditional_covariance", approximation=pair).fit(X, gaps).predict(X).shape == (20, 2)

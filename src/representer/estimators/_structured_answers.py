@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,11 @@ class Answers(KernelEstimator):
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
             decoder = params.get("decoder", self.decoder)
-            params["decoder"] = as_decoder(decoder) if isinstance(decoder, str) else decoder
+            if not isinstance(decoder, str | Decoder):
+                raise ValueError(
+                    f"decoder={decoder!r} has no parameters; give an object of representer.preimage."
+                )
+            params["decoder"] = as_decoder(decoder)
         return super().set_params(**params)
 
     # -- data and kernels ---------------------------------------------------------------------------------------------
@@ -132,7 +137,8 @@ class Answers(KernelEstimator):
         Returns
         -------
         y : ndarray or list
-            One object for each input, of the kind of the training outputs; with a precomputed output kernel, numbers of
+            One object for each input, of the kind of the training outputs (integers and truth values where the decoder
+            chooses from them, floats where it makes new vectors); with a precomputed output kernel, numbers of
             candidates.
         """
         X = self._checked(X)
@@ -197,6 +203,8 @@ class Answers(KernelEstimator):
 
     def _new_outputs(self, Y: Any, name: str) -> Any:
         """Checked outputs; among vectors of one number each, numbers will do."""
+        if isinstance(Y, Iterator):
+            Y = list(Y)
         if self.output_kernel_.domain == "records":
             Y = as_records(Y)
         if Y is not None and is_single(Y):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import count, take
+from representer.data import count, is_single, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._structured import (
     FORMS,
@@ -175,10 +175,12 @@ class StructuredFit(Answers):
 
     def _keep_outputs(self, output: Kernel, y: Any) -> Tensor | None:
         """Check and keep the outputs; the samples that have one, None for all."""
-        if output.domain == "records" and not isinstance(y, list):
-            y = as_records(y)
-        elif isinstance(y, Iterator):
+        if isinstance(y, Iterator):
             y = list(y)
+        elif output.domain == "records" and not (y is None or isinstance(y, list)):
+            y = as_records(y)
+        elif y is not None and is_single(y):
+            raise ValueError(f"y must hold one output for each sample; got {y!r:.80}.")
         found, labelled = labelled_outputs(output, y)
         self.Y_fit_, self._flat = check_outputs(output, found, reset=True)
         self._counted = counted(found) if output.domain == "vectors" else None

@@ -48,7 +48,8 @@ class Sequence(Decoder):
     -----
     The answers are made from the symbols of the training outputs. Of positions after the end of the longest training
     output g knows nothing: there the transitions decide alone, or the most frequent symbol is taken, with a warning. Of
-    symbols with equal scores the more frequent one is taken. Multiples of ``WeightedDegree`` and its normalised form
+    symbols with equal scores the more frequent one is taken. Where transitions of −inf rule out every string, decoding
+    is an error that names the input. Multiples of ``WeightedDegree`` and its normalised form
     are accepted, too.
 
     Examples
