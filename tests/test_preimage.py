@@ -696,8 +696,9 @@ def test_direct_inverse_of_features_of_ones_own() -> None:
 
 @pytest.mark.parametrize("measure", ["f1", "hamming"])
 def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
-    Y = np.random.default_rng(3).integers(0, 2, (15, 3)).astype(float)
-    element = elements(Linear(), Y, q=15, seed=2)
+    Y = (np.random.default_rng(2).random((15, 3)) < 0.6).astype(float)
+    noise = elements(Linear(), Y, q=15, seed=2, scale=0.15)
+    element = Embedding(noise.kernel, noise.anchors, noise.weights + 0.5 * torch.eye(15, dtype=torch.float64))
     decoder = LabelSet("auto", measure=measure, max_labels=1)
     chosen = resolved(decoder, element, Y).calibrate(element, Y)
 
@@ -709,6 +710,10 @@ def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
         resolved(LabelSet(t, max_labels=1), element, Y).decode(element) for t in np.unique(values) + 1e-9
     ]
     np.testing.assert_allclose(quality(chosen.decode(element)), max(map(quality, tried)))
+    uncapped = best_threshold(values, Y, measure)
+    assert quality(chosen.decode(element)) > quality(
+        resolved(LabelSet(uncapped, max_labels=1), element, Y).decode(element)
+    )
 
 
 @pytest.mark.parametrize(

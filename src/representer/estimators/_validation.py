@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -210,7 +210,8 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
         if hasattr(Y, "toarray"):
             raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
         refuse_non_numbers(Y, "y")
-        if not hasattr(Y, "dtype") and any(isinstance(item, set | frozenset) for item in Y):
+        objects = isinstance(Y, Iterable) and getattr(Y, "dtype", object) == object
+        if objects and any(isinstance(item, set | frozenset) for item in Y):
             raise ValueError(
                 f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
                 "zeros and ones from sets."
