@@ -210,7 +210,7 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
         if hasattr(Y, "toarray"):
             raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
         refuse_non_numbers(Y, "y")
-        objects = isinstance(Y, Iterable) and getattr(Y, "dtype", object) == object
+        objects = isinstance(Y, Iterable) and getattr(Y, "dtype", np.dtype(object)).kind == "O"
         if objects and any(isinstance(item, set | frozenset) for item in Y):
             raise ValueError(
                 f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
