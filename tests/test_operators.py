@@ -620,3 +620,17 @@ def test_principal_components_are_a_projection() -> None:
         ValueError, match="n_components of PrincipalComponents must be a positive integer; got 0"
     ):
         PrincipalComponents(0).resolve(Y, None)
+
+
+def test_joint_kernels_of_unequal_widths() -> None:
+    two, three = np.ones((4, 2)), np.ones((4, 3))
+    for kernel in (Gaussian(1.0), CurlFree(1.0), diagonal_regularization(Linear(), 0.5)):
+        with pytest.raises(ValueError, match="Y1 and Y2 must have as many columns; got 2 and 3"):
+            joint_kernel(kernel, two, two, two, three)
+        with pytest.raises(ValueError, match="X1 and X2 must have as many columns; got 2 and 3"):
+            joint_kernel(kernel, two, two, three, two)
+    with pytest.raises(ValueError, match="X1 and X2 must have as many columns"):
+        joint_kernel(Linear(), two, ["a"] * 4, three, ["a"] * 4, output_kernel=Delta())
+    for kernel in (CurlFree(1.0), diagonal_regularization(Linear(), 0.5)):
+        with pytest.raises(ValueError, match="acts on vectors of 2 numbers; the outputs have 3"):
+            joint_kernel(kernel, two, three, two, three)

@@ -26,6 +26,7 @@ from representer.kernels import (
     Matern,
     Polynomial,
     Precomputed,
+    Pullback,
     RationalQuadratic,
     Spectrum,
     Tanimoto,
@@ -630,3 +631,104 @@ def test_graphs_come_back() -> None:
     element = elements(WeisfeilerLehman(1), graphs)
     best = candidate_scores(element, graphs).argmax(1)
     assert resolved(Candidates(), element, graphs).decode(element) == [graphs[i] for i in best]
+
+
+# -- what an answer must not be ---------------------------------------------------------------------------------------
+def test_sequences_that_transitions_rule_out_are_refused() -> None:
+    element = elements(WeightedDegree(), ["aa"] * 3, q=2)
+    for lengths in (None, 2):
+        decoder = Sequence(lengths=lengths, transitions=lambda a, b: -np.inf if a == b else 0.0)
+        with pytest.raises(ValueError, match=r"rule out every string of lengths? 2.* for input 0 and 1 more"):
+            resolved(decoder, element).decode(element)
+    later = Sequence(lengths=len, transitions=lambda a, b: -np.inf if a == b else 0.0)
+    with pytest.raises(ValueError, match="every string of length 2 for input 1:"):
+        resolved(later, element).decode(element, ["x", "xy"])
+    assert resolved(later, element).decode(element, ["x", "y"]) == ["a", "a"]
+    with pytest.raises(ValueError, match=r"transitions must give numbers .*; got None for 'a' after 'a'"):
+        resolved(Sequence(transitions=lambda a, b: None), element)
+
+
+@pytest.mark.parametrize("max_labels", [None, 1])
+def test_label_sets_of_centred_linear_kernels(max_labels: int | None) -> None:
+    Y = (np.random.default_rng(1).random((12, 3)) < [0.9, 0.5, 0.2]).astype(float)
+    for kernel in (
+        Linear().centered(),
+        2.0 * Linear().centered(),
+        (3.0 * Linear() + Constant(2.0)).centered(),
+    ):
+        element = elements(kernel, Y, q=20)
+        found = resolved(LabelSet(max_labels=max_labels), element).decode(element)
+        for i, row in enumerate(found):
+            sets = [s for s in product((0.0, 1.0), repeat=3) if sum(s) <= (max_labels or 3)]
+            best = max(score(element, i, list(s)) for s in sets)
+            np.testing.assert_allclose(score(element, i, row.tolist()), best, atol=1e-9)
+
+
+def test_label_sets_of_a_linear_kernel_with_another_metric() -> None:
+    Y = np.random.default_rng(1).integers(0, 2, (12, 4)).astype(float)
+    element = elements(Functional(Linear(), derivative=(0, 1)), Y, q=20)
+    found = resolved(LabelSet(), element).decode(element)
+    for i, row in enumerate(found):
+        best = max(score(element, i, list(s)) for s in product((0.0, 1.0), repeat=4))
+        np.testing.assert_allclose(score(element, i, row.tolist()), best, atol=1e-9)
+
+
+def test_topk_begins_with_the_prediction_and_keeps_the_order_of_equals() -> None:
+    candidates = ["ab", "ba", "ab", "bab", "ab", "a", "ba"] * 5
+    element = elements(Spectrum(1), ["ab", "b", "aab"], q=4)
+    decoder = resolved(Candidates(candidates), element)
+    scores = candidate_scores(element, candidates).numpy()
+    order = np.argsort(-scores, axis=1, kind="stable")
+    for k in (1, 2, 3, 12, 20, 35):
+        objects, values = decoder.topk(element, k)
+        assert objects == [[candidates[i] for i in row[:k]] for row in order]
+        np.testing.assert_array_equal(values, np.take_along_axis(scores, order[:, :k], 1))
+        assert [row[0] for row in objects] == decoder.decode(element)
+
+
+def test_direct_inverse_of_features_of_ones_own() -> None:
+    words = ["a", "bbb", "bb"]
+    kernel = Pullback(Linear(), lambda items: [[w.count("a"), w.count("b")] for w in items], domain="objects")
+    element = Embedding(kernel, words, torch.tensor([[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]], dtype=torch.float64))
+    decoder = Direct(lambda sums: ["a" * round(a) + "b" * round(b) for a, b in sums])
+    assert resolved(decoder, element).decode(element) == ["ab", "bbb"]
+
+
+@pytest.mark.parametrize("measure", ["f1", "hamming"])
+def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
+    Y = (np.random.default_rng(2).random((15, 3)) < 0.6).astype(float)
+    noise = elements(Linear(), Y, q=15, seed=2, scale=0.15)
+    element = Embedding(noise.kernel, noise.anchors, noise.weights + 0.5 * torch.eye(15, dtype=torch.float64))
+    decoder = LabelSet("auto", measure=measure, max_labels=1)
+    chosen = resolved(decoder, element, Y).calibrate(element, Y)
+
+    def quality(found: np.ndarray) -> float:
+        return f1_score(Y, found, average="micro") if measure == "f1" else -hamming_loss(Y, found)
+
+    values = (element.weights @ element.anchors).numpy()
+    tried = [
+        resolved(LabelSet(t, max_labels=1), element, Y).decode(element) for t in np.unique(values) + 1e-9
+    ]
+    np.testing.assert_allclose(quality(chosen.decode(element)), max(map(quality, tried)))
+    uncapped = best_threshold(values, Y, measure)
+    assert quality(chosen.decode(element)) > quality(
+        resolved(LabelSet(uncapped, max_labels=1), element, Y).decode(element)
+    )
+
+
+@pytest.mark.parametrize(
+    ("decoder", "kernel", "Y", "match"),
+    [
+        (
+            LabelSet(np.array([0.1, 0.2])),
+            Linear(),
+            [[0.0, 1.0]],
+            "threshold must be None, a number or 'auto'",
+        ),
+        (Sequence(lengths=np.array([1, 2])), WeightedDegree(), ["ab"], "lengths must be None, a positive"),
+        (Sequence(transitions=np.zeros(2)), WeightedDegree(), ["ab"], "transitions must be None, 'training'"),
+    ],
+)
+def test_arrays_are_no_options(decoder: Decoder, kernel: Kernel, Y: object, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        decoder.resolve(kernel, Y)

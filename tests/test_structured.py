@@ -14,14 +14,24 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import StructuredPredictor
 from representer.approximation import Nystroem
-from representer.kernels import Callable, Delta, Gaussian, Linear, Polynomial, Pullback, Spectrum
+from representer.kernels import (
+    Callable,
+    Columns,
+    Delta,
+    Gaussian,
+    Linear,
+    Polynomial,
+    Pullback,
+    Spectrum,
+    Tanimoto,
+)
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import (
     ConditionalCovariance,
@@ -31,7 +41,7 @@ from representer.operators import (
     Identity,
     PrincipalComponents,
 )
-from representer.preimage import Decoder, Direct
+from representer.preimage import Candidates, Decoder, Direct, LabelSet
 
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 4
 NO_GRAM = {
@@ -785,3 +795,229 @@ def test_arguments_are_not_changed(data):
     StructuredPredictor("precomputed", "precomputed", "conditional_covariance").fit(gram, L)
     np.testing.assert_array_equal(gram, kept[0])
     np.testing.assert_array_equal(L, kept[1])
+
+
+# -- what must not pass silently --------------------------------------------------------------------------------------
+def test_widths_of_outputs_are_compared_with_those_of_the_fit(data):
+    X, Y, new, _ = data
+    model = fixed("identity").fit(X, Y)
+    narrow, message = np.ones((2, 1)), "1 features, but the training outputs have 2"
+    with pytest.raises(ValueError, match=message):
+        model.loss(Y[:2], narrow)
+    with pytest.raises(ValueError, match=message):
+        model.loss(narrow, Y[:2])
+    with pytest.raises(ValueError, match=message):
+        model.joint_kernel(new[:2], narrow, new[:2], narrow)
+
+
+def test_an_indefinite_kernel_of_objects_is_noticed_by_every_operator(data):
+    X, Y, _, _ = data
+    kernel = Callable(lambda a, b: float(np.tanh(np.dot(a, b) - 1.0)))
+    for operator in ("identity", "covariance"):
+        with pytest.raises(NotPositiveDefiniteError, match="The Gram matrix of the outputs is indefinite"):
+            StructuredPredictor("rbf", kernel, operator, alpha=0.1).fit(X, list(Y))
+
+
+def test_a_kernel_is_learned_at_the_candidates_of_alpha(rng):
+    X = rng.normal(size=(30, 2))
+    y = np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(30, 1))
+    kernels = [
+        StructuredPredictor(Gaussian("auto"), "linear", alpha=alpha).fit(X, y).kernel_.lengthscale
+        for alpha in (0.3, [0.3], "auto")
+    ]
+    np.testing.assert_allclose(kernels[1], kernels[0])
+    assert abs(kernels[2] - kernels[0]) > 0.05 * kernels[0]
+
+
+def test_a_joint_kernel_survives_new_parameters(data):
+    X, Y, new, candidates = data
+    pairs = new[:5], candidates, new[:5], candidates
+    for operator, options in (
+        ("covariance", {}),
+        (Dense([[2.0, 1.0], [1.0, 3.0]]), {"output_kernel": "linear"}),
+    ):
+        model = fixed(operator).set_params(**options).fit(X, Y)
+        expected = clone(model).fit(X, Y).joint_kernel(*pairs)
+        if operator != "covariance":
+            model.set_params(operator__matrix=np.eye(2))
+        model.set_params(operator="identity", center=True, approximation=Nystroem(2))
+        np.testing.assert_array_equal(model.joint_kernel(*pairs), expected)
+
+
+@pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
+@pytest.mark.parametrize("kernel", [Gaussian("auto"), Gaussian(1.0)])
+def test_outputs_without_features(data, operator, kernel):
+    X = data[0]
+    for options in ({}, {"alpha": 0.1}, {"center": True}):
+        model = StructuredPredictor(kernel, Spectrum(3), operator, **options).fit(X, ["ab"] * 20)
+        assert model.predict(X[:2]) == ["ab", "ab"]
+    low = StructuredPredictor(kernel, Spectrum(3), operator, 0.1, approximation=Nystroem(5))
+    with pytest.raises(ValueError, match=r"Spectrum.* is zero at all landmarks"):
+        low.fit(X, ["ab"] * 20)
+
+
+def test_messages_name_the_argument_and_what_to_do(data):
+    X, Y, _, _ = data
+    rbf, words = StructuredPredictor(alpha=0.1), ["ab", "b"] * 10
+    sets = [{"a", "b"}] * 20
+    for y in (sets, np.array(sets), pd.Series(sets)):
+        with pytest.raises(ValueError, match=r"y holds sets.*MultiLabelBinarizer"):
+            StructuredPredictor(output_kernel=Tanimoto(), alpha=0.1).fit(X, y)
+    conditional = StructuredPredictor(operator="conditional_covariance", alpha=0.1, epsilon=0.1)
+    with pytest.raises(ValueError, match="y is no array of numbers"):
+        conditional.fit(X, [None, [1.0], *([[1.0, 2.0]] * 18)])
+    with pytest.raises(ValueError, match="y holds strings"):
+        conditional.fit(X, [None, *words[1:]])
+    for single in ("ab" * 10, 3.0, {"a": 1}):
+        with pytest.raises(ValueError, match="y must hold one output for each sample"):
+            StructuredPredictor(output_kernel=Spectrum(1), alpha=0.1).fit(X, single)
+    with pytest.raises(ValueError, match="decoder=None has no parameters"):
+        StructuredPredictor(decoder=None).set_params(decoder__max_iter=5)
+    with pytest.raises(ValueError, match="output_kernel='foo' is not a kernel"):
+        StructuredPredictor(output_kernel="foo").fit(X, Y)
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        rbf.fit(X, Y[:, :0])
+    validated = StructuredPredictor(criterion="validation", alpha=[0.1, 1.0], cv=KFold(3).split(X))
+    with pytest.raises(ValueError, match="cv is an iterator"):
+        validated.fit(X, Y)
+    validated.set_params(cv=list(KFold(3).split(X))).fit(X, Y)
+    validated.set_params(task_loss=lambda true, predicted: "bad")
+    with pytest.raises(ValueError, match=r"task_loss must return a number, or one for each sample; .*'bad'"):
+        validated.fit(X, Y)
+    for options in (
+        {"operator": ConditionalCovariance(0.05), "epsilon": 0.9},
+        {"operator": PrincipalComponents(2), "n_components": 3},
+    ):
+        with pytest.raises(ValueError, match=r"contradicts operator=.*; give it once"):
+            StructuredPredictor(**options).fit(X, Y)
+
+
+def test_outputs_from_a_generator_and_a_frame(data):
+    X, Y, new, _ = data
+    np.testing.assert_array_equal(
+        fixed("identity").fit(X, (row for row in Y)).predict(new), fixed("identity").fit(X, Y).predict(new)
+    )
+    frame = pd.DataFrame({"size": Y[:, 0], "kind": ["a", "b"] * 10})
+    kernel = Columns({"size": Gaussian(1.0), "kind": Delta()})
+    records = frame.to_dict("records")
+    models = [StructuredPredictor("rbf", kernel, alpha=0.1).fit(X, y) for y in (frame, records)]
+    assert models[0].predict(new) == models[1].predict(new) and set(models[0].predict(new)[0]) == {
+        "size",
+        "kind",
+    }
+    np.testing.assert_array_equal(
+        models[0].score_candidates(new, frame), models[1].score_candidates(new, records)
+    )
+    np.testing.assert_allclose(models[0].loss(frame, iter(records)), 0.0)
+    with pytest.raises(ValueError, match="target y is None"):
+        StructuredPredictor("rbf", kernel).fit(X, None)
+    assert models[0].score(X, frame) == models[1].score(X, records)
+    chosen = StructuredPredictor("rbf", kernel, alpha=0.1, decoder=Candidates(frame[:5])).fit(X, frame)
+    assert chosen.predict(new)[0] in records[:5]
+
+
+def test_a_decoder_given_by_name_has_parameters(data):
+    X, Y, new, _ = data
+    model = StructuredPredictor(Gaussian(1.0), Gaussian(1.0), alpha=0.1, decoder="gradient")
+    model.set_params(decoder__max_iter=5)
+    assert model.decoder.max_iter == 5
+    assert model.fit(X, Y).predict(new).shape == (6, 2)
+
+
+def test_an_interrupt_ends_the_search_over_output_kernels(data):
+    X, Y, _, _ = data
+    calls = []
+
+    def loss(true, predicted):
+        calls.append(len(true))
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return ((true - predicted) ** 2).sum(1)
+
+    model = StructuredPredictor(
+        Gaussian(1.0),
+        Gaussian("auto"),
+        alpha=0.1,
+        criterion="validation",
+        task_loss=loss,
+        cv=4,
+        random_state=0,
+    )
+    stop = 10  # 4 folds of two kernels are done, and one of the third
+    with pytest.warns(ConvergenceWarning, match="output kernels was interrupted: the best so far is kept"):
+        model.fit(X, Y)
+    assert len(calls) == stop
+    compared = Gaussian("auto").resolve(torch.from_numpy(Y)).lengthscale / np.array([4.0, 2.0])
+    assert np.isclose(compared, model.output_kernel_.lengthscale).any()
+    stop = len(calls) + 3  # two folds of the first
+    with pytest.warns(ConvergenceWarning, match="the folds so far decide"):
+        model.fit(X, Y)
+    assert len(calls) == stop
+
+
+def test_numbers_as_candidates_of_numbers(data):
+    X, Y, new, _ = data
+    y = (Y[:, 0] > 0).astype(float)
+    for decoder in (Candidates([0.0, 1.0]), Candidates(lambda x: [0.0, 1.0]), Candidates([[0.0], [1.0]])):
+        model = StructuredPredictor(alpha=0.1, decoder=decoder).fit(X, y)
+        found = np.asarray(model.predict(new))
+        assert found.shape == (6,) and set(found) <= {0.0, 1.0}
+        objects, _ = model.predict_topk(new, 2)
+        assert np.asarray(objects).shape == (6, 2)
+        np.testing.assert_array_equal(np.asarray(objects)[:, 0], found)
+    expected = StructuredPredictor(alpha=0.1).fit(X, y).predict(new)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [np.int32, bool, np.uint8, float])
+def test_answers_have_the_type_of_the_outputs(data, kind):
+    X, Y, new, _ = data
+    labels = (Y > 0).astype(kind)
+    for y in (labels, labels[:, 0]):
+        model = StructuredPredictor(alpha=0.1).fit(X, y)
+        assert model.predict(new).dtype == np.dtype(kind) and model.predict_topk(new, 2)[0].dtype == np.dtype(
+            kind
+        )
+        plainly = StructuredPredictor(alpha=0.1).fit(X, y.astype(float))
+        np.testing.assert_array_equal(model.predict(new), plainly.predict(new))
+    for decoder in ("labels", LabelSet("auto")):
+        tagger = StructuredPredictor("rbf", "linear", alpha=0.1, decoder=decoder).fit(X, labels)
+        assert tagger.predict(new).dtype == np.dtype(kind)
+    assert StructuredPredictor("rbf", "linear", decoder="direct").fit(X, labels).predict(new).dtype == float
+
+
+def test_attributes_tell_what_was_used(data):
+    X, Y, _, _ = data
+    assert fixed("identity").fit(X, Y).epsilon_ is None
+    assert fixed("covariance").fit(X, Y).n_components_ is None
+    assert fixed("identity").fit(X, Y).criterion_value_ is None
+    learned = StructuredPredictor(Gaussian("auto"), "linear", alpha=0.1).fit(X, Y)
+    same = StructuredPredictor(learned.kernel_, "linear", alpha=[0.1]).fit(X, Y)
+    np.testing.assert_allclose(learned.criterion_value_, same.criterion_value_)
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_components_that_are_rounding_error_are_left_out(rng, center):
+    X, Y, mixture = rng.normal(size=(40, 2)), list(rng.normal(size=(40, 2))), rng.normal(size=(2, 6))
+    kernel = Pullback(
+        Linear(), lambda rows: np.asarray(rows) @ mixture, domain="objects"
+    )  # 6 features of rank 2
+    options = {"alpha": 1e-3, "center": center}
+    kpca = StructuredPredictor(Gaussian(1.0), kernel, "kpca", n_components=6, **options).fit(X, Y)
+    identity = StructuredPredictor(Gaussian(1.0), kernel, "identity", **options).fit(X, Y)
+    assert kpca.n_components_ == 2
+    np.testing.assert_allclose(kpca.score_candidates(X, Y), identity.score_candidates(X, Y), atol=1e-9)
+
+
+def test_gaps_in_a_gram_matrix_of_outputs_number_those_that_are_there(data):
+    X, Y, _, _ = data
+    L, kept = ns.gaussian(Y, Y, 0.9), np.arange(20) % 3 > 0
+    L[~kept] = L[:, ~kept] = np.nan
+    gaps = [row if there else None for row, there in zip(Y, kept, strict=True)]
+    numbers = fixed("conditional_covariance").set_params(output_kernel="precomputed").fit(X, L).predict(X)
+    vectors = fixed("conditional_covariance").fit(X, gaps).predict(X)
+    np.testing.assert_array_equal(Y[kept][numbers], vectors)
+    with pytest.raises(ValueError, match="n_components of Nystroem must be an integer from 1"):
+        fixed("conditional_covariance", approximation=Nystroem(15)).fit(X, gaps)
+    pair = (Nystroem(15), Nystroem(13))
+    assert fixed("conditional_covariance", approximation=pair).fit(X, gaps).predict(X).shape == (20, 2)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import count, is_single, take
-from representer.estimators._adapted import repaired_gram
+from representer.estimators._adapted import original, repaired_gram
 from representer.estimators._embedding_problem import explicit_features
 from representer.estimators._validation import plain
 from representer.kernels import Kernel, Linear
@@ -41,7 +41,7 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
         return Y, None
     rows = plain(Y)
     rows = rows.to_numpy() if hasattr(rows, "to_numpy") else rows
-    if hasattr(rows, "tocsr") or not len(rows):
+    if hasattr(rows, "tocsr") or not len(rows) or getattr(rows, "size", 1) == 0:
         return Y, None
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "fiub":
         numbers = rows.reshape(len(rows), -1)
@@ -60,8 +60,14 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, Tensor | None]:
     if kernel.domain == "gram" and isinstance(kept, np.ndarray):
         kept = kept[:, labelled]
     elif kernel.domain == "vectors" and not (isinstance(kept, np.ndarray) and kept.dtype != object):
-        kept = np.array([np.asarray(item, dtype=float) for item in kept])
+        kept = [plain(item) for item in kept]
     return kept, torch.from_numpy(labelled)
+
+
+def counted(Y: Any) -> np.dtype | None:
+    """The type of outputs that are integers or truth values; None for others."""
+    dtype = np.asarray(plain(Y)).dtype
+    return dtype if dtype.kind in "iub" else None
 
 
 # -- inputs -----------------------------------------------------------------------------------------------------------
@@ -165,6 +171,8 @@ def independent_landmarks(kernel: Kernel, X: Any, nystroem: Nystroem, seed: int)
     _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
     if len(pivots) == len(gram):
         return features
+    if not len(pivots):
+        raise ValueError(f"{original(kernel)!r} is zero at all landmarks: there is nothing to learn from.")
     return landmark_features(kernel, take(features.landmarks, pivots.sort().values))
 
 
@@ -237,7 +245,7 @@ def exact_outputs(kernel: Kernel, Y: Any, like: Tensor, *, centred: bool, on_axe
 def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
     features = explicit_features(kernel, Y) if kernel.domain != "gram" else None
-    if features is not None and features.shape[1] < len(features):
+    if features is not None and 0 < features.shape[1] < len(features):
         return features.detach().to(like), None
     given = kernel._gram(Y, None).to(like)
     gram = given if kernel.domain == "vectors" else repair_gram(given, name="The Gram matrix of the outputs")
@@ -247,7 +255,8 @@ def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor 
         smallest = factor.diagonal().square().min()
         if not info.item() and smallest > rounding * gram.diagonal().max():
             return factor, None
-        return pivoted_cholesky(gram, tol=rounding)[0].contiguous(), None
+        factor = pivoted_cholesky(gram, tol=rounding)[0].contiguous()
+        return factor if factor.shape[1] else gram[:, :1] * 0.0, None  # all φ(y) = 0: one coordinate, zero
     spectrum = eigh(gram, name="The repaired Gram matrix of the outputs")
     stays = spectrum.values > rounding * spectrum.values[-1]
     vectors, values = spectrum.vectors[:, stays], spectrum.values[stays]

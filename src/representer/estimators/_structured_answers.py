@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from representer.estimators._adapted import Adapted, Representation, takes_spars
 from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
 from representer.expansions import Embedding
 from representer.kernels import Kernel
+from representer.kernels.columns import as_records
 from representer.memory import row_blocks
-from representer.preimage import Decoder, candidate_scores
-from representer.preimage.base import prepared_like, squared_norms
+from representer.preimage import Decoder, as_decoder, candidate_scores
+from representer.preimage.base import check_width, prepared_like, squared_norms
 
 # l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
@@ -38,6 +40,7 @@ class Answers(KernelEstimator):
     output_landmarks_: Any
     device: str | None
     dtype: str
+    decoder: Any
     _flat: bool
     _on_axes: bool
 
@@ -46,6 +49,17 @@ class Answers(KernelEstimator):
         tags.input_tags.sparse = takes_sparse(self.kernel)
         tags.target_tags.required = True
         return tags
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
+        if any(name.startswith("decoder__") for name in params):
+            decoder = params.get("decoder", self.decoder)
+            if not isinstance(decoder, str | Decoder):
+                raise ValueError(
+                    f"decoder={decoder!r} has no parameters; give an object of representer.preimage."
+                )
+            params["decoder"] = as_decoder(decoder)
+        return super().set_params(**params)
 
     # -- data and kernels ---------------------------------------------------------------------------------------------
     @property
@@ -123,7 +137,8 @@ class Answers(KernelEstimator):
         Returns
         -------
         y : ndarray or list
-            One object for each input, of the kind of the training outputs; with a precomputed output kernel, numbers of
+            One object for each input, of the kind of the training outputs (integers and truth values where the decoder
+            chooses from them, floats where it makes new vectors); with a precomputed output kernel, numbers of
             candidates.
         """
         X = self._checked(X)
@@ -154,8 +169,10 @@ class Answers(KernelEstimator):
                 "decoder=Candidates(…), or score_candidates(X, candidates)."
             )
         objects, scores = topk(self._embedding(X), k, X)
-        if isinstance(objects, np.ndarray) and self._flat:
+        if self._flat and isinstance(objects, np.ndarray):
             objects = objects[..., 0]
+        elif self._flat and self.output_kernel_.domain == "vectors":
+            objects = [[item[0] for item in row] for row in objects]
         return objects, scores
 
     def score_candidates(self, X: Any, candidates: Any, *, diagonal: Any = None) -> np.ndarray:
@@ -186,13 +203,20 @@ class Answers(KernelEstimator):
 
     def _new_outputs(self, Y: Any, name: str) -> Any:
         """Checked outputs; among vectors of one number each, numbers will do."""
+        if isinstance(Y, Iterator):
+            Y = list(Y)
+        if self.output_kernel_.domain == "records":
+            Y = as_records(Y)
         if Y is not None and is_single(Y):
             raise ValueError(
                 f"{name} must be a collection of outputs; got {Y!r:.80}. Put one output in a list."
             )
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
-        return self._outputs(self.output_kernel_, check_outputs(self.output_kernel_, Y, reset=False)[0])
+        outputs = check_outputs(self.output_kernel_, Y, reset=False)[0]
+        if self.output_kernel_.domain in ("vectors", "gram"):
+            check_width(self.output_kernel_, outputs, self.Y_fit_.shape[1])
+        return self._outputs(self.output_kernel_, outputs)
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def loss(self, Y: Any, Y_pred: Any) -> np.ndarray:

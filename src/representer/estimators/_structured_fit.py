@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,11 +11,12 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import count, take
+from representer.data import count, is_single, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._structured import (
     FORMS,
     Problem,
+    counted,
     exact_inputs,
     exact_outputs,
     has_axes,
@@ -40,15 +43,17 @@ from representer.estimators._validation import (
     check_outputs,
     plain,
     seed_of,
+    warn_unconverged,
 )
 from representer.expansions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
+from representer.kernels.columns import as_records
 from representer.memory import BLOCK_BYTES, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
 from representer.parameters import is_count, is_real
-from representer.preimage import Decoder, as_decoder
+from representer.preimage import Candidates, Decoder, LabelSet, as_decoder
 
 # Beyond it, an exact fit chooses its numbers on a random subset; kernels are learned on half as many.
 LARGEST_SEARCH = 2000
@@ -71,12 +76,15 @@ class StructuredFit(Answers):
     tol: float
     random_state: Any
     history_: list[HistoryEntry]
+    _settings: tuple[Any, tuple[Nystroem, Nystroem] | None, bool]
 
     def _prepare(self, X: Any, y: Any, callback: Any) -> tuple[Kernel, Any, Tensor | None, int]:
         """Check and keep the data, the kernels and the decoder; the input kernel and the inputs to compute with."""
         self._check()
+        self._settings = copy.deepcopy((self._form()[0], self._approximations(), bool(self.center)))
         given, output = (
-            as_kernel(k).__sklearn_clone__().numbers() for k in (self.kernel, self.output_kernel)
+            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
+            for name in ("kernel", "output_kernel")
         )
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         labelled = self._keep_outputs(output, y)
@@ -117,6 +125,10 @@ class StructuredFit(Answers):
             )
         if self.task_loss is not None and not callable(self.task_loss):
             raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
+        if self.criterion == "validation" and isinstance(self.cv, Iterator):
+            raise ValueError(
+                "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
+            )
         self._approximations()
         self._form()
 
@@ -126,15 +138,18 @@ class StructuredFit(Answers):
         epsilon = None if isinstance(self.epsilon, str) else float(self.epsilon)
         components = None if isinstance(self.n_components, str) else int(self.n_components)
         if isinstance(operator, str) and operator in FORMS:
-            return operator, epsilon, components
+            conditional, some = operator == "conditional_covariance", operator == "kpca"
+            return operator, epsilon if conditional else None, components if some else None
         if isinstance(operator, Identity):
             return "identity", None, None
         if isinstance(operator, Covariance):
             return "covariance", None, None
         if isinstance(operator, ConditionalCovariance):
             operator.check_hyperparameters()
+            self._refuse_two("epsilon", epsilon, float(operator.epsilon))
             return "conditional_covariance", float(operator.epsilon), None
         if isinstance(operator, PrincipalComponents):
+            self._refuse_two("n_components", components, operator.checked())
             return "kpca", None, operator.checked()
         if isinstance(operator, Operator) and not isinstance(operator, DataDriven):
             return operator, None, None
@@ -142,6 +157,10 @@ class StructuredFit(Answers):
             f"operator must be one of {', '.join(map(repr, FORMS))} or an object from representer.operators; got "
             f"{operator!r}."
         )
+
+    def _refuse_two(self, name: str, given: float | None, own: float) -> None:
+        if given is not None and given != own:
+            raise ValueError(f"{name}={given!r} contradicts operator={self.operator!r}; give it once.")
 
     def _approximations(self) -> tuple[Nystroem, Nystroem] | None:
         given = self.approximation
@@ -156,8 +175,15 @@ class StructuredFit(Answers):
 
     def _keep_outputs(self, output: Kernel, y: Any) -> Tensor | None:
         """Check and keep the outputs; the samples that have one, None for all."""
+        if isinstance(y, Iterator):
+            y = list(y)
+        elif output.domain == "records" and not (y is None or isinstance(y, list)):
+            y = as_records(y)
+        elif y is not None and is_single(y):
+            raise ValueError(f"y must hold one output for each sample; got {y!r:.80}.")
         found, labelled = labelled_outputs(output, y)
         self.Y_fit_, self._flat = check_outputs(output, found, reset=True)
+        self._counted = counted(found) if output.domain == "vectors" else None
         n = len(self.Y_fit_) if labelled is None else len(y)
         if n != count(self.X_fit_):
             raise ValueError(f"X and y have inconsistent numbers of samples: {count(self.X_fit_)} and {n}.")
@@ -197,7 +223,8 @@ class StructuredFit(Answers):
         n, pair = count(self.X_fit_), self._approximations()
         if pair is None:
             # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
-            matrices = 3 if self._form()[0] == "identity" and not self._chooses() else 10
+            plain_vectors = self._form()[0] == "identity" and self.output_kernel_.domain == "vectors"
+            matrices = 3 if plain_vectors and not self._chooses() else 10
             elements, advice = (
                 matrices * n**2,
                 "Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
@@ -213,8 +240,9 @@ class StructuredFit(Answers):
         self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, *, exact: bool = False
     ) -> Problem:
         """Of prepared inputs and outputs; ``exact``: without the approximation."""
-        form, output = self._form()[0], self.output_kernel_
-        on_axes, pair = has_axes(output, Y), None if exact else self._approximations()
+        form, pair, centred = self._settings  # those of the fit, also after set_params
+        output, pair = self.output_kernel_, None if exact else pair
+        on_axes = has_axes(output, Y)
         if isinstance(form, Operator):
             if not (isinstance(Y, Tensor) and isinstance(output, Linear)):
                 raise ValueError(
@@ -227,10 +255,10 @@ class StructuredFit(Answers):
         else:
             inputs = landmark_inputs(kernel, X, pair[0], labelled, seed)
         if pair is None or on_axes:
-            outputs = exact_outputs(output, Y, self._like, centred=bool(self.center), on_axes=on_axes)
+            outputs = exact_outputs(output, Y, self._like, centred=centred, on_axes=on_axes)
         else:
             adapted = self._adapted(output, repair=False) if output.domain != "vectors" else output
-            outputs = landmark_outputs(adapted, Y, pair[1], seed, centred=bool(self.center))
+            outputs = landmark_outputs(adapted, Y, pair[1], seed, centred=centred)
         return Problem(inputs, outputs, form)
 
     def _subset(
@@ -261,9 +289,9 @@ class StructuredFit(Answers):
         alpha = check_alpha(self.alpha)
         Y = self._outputs(self.output_kernel_, self.Y_fit_)
         problem = self._problem(kernel, X, Y, labelled, seed)
-        if self.output_kernel_.domain == "gram":
-            problem.outputs.coordinates  # noqa: B018  raises if the Gram matrix of the outputs is indefinite
-        if not self._chooses():
+        if self.output_kernel_.domain != "vectors":
+            problem.outputs.coordinates  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
+        if not self._chooses() and not (self.history_ and self.criterion == "loo"):
             assert isinstance(alpha, float)
             choice = Choice(alpha, epsilon, components)
         elif self.criterion == "validation":
@@ -286,11 +314,22 @@ class StructuredFit(Answers):
         _, epsilon, components = self._form()
         best: tuple[Kernel, Problem, Choice] | None = None
         for output in rescaled(self.output_kernel_, self._free_outputs(), OUTPUT_FACTORS):
-            self._use_outputs(output)
-            problem = self._problem(kernel, X, Y, labelled, seed)
-            choice = validate(self, problem, check_alpha(self.alpha), epsilon, components, labelled, seed)
+            try:
+                self._use_outputs(output)
+                problem = self._problem(kernel, X, Y, labelled, seed)
+                alpha, first = check_alpha(self.alpha), best is None
+                choice = validate(
+                    self, problem, alpha, epsilon, components, labelled, seed, keep_partial=first
+                )
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                warn_unconverged("The search over output kernels was interrupted: the best so far is kept.")
+                break
             if best is None or choice.better(best[2]):
                 best = output, problem, choice
+            if choice.partial:
+                break
         assert best is not None
         self._use_outputs(best[0])
         return best[1], best[2]
@@ -298,7 +337,10 @@ class StructuredFit(Answers):
     def _use_outputs(self, output: Kernel) -> None:
         """An output kernel with numbers, and the decoder for it."""
         self.output_kernel_ = output
-        self.decoder_ = as_decoder(self.decoder).resolve(output, self.Y_fit_)
+        decoder = as_decoder(self.decoder)
+        chooses = self._counted is not None and isinstance(decoder, Candidates | LabelSet)
+        known = self.Y_fit_.astype(self._counted) if chooses else self.Y_fit_  # answers are what was given
+        self.decoder_ = decoder.resolve(output, known)
 
     def _solve(self, problem: Problem, choice: Choice) -> None:
         """The fitted function at chosen numbers."""

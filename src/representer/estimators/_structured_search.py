@@ -44,6 +44,7 @@ class Choice:
     n_components: int | None = None
     value: float | None = None
     diagonal: DiagonalRegression | None = None
+    partial: bool = False  # was the criterion interrupted?
 
     def better(self, other: Choice | None) -> bool:
         """Has it the lower criterion?"""
@@ -155,7 +156,7 @@ def learn_kernel(
         Decomposable(kernel, operator),
         [f"kernel__{name}" for name in free],
         given,
-        alpha if isinstance(alpha, float) else None,
+        alpha if alpha is None else best.alpha,  # of candidates, the one that is best where the search starts
         "loo",
         search,
     )
@@ -180,8 +181,13 @@ def validate(
     n_components: int | None,
     labelled: Tensor | None,
     seed: int,
+    *,
+    keep_partial: bool,
 ) -> Choice:
-    """The numbers of least task loss over the folds of ``cv``; components by leave-one-out for each alpha."""
+    """The numbers of least task loss over the folds of ``cv``; components by leave-one-out for each alpha.
+
+    An interrupt ends it: with ``keep_partial`` the folds so far decide, if there are any.
+    """
     settings = []
     for value in epsilon_grid(epsilon, problem):
         diagonal = problem.under(value)
@@ -199,7 +205,7 @@ def validate(
             try:
                 losses = _fold_losses(learner, settings, labelled, train, test, monitor)
             except KeyboardInterrupt:
-                if not seen:
+                if not (seen and keep_partial):
                     raise
                 warn_unconverged("The search by the task's loss was interrupted: the folds so far decide.")
                 break
@@ -210,7 +216,19 @@ def validate(
         raise ValueError("task_loss is not finite for any alpha; check what it returns.")
     equal = np.flatnonzero(totals == np.nanmin(np.where(np.isfinite(totals), totals, np.nan)))
     best = int(equal[len(equal) // 2])  # losses of discrete objects tie: the middle of them is safest
-    return replace(settings[best], value=float(totals[best]))
+    return replace(
+        settings[best], value=float(totals[best]), partial=seen < sum(len(test) for _, test in splits)
+    )
+
+
+def _mean_loss(losses: Any) -> float:
+    """Of what a task loss has returned."""
+    try:
+        return float(np.mean(np.asarray(plain(losses), dtype=np.float64)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"task_loss must return a number, or one for each sample; it returned {losses!r:.80}."
+        ) from error
 
 
 def _splits(learner: Any, n: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -262,6 +280,6 @@ def _fold_losses(
         diagonal = whole if setting.n_components is None else whole.leading(setting.n_components)
         fold._solve(problem, replace(setting, diagonal=diagonal))
         predicted = fold.predict(X_test)
-        losses.append(float(np.mean(loss(true, train[predicted] if gram_out else predicted))))
+        losses.append(_mean_loss(loss(true, train[predicted] if gram_out else predicted)))
         monitor(len(monitor.history) + 1, losses[-1], math.nan, 1)
     return np.array(losses)

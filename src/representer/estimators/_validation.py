@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -210,12 +210,20 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
         if hasattr(Y, "toarray"):
             raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
         refuse_non_numbers(Y, "y")
+        objects = isinstance(Y, Iterable) and getattr(Y, "dtype", np.dtype(object)).kind == "O"
+        if objects and any(isinstance(item, set | frozenset) for item in Y):
+            raise ValueError(
+                f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
+                "zeros and ones from sets."
+            )
         array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
         if array.ndim not in (1, 2):
             raise ValueError(f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}.")
         if kernel.domain == "gram" and reset:
             check_gram(array)
         return array.reshape(len(array), -1), array.ndim == 1
+    if kernel.domain == "records":
+        return as_records(Y), False
     rows = Y.to_numpy() if hasattr(Y, "to_numpy") else Y
     objects = rows if isinstance(rows, np.ndarray) else list(rows)
     if len(objects) == 0:

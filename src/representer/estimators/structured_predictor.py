@@ -41,8 +41,10 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         The weight of ‖g‖²; several candidates, or all positive numbers, are compared by the ``criterion``.
     epsilon : float or "auto", default="auto"
         The ridge of the regression inside the conditional covariance; ``"auto"`` compares some multiples of k(x, x).
+        Where ``operator=ConditionalCovariance(epsilon)`` has one, it may not be another.
     n_components : int or "auto", default="auto"
-        The number of components of ``operator="kpca"``; ``"auto"``: that of least leave-one-out error.
+        The number of components of ``operator="kpca"``, at most as many as have a variance above rounding error (see
+        ``n_components_``); ``"auto"``: that of least leave-one-out error.
     center : bool, default=False
         Regress on what distinguishes outputs from their mean, and add the mean: principal components and covariances
         are then centred ones, as in Weston et al. (2003).
@@ -80,7 +82,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
     epsilon_ : float or None
         Of the conditional covariance.
     n_components_ : int or None
-        Of ``operator="kpca"``.
+        Of ``operator="kpca"``: how many were used.
     dual_coef_ : ndarray of shape (n_input_anchors, n_output_anchors)
         The D in w_j(x) = Σ_i k(x, x_i) D_ij (plus ``offset_``).
     offset_ : ndarray of shape (n_output_anchors,) or None
@@ -90,7 +92,8 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
     landmarks_, output_landmarks_ : ndarray, list or None
         The anchors of an approximate fit.
     criterion_value_ : float or None
-        The criterion at the chosen numbers, None if nothing was chosen.
+        The criterion at the chosen numbers. None if it has chosen nothing; ``kernel`` is always learned by
+        leave-one-out, so that with ``criterion="validation"`` it does not count.
     history_ : list of HistoryEntry
         The search over hyperparameters of ``kernel``.
     n_iter_ : int
@@ -175,7 +178,8 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
             Training inputs; with a precomputed kernel, their Gram matrix.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Training outputs; with a precomputed output kernel, their Gram matrix. None, or a row of NaN, marks an
-            input without output: it takes part in the conditional covariance.
+            input without output: it takes part in the conditional covariance. Of a Gram matrix, the row and the
+            column; predictions are then numbers among the outputs that are there.
 
         Returns
         -------

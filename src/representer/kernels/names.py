@@ -26,8 +26,10 @@ NAMES: dict[str, Function[[], Kernel]] = {
 }
 
 
-def as_kernel(kernel: Any) -> Kernel:
+def as_kernel(kernel: Any, *, argument: str = "kernel") -> Kernel:
     """A kernel from a kernel, a name (``"rbf"``, ``"linear"`` …) or a function of two objects.
+
+    ``argument`` is the name that an error gives it.
 
     Examples
     --------
@@ -42,6 +44,6 @@ def as_kernel(kernel: Any) -> Kernel:
     if callable(kernel) and not isinstance(kernel, type):
         return Callable(kernel)
     raise ValueError(
-        f"kernel={kernel!r} is not a kernel. Give an object from representer.kernels, a function of two objects, or "
-        f"one of the names {', '.join(map(repr, NAMES))}."
+        f"{argument}={kernel!r} is not a kernel. Give an object from representer.kernels, a function of two objects, "
+        f"or one of the names {', '.join(map(repr, NAMES))}."
     )

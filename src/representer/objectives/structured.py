@@ -110,9 +110,15 @@ class OutputRegression:
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, expand)
 
     def components(self) -> DiagonalRegression:
-        """A = I in the basis of principal components, the leading ones first; ``leading`` keeps some of them."""
+        """A = I in the basis of principal components, the leading ones first; ``leading`` keeps some of them.
+
+        Those whose variance is rounding error are left out: their directions are, too.
+        """
         spectrum = eigh(self_product(self.R), name="The covariance of the outputs", overwrite=True)
-        values, vectors = spectrum.values.flip(0), spectrum.vectors.flip(1)
+        values = spectrum.values.flip(0)
+        known = values > max(self.R.shape) * torch.finfo(values.dtype).eps * values[0]
+        known[0] = True
+        values, vectors = values[known], spectrum.vectors.flip(1)[:, known]
         inverse = torch.where(values > 0, 1.0 / torch.where(values > 0, values, 1.0), 0.0)
         return DiagonalRegression(
             self, self.R.new_ones(1), vectors, lambda own: own.Z * inverse[: own.Z.shape[1]]

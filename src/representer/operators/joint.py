@@ -152,6 +152,8 @@ def joint_kernel(
     """
     K = Decomposable(kernel) if isinstance(kernel, Kernel) else kernel
     one, two = K.prepare(X1), K.prepare(X2)
+    if K.domain == "vectors" and one.shape[-1] != two.shape[-1]:
+        raise ValueError(f"X1 and X2 must have as many columns; got {one.shape[-1]} and {two.shape[-1]}.")
     if output_kernel is not None:
         if not (isinstance(K, Decomposable) and isinstance(K._operator, Identity)):
             raise ValueError(
@@ -160,6 +162,11 @@ def joint_kernel(
         return K.kernel._gram(one, two) * _paired(output_kernel(Y1, Y2), one, two)
     left, right = as_vectors(Y1), as_vectors(Y2)
     p = left.shape[-1]
+    if right.shape[-1] != p:
+        raise ValueError(f"Y1 and Y2 must have as many columns; got {p} and {right.shape[-1]}.")
+    expected = K.n_outputs(one)
+    if expected is not None and expected != p:
+        raise ValueError(f"{K!r} acts on vectors of {expected} numbers; the outputs have {p}.")
     if isinstance(K, Decomposable):
         inner = left @ K._operator.as_matrix(p, left) @ right.mT
         return K.kernel._gram(one, two) * _paired(inner, one, two)

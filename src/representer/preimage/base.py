@@ -116,13 +116,16 @@ def prepared_like(embedding: Embedding, Y: Any) -> Any:
     Y = embedding.kernel.prepare(Y)
     if not isinstance(Y, Tensor):
         return Y
-    anchors = embedding.anchors
-    if isinstance(anchors, Tensor) and anchors.shape[-1] != Y.shape[-1]:
-        what = "columns" if embedding.kernel.domain == "gram" else "features"
-        raise ValueError(
-            f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {anchors.shape[-1]}."
-        )
+    if isinstance(embedding.anchors, Tensor):
+        check_width(embedding.kernel, Y, embedding.anchors.shape[-1])
     return Y.to(embedding.weights)
+
+
+def check_width(kernel: Kernel, Y: Any, width: int) -> None:
+    """Outputs that are vectors have as many numbers as the training outputs."""
+    if Y.shape[-1] != width:
+        what = "columns" if kernel.domain == "gram" else "features"
+        raise ValueError(f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {width}.")
 
 
 def squared_norms(embedding: Embedding, Y: Any, diagonal: Any | None = None) -> Tensor:

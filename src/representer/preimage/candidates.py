@@ -12,6 +12,7 @@ from torch import Tensor
 from representer.data import SparseRows, count, is_single
 from representer.expansions import Embedding
 from representer.kernels import Kernel
+from representer.kernels.columns import as_records
 from representer.parameters import is_count
 from representer.preimage.base import (
     Decoder,
@@ -71,7 +72,7 @@ class Candidates(Decoder):
             rows = _first_of_equals(objects) if kernel.domain != "gram" else None
             self._objects = objects if rows is None else pick(objects, rows)
         else:
-            self._objects = as_objects(_not_empty(self.candidates, "Candidates"))
+            self._objects = _given(kernel, self.candidates, "Candidates")
         prepared = kernel.prepare(self._objects)
         self._prepared = (
             self._objects if isinstance(prepared, Tensor) else prepared
@@ -143,7 +144,7 @@ class Candidates(Decoder):
             found, diagonal = of_input(x), None
             if gram and isinstance(found, tuple):
                 found, diagonal = found
-            objects = as_objects(_not_empty(found, f"The candidates of input {i}"))
+            objects = _given(embedding.kernel, found, f"The candidates of input {i}")
             element = embedding[i : i + 1]
             Y = prepared_like(element, objects)
             norms = squared_norms(element, Y, diagonal)
@@ -154,10 +155,17 @@ class Candidates(Decoder):
 
 
 def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, or all if there are fewer, and where; the first of equals if k is 1."""
+    """The k largest of each row, or all if there are fewer, and where; of equals the first."""
     if k == 1:
         return scores.max(-1, keepdim=True)
-    return scores.topk(min(k, scores.shape[-1]), -1)
+    k = min(k, scores.shape[-1])
+    values, places = scores.topk(k, -1)
+    if bool(((scores >= values[:, -1:]).sum(-1) > k).any()):  # equals at the end: topk takes any of them
+        values, places = scores.sort(dim=-1, descending=True, stable=True)
+        return values[:, :k], places[:, :k]
+    places = places.sort(-1).values
+    values, order = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
+    return values, places.gather(-1, order)
 
 
 # -- collections of objects -------------------------------------------------------------------------------------------
@@ -182,6 +190,22 @@ def pick(objects: Any, rows: np.ndarray) -> Any:
 def _items(X: Any) -> Any:
     """One input after another: rows of arrays and frames."""
     return X.to_numpy() if hasattr(X, "to_numpy") else X
+
+
+def _given(kernel: Kernel, candidates: Any, who: str) -> Any:
+    """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
+    if kernel.domain == "records":
+        return as_records(candidates)
+    objects = as_objects(_not_empty(candidates, who))
+    if kernel.domain != "vectors" or isinstance(objects, SparseRows):
+        return objects
+    try:
+        array = np.asarray(objects)
+    except ValueError:  # of different lengths: the kernel says so
+        return objects
+    if array.dtype.kind not in "biuf":
+        return objects
+    return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
 def _not_empty(candidates: Any, who: str) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import count
+from representer.data import SparseRows, count
 from representer.expansions import Embedding
 from representer.kernels import Centered, Constant, Functional, Kernel, Linear, Scaled, Sum
 from representer.preimage.base import Decoder, _one_each
@@ -74,6 +74,17 @@ def is_linear(kernel: Kernel) -> bool:
     return isinstance(kernel, Linear)
 
 
+def is_dot_product(kernel: Kernel) -> bool:
+    """Is ‖φ(y) − φ(y')‖ a multiple of ‖y − y'‖, on vectors?"""
+    return kernel.domain == "vectors" and is_linear(kernel) and not _has_functional(kernel)
+
+
+def _has_functional(kernel: Any) -> bool:
+    return isinstance(kernel, Functional) or any(
+        _has_functional(child) for _, child in kernel._children() if isinstance(child, Kernel)
+    )
+
+
 def _both_orders(pair: Sum) -> Iterator[tuple[Kernel, Kernel]]:
     yield pair.left, pair.right
     yield pair.right, pair.left
@@ -108,6 +119,8 @@ def weighted_sum(points: Any, weights: Tensor) -> Any:
     """Σ_i w_i p_i of vectors, an array (q, d), or of curves (times, values), which get the times of all points."""
     if isinstance(points, Tensor):
         return (weights @ points.to(weights)).cpu().numpy()
+    if isinstance(points, SparseRows):
+        return np.asarray((points.T @ weights.cpu().numpy().T).T)
     times = np.unique(np.concatenate([np.asarray(t, dtype=float) for t, _ in points]))
     curves = np.stack([np.interp(times, t, v) for t, v in points])
     return [(times, row) for row in weights.cpu().numpy() @ curves]

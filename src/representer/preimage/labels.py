@@ -18,7 +18,7 @@ from representer.memory import row_blocks
 from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
-from representer.preimage.direct import is_linear
+from representer.preimage.direct import combination, is_dot_product
 
 # Up to so many sets are looked at one by one.
 MAX_SETS = 2**16
@@ -31,8 +31,9 @@ class LabelSet(Decoder):
     ----------
     threshold : float or "auto", optional
         None: the set that maximises 2⟨g, φ(y)⟩ − ‖φ(y)‖², which for a linear kernel has the labels of
-        Σ_i w_i y_i > 1/2. A number: the labels of Σ_i w_i y_i > threshold, whatever the kernel. ``"auto"``: that number
-        is chosen on held-out predictions of the training outputs, see ``measure``.
+        Σ_i w_i y_i > 1/2 (for a centred one, of Σ_i w_i y_i + (1 − Σ_i w_i) times the mean). A number: the labels for
+        which this is above it, whatever the kernel. ``"auto"``: that number is chosen on held-out predictions of the
+        training outputs, see ``measure``.
     measure : {"f1", "hamming"}
         What ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together (micro-averaged), or
         the share of wrong labels.
@@ -78,7 +79,7 @@ class LabelSet(Decoder):
         labels = _indicators(Y)
         self._n_labels, self._dtype = labels.shape[1], labels.dtype
         self._decide: Any = self.threshold
-        if self.threshold is None and is_linear(kernel):
+        if self.threshold is None and is_dot_product(kernel):
             self._decide = 0.5
         if self._decide is not None:
             return
@@ -94,7 +95,8 @@ class LabelSet(Decoder):
 
     def _check_options(self) -> None:
         t: Any = self.threshold
-        if not (t is None or t == "auto" or (is_real(t) and math.isfinite(t))):
+        named = isinstance(t, str) and t == "auto"
+        if not (t is None or named or (is_real(t) and math.isfinite(t))):
             raise ValueError(f"threshold must be None, a number or 'auto'; got {t!r}.")
         for name, options in (("measure", ("f1", "hamming")), ("search", ("auto", "exact", "local"))):
             if getattr(self, name) not in options:
@@ -125,7 +127,9 @@ class LabelSet(Decoder):
         if self.threshold != "auto":
             return self
         new = copy.copy(self)
-        new._decide = best_threshold(_expected(embedding), _indicators(Y), self.measure)
+        values = _expected(embedding)
+        values = np.where(self._largest(values), values, -np.inf)  # those above max_labels are never set
+        new._decide = best_threshold(values, _indicators(Y), self.measure)
         return new
 
     def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
@@ -143,11 +147,13 @@ class LabelSet(Decoder):
         return self._candidates.decode(embedding)
 
     def _above(self, values: np.ndarray, threshold: float) -> np.ndarray:
-        chosen = values > threshold
-        if self._most() < self._n_labels:  # of more labels than allowed, the largest
-            rank = (-values).argsort(1, kind="stable").argsort(1)
-            chosen &= rank < self._most()
-        return chosen.astype(self._dtype)
+        return ((values > threshold) & self._largest(values)).astype(self._dtype)
+
+    def _largest(self, values: np.ndarray) -> np.ndarray:
+        """The labels of each row that may be set: as many as allowed, of the largest values."""
+        if self._most() == self._n_labels:
+            return np.ones(values.shape, dtype=bool)
+        return (-values).argsort(1, kind="stable").argsort(1) < self._most()
 
     def _climbed(self, embedding: Embedding) -> np.ndarray:
         """Local search: the best single change, for all elements that still improve."""
@@ -183,11 +189,8 @@ def _own_scores(embedding: Embedding, sets: Tensor) -> Tensor:
 
 
 def _expected(embedding: Embedding) -> np.ndarray:
-    """Σ_i w_i y_i, (q, n_labels)."""
-    weights, anchors = embedding.weights, embedding.anchors
-    if isinstance(anchors, SparseRows):
-        return np.asarray((anchors.T @ weights.cpu().numpy().T).T)
-    return (weights @ anchors.to(weights)).cpu().numpy()
+    """Σ_i w_i y_i, (q, n_labels), from the mean of a centred kernel."""
+    return np.asarray(combination(embedding.kernel, embedding.anchors, embedding.weights))
 
 
 def _indicators(Y: Any) -> np.ndarray:

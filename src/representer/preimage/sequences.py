@@ -48,7 +48,8 @@ class Sequence(Decoder):
     -----
     The answers are made from the symbols of the training outputs. Of positions after the end of the longest training
     output g knows nothing: there the transitions decide alone, or the most frequent symbol is taken, with a warning. Of
-    symbols with equal scores the more frequent one is taken. Multiples of ``WeightedDegree`` and its normalised form
+    symbols with equal scores the more frequent one is taken. Where transitions of −inf rule out every string, decoding
+    is an error that names the input. Multiples of ``WeightedDegree`` and its normalised form
     are accepted, too.
 
     Examples
@@ -92,11 +93,13 @@ class Sequence(Decoder):
 
     def _check_options(self) -> None:
         lengths, transitions = self.lengths, self.transitions
-        if not (lengths is None or lengths == "input" or callable(lengths) or is_count(lengths)):
+        named = isinstance(lengths, str) and lengths == "input"
+        if not (lengths is None or named or callable(lengths) or is_count(lengths)):
             raise ValueError(
                 f"lengths must be None, a positive integer, 'input' or a function of the input; got {lengths!r}."
             )
-        if not (transitions is None or transitions == "training" or callable(transitions)):
+        named = isinstance(transitions, str) and transitions == "training"
+        if not (transitions is None or named or callable(transitions)):
             raise ValueError(
                 f"transitions must be None, 'training' or a function of two symbols; got {transitions!r}."
             )
@@ -110,11 +113,7 @@ class Sequence(Decoder):
         size = len(self._alphabet)
         if callable(self.transitions):
             symbols = [*self._alphabet, None]
-            table = np.array([[float(self.transitions(a, b)) for b in symbols] for a in symbols])
-            if np.isnan(table).any() or (table == np.inf).any():
-                raise ValueError(
-                    "transitions must give numbers (or −inf, for what cannot be) for all pairs of symbols."
-                )
+            table = np.array([[_transition(self.transitions, a, b) for b in symbols] for a in symbols])
         else:
             table = markov_scores([[self._numbers[symbol] for symbol in s] for s in strings], size)
         return self.weight * table if self.weight else np.zeros_like(table)
@@ -129,7 +128,7 @@ class Sequence(Decoder):
         answers: list[Any] = []
         for rows in row_blocks(len(embedding), per_row):
             tables = self._tables(embedding[rows])
-            answers += self._block(tables, None if lengths is None else lengths[rows])
+            answers += self._block(tables, None if lengths is None else lengths[rows], rows.start)
         return answers
 
     def _lengths_of(self, n: int, X: Any | None) -> np.ndarray | None:
@@ -187,7 +186,8 @@ class Sequence(Decoder):
             )
         return tables
 
-    def _block(self, tables: list[Tensor], lengths: np.ndarray | None) -> list[Any]:
+    def _block(self, tables: list[Tensor], lengths: np.ndarray | None, start: int) -> list[Any]:
+        """The best strings for some elements, of which ``start`` is the number of the first."""
         q = len(tables[0])
         found = np.zeros((q, 0), dtype=np.int64)
         if lengths is None:
@@ -199,14 +199,29 @@ class Sequence(Decoder):
                 best = torch.where(better, scores.cpu(), best)
                 for i in torch.nonzero(better)[:, 0].tolist():
                     answers[i] = self._string(found[i])
+            span = f"{self._shortest} to {self._longest}"
+            self._refuse_impossible(best, start + np.arange(q), f"lengths {span}")
             return answers
         answers = [None] * q
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            found, _ = self._best_of_length([table[torch.from_numpy(rows)] for table in tables], int(length))
+            found, scores = self._best_of_length(
+                [table[torch.from_numpy(rows)] for table in tables], int(length)
+            )
+            self._refuse_impossible(scores, start + rows, f"length {length}")
             for i, numbers in zip(rows, found, strict=True):
                 answers[i] = self._string(numbers)
         return answers
+
+    def _refuse_impossible(self, scores: Tensor, numbers: np.ndarray, lengths: str) -> None:
+        """A best score of −inf: every string has a forbidden pair of symbols."""
+        impossible = numbers[(scores == -torch.inf).cpu().numpy()]
+        if len(impossible):
+            raise ValueError(
+                f"The transitions rule out every string of {lengths} for input {impossible[0]}"
+                f"{f' and {len(impossible) - 1} more' if len(impossible) > 1 else ''}: each has a pair of symbols "
+                "that scores −inf. Allow more pairs, or other lengths."
+            )
 
     def _best_of_length(self, tables: list[Tensor], length: int) -> tuple[np.ndarray, Tensor]:
         """The best strings of a length as numbers of symbols (q, length), and their scores (q,)."""
@@ -224,6 +239,21 @@ class Sequence(Decoder):
         if self._kind is str:
             return "".join(symbols)
         return bytes(symbols) if self._kind is bytes else tuple(symbols)
+
+
+def _transition(function: Any, a: Any, b: Any) -> float:
+    """The score of symbol b after a."""
+    found = function(a, b)
+    try:
+        value = float(found)
+    except (TypeError, ValueError):
+        value = np.nan
+    if np.isnan(value) or value == np.inf:
+        raise ValueError(
+            "transitions must give numbers (or −inf, for what cannot be) for all pairs of symbols; got "
+            f"{found!r:.80} for {b!r} after {a!r} (None is the start or the end)."
+        )
+    return value
 
 
 def markov_scores(strings: Iterable[Iterable[int]], size: int) -> np.ndarray:
