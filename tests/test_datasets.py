@@ -409,3 +409,20 @@ def test_real_structured_sets() -> None:
         assert bunch.is_train[: bunch.is_train.sum()].all()
     bunch = datasets.load_isomap_faces()
     assert bunch.images.shape == (698, 32, 32) and np.allclose(bunch.target.std(0), 1.0, atol=0.01)
+
+
+@pytest.mark.parametrize("make", [make_synth1, make_synth2, make_synth3, make_circles3])
+def test_counts_of_points_are_checked(make: Any) -> None:
+    for n in (2.5, "a", None, 0, True):
+        with pytest.raises(ValueError, match="n_samples must be positive, an integer"):
+            make(n)
+    if make is not make_synth3:
+        for noise in (np.nan, -1.0, "a", np.inf):
+            with pytest.raises(ValueError, match="noise at least 0, a finite number"):
+                make(5, noise=noise)
+
+
+def test_values_of_shapes_are_a_mapping() -> None:
+    for given in (3, [3], "hue"):
+        with pytest.raises(ValueError, match="n_values must map names of factors"):
+            make_shapes(n_values=given)

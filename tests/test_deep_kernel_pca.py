@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -20,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import DeepKernelPCA
 from representer.approximation import choose_samples
+from representer.estimators import _deep_pca_fit
 from representer.estimators.deep_kernel_pca import CollapsedComponentWarning
 from representer.kernels import (
     Constant,
@@ -252,6 +255,7 @@ def bounds_as_printed(K, model):
 
 @pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
 @pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
+@pytest.mark.filterwarnings("ignore::representer.estimators.deep_kernel_pca.CollapsedComponentWarning")
 def test_lemma_4_1_bounds_hold(rng, eta, sizes):
     """Figure 4, on random data. The bounds here lie within those of the paper."""
     X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
@@ -304,8 +308,28 @@ def test_eta_reaches_a_given_ratio(X):
         model.eta_for_explained_variance(2, 0.999)
     with pytest.raises(ValueError, match="Give both n_components"):
         model.eta_for_explained_variance(5, 0.5)
+    with pytest.warns(CollapsedComponentWarning, match="only 59 components with variance"):
+        full = DeepKernelPCA([60, 60], ["rbf", "linear"]).fit(X)
     with pytest.raises(ValueError, match="no 60 positive eigenvalues"):
-        DeepKernelPCA([60, 60], ["rbf", "linear"]).fit(X).eta_for_explained_variance()
+        full.eta_for_explained_variance()
+    for n, ratio in ((3, "a"), ("a", 0.5), (3, None), (3, True)):
+        with pytest.raises(ValueError, match="Give both n_components"):
+            model.eta_for_explained_variance(n, ratio)
+    with pytest.raises(ValueError, match=r"eta of level 0 is -1\.0"):
+        DeepKernelPCA([5, 5], ["rbf", "linear"], eta=[-1.0, 1.0]).fit(X).eta_for_explained_variance()
+
+
+def test_bounds_hold_for_any_signs_of_eta(rng):
+    """Of K_1/η_1 with η_1 < 0, which is negative, the lemma's dropped trace must stay."""
+    for trial in range(12):
+        X = rng.standard_normal((20, 4)) * rng.uniform(0.5, 3.0, 4)
+        eta = rng.uniform(0.3, 3.0, 2) * ([-1, 1] if trial % 2 else [-1, -1])
+        sizes = rng.integers(1, 4, 2).tolist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = DeepKernelPCA(sizes, ["rbf", "linear"], eta=list(eta), max_iter=30).fit(X)
+        bounds = model.approximation_bounds()
+        assert bounds.lower <= bounds.error * (1 + 1e-9) <= bounds.upper * (1 + 2e-9)
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
@@ -328,6 +352,13 @@ def test_grids_over_nested_lengthscales(X):
     assert search.best_params_ == {"kernels__0__lengthscale": 2.0}
     single = DeepKernelPCA([3, 2], "rbf").set_params(kernels__lengthscale=1.5)
     assert single.kernels == Gaussian(1.5)
+    by_name = DeepKernelPCA([3, 2, 2], ["rbf", "rbf", "rbf"]).set_params(kernels__0__lengthscale=0.5)
+    assert by_name.kernels == [Gaussian(0.5), "rbf", "rbf"]  # the others still stand for a lengthscale of 1
+    assert by_name.fit(X).kernels_[1:] == [Gaussian(1.0), Gaussian(1.0)]
+    one = DeepKernelPCA([3, 2], "matern").set_params(kernels__1__nu=1.5)
+    assert one.kernels == ["matern", Matern(1.5, 1.0)]
+    assert single.set_params(kernels__0__lengthscale=0.7).kernels == [Gaussian(0.7), Gaussian(1.5)]
+    assert DeepKernelPCA(2).set_params(kernels__0__lengthscale=0.7).kernels == [Gaussian(0.7)]
     with pytest.raises(ValueError, match="Invalid parameter 'kernels__7__lengthscale'"):
         DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernels__7__lengthscale=1.0)
 
@@ -436,6 +467,109 @@ def test_the_smoother_is_a_weighted_mean(X):
         DeepKernelPCA([2, 2], ["linear", "rbf"], extension="smoother").fit(X).transform(X)
 
 
+def test_the_smoother_says_that_samples_are_too_far_away(X):
+    model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
+    with pytest.raises(
+        ValueError, match="between 3 of 4 new samples and all training samples: they are too far"
+    ):
+        model.transform(np.concatenate([X[:3] + 1e4, X[:1]]))
+
+
+@pytest.mark.parametrize("solver", ["auto", "scf", "levelwise"])
+@pytest.mark.parametrize(
+    ("sizes", "kernels", "message"),
+    [
+        ([6], "linear", "Level 0 has only 4 components with variance"),
+        ([3, 6], "linear", "Level 1 has only 3 components with variance"),
+        ([6, 6], "linear", "Level 0 has only 4"),
+        ([8, 2], "rbf", "Level 0 has only 4"),
+    ],
+)
+def test_components_without_variance_are_reported_and_zero(X, sizes, kernels, message, solver):
+    X = np.repeat(X[:5], 6, axis=0) if kernels == "rbf" else X[:40]
+    with pytest.warns(CollapsedComponentWarning, match=message):
+        model = DeepKernelPCA(sizes, kernels, solver=solver).fit(X)
+    with pytest.warns(CollapsedComponentWarning, match=message):
+        together = DeepKernelPCA(sizes, kernels, solver=solver).fit_transform(X)
+    assert np.allclose(together, model.transform(X), atol=1e-8)
+    for H in model.hidden_:
+        assert np.allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
+    if kernels == "linear":  # what has variance is kept
+        s = min(*sizes, 4) if len(sizes) > 1 else 4
+        kept = np.linalg.svd(X - X.mean(0), full_matrices=False).U[:, :s]
+        assert np.allclose(together[:, :s], kept @ (kept.T @ model.hidden_[0][:, :s]), atol=1e-8)
+
+
+# -- searches ---------------------------------------------------------------------------------------------------------
+def test_a_search_starts_from_given_arrays(X, rng):
+    best = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)]).fit(X)
+    again = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init=best.hidden_).fit(X)
+    assert again.n_iter_ <= 1 < best.n_iter_
+    start = [rng.standard_normal((60, s)) for s in (3, 2)]
+    copies = [part.copy() for part in start]
+    other = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init=start).fit(X)
+    assert other.residual_ <= 1e-8
+    assert all(np.array_equal(a, b) for a, b in zip(start, copies, strict=True))
+
+
+def test_interrupting_a_search_ends_the_fit(X, monkeypatch):
+    calls = []
+    real = _deep_pca_fit._search
+
+    def interrupted(problem, start, *rest):
+        calls.append(1)
+        return replace(real(problem, start, *rest), interrupted=True, state=problem.at(start))
+
+    monkeypatch.setattr(_deep_pca_fit, "_search", interrupted)
+    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init="random", random_state=0).fit(X)
+    assert len(calls) == 1  # though levelwise kernel PCA has the larger energy
+    assert model.energy_ < DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="levelwise").fit(X).energy_
+
+
+def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
+    arguments = {"kernels": ["rbf", Gaussian(0.3)], "eta": [1.0, -1.0]}
+    real = _deep_pca_fit.newton
+
+    def worse(evaluate, start, preconditioner, **limits):
+        result = real(evaluate, start, preconditioner, **{**limits, "max_iter": 1})
+        generator = torch.Generator().manual_seed(0)
+        noise = [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
+        return replace(result, state=evaluate(noise), converged=False)
+
+    monkeypatch.setattr(_deep_pca_fit, "newton", worse)
+    with pytest.warns(ConvergenceWarning, match="The best point is kept"):
+        model = DeepKernelPCA([3, 2], **arguments).fit(X)
+    assert model.solver_ == "scf"
+    residuals = [entry.gradient_norm for entry in model.history_]
+    assert model.residual_ == pytest.approx(min(residuals), rel=1e-6)
+
+
+def test_whether_eigenvectors_are_leading_is_known(X):
+    for eta in (1.0, [1.0, -0.1], [1.0, -50.0]):
+        model = DeepKernelPCA([3, 2], ["rbf", "linear"], eta=eta, center=False).fit(X)
+        H1, H2 = model.hidden_
+        M1 = (
+            gram_of(model, X) / model.eta_[0] + H2 @ H2.T / model.eta_[1]
+        )  # M_1 H_1, and on the complement of H_1:
+        P = np.eye(len(X)) - H1 @ H1.T
+        M1 = M1 - P @ H2 @ H2.T @ P / model.eta_[1]
+        expected = np.linalg.eigvalsh(M1)[-3:].sum() <= model.eigenvalues_[0].sum() + 1e-8
+        assert model.leading_[0] == expected
+    assert not DeepKernelPCA([3, 2], ["rbf", "linear"], eta=[1.0, -0.1]).fit(X).leading_[0]
+    assert DeepKernelPCA([3, 2], solver="levelwise").fit(X).leading_ == [True, True]
+
+
+def test_architectures_leave_out_what_collapses_together():
+    X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    found = DeepKernelPCA().suggest_architecture(X, variance=0.9, max_levels=2, min_gain=-1.0)
+    model = DeepKernelPCA(found.n_components).fit(X)  # no CollapsedComponentWarning
+    for ratios, n in zip(model.explained_variance_ratio_, found.n_components, strict=True):
+        assert (ratios.cumsum() < 0.9).sum() + 1 >= n
+    for gain in ("a", np.nan, None):
+        with pytest.raises(ValueError, match="min_gain must be a finite number"):
+            DeepKernelPCA().suggest_architecture(X, min_gain=gain)
+
+
 # -- data and contract ------------------------------------------------------------------------------------------------
 def test_a_precomputed_gram_is_the_same_problem(X):
     direct = DeepKernelPCA([3, 2], [Gaussian(1.5), Gaussian(1.0)]).fit(X)
@@ -498,6 +632,23 @@ def test_fractions_count_components(X):
         ({"sampling": "best"}, "sampling must be one of"),
         ({"kernels": ["precomputed", "rbf"], "max_samples": 3}, "square"),
         ({"tol": 0.0}, "tol must be a positive number"),
+        ({"init": "foo"}, "init must be 'levelwise', 'random' or a list"),
+        ({"init": 7}, "init must be 'levelwise'"),
+        ({"init": None}, "init must be 'levelwise'"),
+        ({"init": [np.eye(60, 2)]}, "one array a level, 2; got 1"),
+        (
+            {"init": [np.eye(60, 2), np.eye(60, 3)]},
+            r"init of level 1 must have one row .* got shape \(60, 3\)",
+        ),
+        ({"init": [np.full((60, 2), np.nan), np.eye(60, 2)]}, "init of level 0 must not hold NaN"),
+        ({"init": [np.eye(60, 2), np.ones((60, 2))]}, "init of level 1 has 2 columns, but only rank 1"),
+        ({"init": ["a", "b"]}, "init of level 0 must be an array of numbers"),
+        ({"center": "no"}, "center must be True or False"),
+        ({"max_samples": 1}, "max_samples must be None, an integer of at least 2"),
+        ({"eta": [1.0, 1e-320]}, "must be finite, too"),
+        ({"eta": [1.0, 1e-200]}, "too large for a search"),
+        ({"kernels": Polynomial(3000)}, "overflow"),
+        ({"kernels": ["rbf", Polynomial(2, 1e-300, 1e308)]}, "overflow|nothing|collapsed"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
     ],
     ids=str,
@@ -517,8 +668,11 @@ def test_bad_data_are_named(X):
         model.fit(np.ones((10, 3)))
     with pytest.raises(ValueError, match="not symmetric"):
         DeepKernelPCA([2, 2], ["precomputed", "rbf"]).fit(X[:4, :4])
+    with pytest.raises(ValueError, match="is not finite"):
+        DeepKernelPCA([2, 2], "linear").fit(X * 1e160)
     model.fit(X)
-    with pytest.raises(ValueError, match="level must be None or an integer from 0 to 1"):
-        model.transform(X, level=2)
+    for level in (2, True, "a"):
+        with pytest.raises(ValueError, match="level must be None or an integer from 0 to 1"):
+            model.transform(X, level=level)
     with pytest.raises(ValueError, match="features"):
         model.transform(X[:, :3])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -51,6 +52,7 @@ def test_the_closed_form_finds_the_leading_components_from_any_seed(circle: np.n
 
 
 @pytest.mark.parametrize(("sizes", "kept"), [([2], 2), ([3, 2], 2), ([2, 3], 2), ([4, 3, 2], 2)])
+@pytest.mark.filterwarnings("ignore::representer.estimators.deep_kernel_pca.CollapsedComponentWarning")
 def test_linear_levels_reconstruct_as_pca(X: np.ndarray, sizes: list[int], kept: int) -> None:
     model = DeepKernelPCA(sizes, "linear").fit(X[:30])
     pca = PCA(kept).fit(X[:30])
@@ -194,7 +196,8 @@ def test_traversals(X: np.ndarray) -> None:
     from_sample = model.traverse(2, steps=3, start=X[:1])
     assert np.allclose(from_sample[1], model.reconstruct(X[:1])[0])
     assert np.ptp(model.traverse(0, span=0.0), axis=0).max() < 1e-12
-    assert len(model.traverse(0, steps=1)) == 1
+    assert np.allclose(model.traverse(0, steps=1), X.mean(0))  # the middle, not an end
+    assert np.allclose(model.traverse(0, steps=1, start=X[:1]), model.reconstruct(X[:1]))
 
 
 def test_a_component_without_variance_leads_nowhere(X: np.ndarray) -> None:
@@ -408,3 +411,24 @@ def test_networks_whose_shapes_do_not_fit(circle: np.ndarray) -> None:
     model.set_params(preimage=Network(torch.nn.Linear(8, 4), max_iter=1))
     with pytest.raises(ValueError, match=r"gave \(80, 4\); data of shape \(80, 3\) are expected"):
         model.fit(circle)
+
+
+def test_containers_of_set_output_are_for_the_caller_only(X: np.ndarray) -> None:
+    plain = DeepKernelPCA([3, 2], random_state=0).fit(X)
+    framed = DeepKernelPCA([3, 2], random_state=0).set_output(transform="pandas").fit(X)
+    assert list(framed.transform(X).columns) == [f"deepkernelpca{i}" for i in range(5)]
+    for level, names in enumerate((range(3), range(3, 5))):
+        frame = framed.transform(X, level=level)
+        assert list(frame.columns) == [f"deepkernelpca{i}" for i in names]
+        assert np.array_equal(frame.to_numpy(), plain.transform(X, level=level))
+    assert np.array_equal(framed.reconstruct(X), plain.reconstruct(X))
+    assert np.array_equal(framed.traverse(0, start=X[:1]), plain.traverse(0, start=X[:1]))
+    with config_context(transform_output="pandas"):
+        assert plain.transform(X, level=1).shape == (len(X), 2)
+        assert np.array_equal(plain.reconstruct(X), framed.reconstruct(X))
+
+
+def test_seeds_of_samples_are_checked(X: np.ndarray) -> None:
+    for seed in ("a", -1, 1.5):
+        with pytest.raises(ValueError, match="random_state must be an integer"):
+            DeepKernelPCA([2, 2]).fit(X).sample(random_state=seed)

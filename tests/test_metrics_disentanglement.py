@@ -211,7 +211,7 @@ CODES = FACTORS.astype(float)
         (lambda: dci(CODES, FACTORS, n_trees=0), "n_trees must be a positive integer"),
         (lambda: mig(CODES, FACTORS, n_bins=0), "n_bins must be a positive integer"),
         (lambda: windin(CODES, n_bins=2.5), "n_bins must be a positive integer"),
-        (lambda: sap(CODES, FACTORS, categorical=[2]), "from 0 to 1; got 2"),
+        (lambda: sap(CODES, FACTORS, categorical=[2]), r"from 0 to 1; got \[2\]"),
     ],
 )
 def test_bad_input(call: Callable[[], Any], message: str) -> None:
@@ -222,3 +222,31 @@ def test_bad_input(call: Callable[[], Any], message: str) -> None:
 def test_names_cannot_be_numbers() -> None:
     with pytest.raises(ValueError, match="Factor 0 holds names; list it in categorical"):
         sap(CODES, np.array([["a", "b"], ["b", "a"], ["a", "a"]] * 3))
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+def test_rounding_at_edges_order_and_huge_or_tiny_codes_change_nothing(score: Callable[..., float]) -> None:
+    factors = crossed(5, 4, repeats=3)
+    codes = np.column_stack([factors @ [1.0, 0.5], factors[:, 1], factors[:, 0] * 0.1])
+    expected = score(codes, factors)
+    assert score(codes * 0.1 + 0.3, factors) == pytest.approx(
+        expected, abs=1e-6
+    )  # values lie at edges of bins
+    assert score(codes[:, [2, 0, 1]], factors) == pytest.approx(expected, abs=1e-12)
+    for scale in (1e200, 1e-200):
+        assert score(codes * scale, factors) == pytest.approx(expected, abs=1e-6)
+
+
+def test_arguments_of_the_wrong_kind_are_named() -> None:
+    factors = crossed(4, 3, repeats=2)
+    for quantile in ("a", None, np.nan):
+        with pytest.raises(ValueError, match="quantile must be above 0"):
+            irs(factors, factors, quantile=quantile)
+    for categorical in (1, "a", ["a"], [True, False], np.array([False, True]), [-1], [2], [0.0]):
+        with pytest.raises(ValueError, match="categorical must be a list of factors"):
+            sap(factors, factors, categorical=categorical)
+    holes = factors.astype(object)
+    holes[0, 0] = None
+    with pytest.raises(ValueError, match="None or NaN"):
+        irs(factors, holes)
+    assert sap(factors, factors, categorical=np.array([0, 1])) > 0.5

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from representer.parameters import is_count, is_real
+
 RADII = (0.5, 1.5, 2.5)
 
 
@@ -130,15 +132,18 @@ def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: An
         The vectors.
     """
     rng = _generator(n_samples, 0.0, random_state)
-    if n_features < 1:
-        raise ValueError(f"n_features must be positive; got {n_features!r}.")
+    if not is_count(n_features):
+        raise ValueError(f"n_features must be positive, an integer; got {n_features!r}.")
     mixing = rng.standard_normal((n_features, n_features))
     return rng.standard_normal((n_samples, n_features)) @ mixing.T
 
 
 def _generator(n_samples: int, noise: float, random_state: Any) -> np.random.Generator:
-    if n_samples < 1 or noise < 0:
-        raise ValueError(f"n_samples must be positive and noise at least 0; got {n_samples!r} and {noise!r}.")
+    if not is_count(n_samples) or not (is_real(noise) and 0.0 <= noise < np.inf):
+        raise ValueError(
+            "n_samples must be positive, an integer, and noise at least 0, a finite number; got "
+            f"{n_samples!r} and {noise!r}."
+        )
     return np.random.default_rng(random_state)
 
 

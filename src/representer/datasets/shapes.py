@@ -82,6 +82,10 @@ def make_shapes(
 
 
 def _counts(n_values: Mapping[str, int] | None) -> dict[str, int]:
+    if n_values is not None and not isinstance(n_values, Mapping):
+        raise ValueError(
+            f"n_values must map names of factors to numbers of values, as {{'hue': 3}}; got {n_values!r}."
+        )
     counts = {**N_VALUES, **(n_values or {})}
     for name, n in counts.items():
         if name not in N_VALUES:

@@ -17,6 +17,13 @@ from representer.memory import require_gram
 from representer.operators import Decomposable
 from representer.parameters import is_count, is_real
 
+# Hidden features that vary by less than this share of their size are one number.
+CONSTANT = 1e-6
+
+
+class CollapsedComponentWarning(UserWarning):
+    """A component explains nothing: it is constant, or there are more components than directions with variance."""
+
 
 class KernelsPerLevel(BaseEstimator):
     """A learner with ``kernels``: one for all levels, or a list whose entries have nested names, too."""
@@ -33,24 +40,44 @@ class KernelsPerLevel(BaseEstimator):
         return params
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters, those of a kernel by ``kernels__0__lengthscale``, also where it is given by its name."""
-        listed = params.get("kernels", self.kernels)
+        """Set parameters, those of one level's kernel by ``kernels__0__lengthscale``, also where it is a name.
+
+        If ``kernels`` is no list, it becomes one for this, with as many entries as there are levels.
+        ``kernels__lengthscale`` is for one kernel of all levels.
+        """
+        given = params.get("kernels", self.kernels)
         nested = {name: v for name, v in params.items() if name.startswith("kernels__")}
-        if not nested or not isinstance(listed, list | tuple):
-            if nested and isinstance(listed, str):
-                params["kernels"] = as_kernel(listed)
+        parts = {name: [*name.split("__", 2), ""][1:3] for name in nested}
+        listed = isinstance(given, list | tuple)
+        if not nested or not (listed or any(index.isdigit() for index, _ in parts.values())):
+            if nested and isinstance(given, str):
+                params["kernels"] = as_kernel(given)
             return super().set_params(**params)
-        kernels = [as_kernel(kernel).__sklearn_clone__() for kernel in listed]
-        for name, value in nested.items():
-            _, index, rest = [*name.split("__", 2), ""][:3]
+        kernels = list(given) if listed else [given] * self._count_levels(params)
+        changed: dict[int, Kernel] = {}
+        for name, (index, rest) in parts.items():
             if not (index.isdigit() and int(index) < len(kernels)) or not rest:
                 raise ValueError(
                     f"Invalid parameter {name!r} for DeepKernelPCA: the parameters of a kernel in a list are set by "
-                    f"kernels__0__lengthscale and the like; kernels={listed!r}."
+                    f"kernels__0__lengthscale and the like; kernels={given!r}, {len(kernels)} levels."
                 )
-            kernels[int(index)].set_params(**{rest: value})
+            j = int(index)
+            if j not in changed:
+                changed[j] = _as_kernel_of(j, kernels[j])
+            changed[j].set_params(**{rest: nested[name]})
+        entries = [changed.get(j, kernel) for j, kernel in enumerate(kernels)]
         rest_of = {name: value for name, value in params.items() if name not in nested}
-        return super().set_params(**{**rest_of, "kernels": type(listed)(kernels)})
+        return super().set_params(
+            **{**rest_of, "kernels": tuple(entries) if isinstance(given, tuple) else entries}
+        )
+
+    def _count_levels(self, params: dict[str, Any]) -> int:
+        """As many as the lists among the other arguments say."""
+        for name in ("n_components", "eta"):
+            value = params.get(name, getattr(self, name))
+            if isinstance(value, list | tuple | np.ndarray):
+                return len(value)
+        return 1
 
     def _first_kernel(self) -> Kernel:
         given = self.kernels
@@ -119,7 +146,7 @@ def _size(level: int, given: Any) -> int | float:
 
 def _kernel(level: int, given: Any) -> Kernel:
     """A kernel with plain numbers. Names above the first level stand for a scale of 1, that of hidden features."""
-    kernel = as_kernel(given).__sklearn_clone__().numbers()
+    kernel = _as_kernel_of(level, given).numbers()
     if level == 0:
         return kernel
     if kernel.domain != "vectors":
@@ -127,16 +154,23 @@ def _kernel(level: int, given: Any) -> Kernel:
             f"The kernel of level {level}, {kernel!r}, takes data of the kind {kernel.domain!r}, but it gets hidden "
             "features, which are vectors. Only the first kernel sees the data themselves."
         )
-    if isinstance(given, str):
+    return kernel
+
+
+def _as_kernel_of(level: int, given: Any) -> Kernel:
+    """A copy of what is given, as a kernel; a word in a name above the first level stands for 1."""
+    kernel = as_kernel(given).__sklearn_clone__()
+    if level and isinstance(given, str):
         words = [name for name in kernel.hyperparameters if isinstance(getattr(kernel, name), str)]
         kernel = kernel.set_params(**dict.fromkeys(words, 1.0))
     return kernel
 
 
 def _eta(level: int, given: Any) -> float:
-    if not is_real(given) or not np.isfinite(given) or given == 0:
+    if not is_real(given) or not np.isfinite(given) or given == 0 or abs(given) < 1.0 / np.finfo(float).max:
         raise ValueError(
-            f"eta of level {level} must be a finite number other than 0, for 1/eta weighs the level; got {given!r}."
+            f"eta of level {level} must be a finite number other than 0, and 1/eta, which weighs the level, must "
+            f"be finite, too; got {given!r}."
         )
     return float(given)
 
@@ -195,20 +229,30 @@ def sample_count(max_samples: Any, n: int) -> int:
     """How many of n samples to fit to."""
     if max_samples is None:
         return n
-    if is_count(max_samples):
+    if is_count(max_samples) and max_samples > 1:
         return min(int(max_samples), n)
     if is_real(max_samples) and not isinstance(max_samples, int | np.integer) and 0.0 < max_samples <= 1.0:
         return max(2, round(float(max_samples) * n))
     raise ValueError(
-        f"max_samples must be None, a positive integer, or a share of the samples up to 1.0; got {max_samples!r}."
+        f"max_samples must be None, an integer of at least 2, or a share of the samples up to 1.0; got {max_samples!r}."
     )
 
 
 def check_varies(gram: Tensor, first: FirstLevel) -> None:
-    """Refuse data that are all the same to the first kernel."""
+    """Refuse data that are all the same to the first kernel, or beyond its range."""
+    if not bool(torch.isfinite(gram).all()):
+        raise ValueError(
+            f"The Gram matrix of {original(first.kernel)!r} is not finite: values of the kernel, or their sums, "
+            "overflow. Scale the data, or choose another kernel."
+        )
     spread = gram.max() - gram.min()
     if spread <= len(gram) * torch.finfo(gram.dtype).eps * first.diagonal.abs().max():
         raise ValueError(
             f"{original(first.kernel)!r} gives the same value for every pair of samples, to rounding: there is nothing "
             "to find components of. Check the data, or choose a kernel that depends on its input."
         )
+
+
+def is_constant(H: np.ndarray) -> np.ndarray:
+    """Which components are the same for all samples."""
+    return np.asarray(np.ptp(H, axis=0) <= CONSTANT * np.abs(H).max(0))

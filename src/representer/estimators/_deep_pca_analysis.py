@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +14,10 @@ from torch import Tensor
 
 from representer.data import count, take
 from representer.estimators._adapted import Representation
-from representer.estimators._deep_pca import FirstLevel
+from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel, is_constant
 from representer.kernels import Kernel, Linear
 from representer.memory import row_blocks
-from representer.objectives.multilevel import coupling, symmetric
+from representer.objectives.multilevel import MultiLevel, coupling, symmetric
 from representer.parameters import is_count, is_real
 
 
@@ -40,6 +41,7 @@ class DeepPCAAnalysis:
     """Methods of ``DeepKernelPCA`` beside fit and transform."""
 
     hidden_: list[np.ndarray]
+    solver_: str
     eigenvalues_: list[np.ndarray]
     explained_variance_ratio_: list[np.ndarray]
     kernels_: list[Kernel]
@@ -107,6 +109,16 @@ class DeepPCAAnalysis:
             error += (norms - 2.0 * cross + (w * (w @ gram)).sum(1)).sum().item()
         return error, variance
 
+    # -- order --------------------------------------------------------------------------------------------------------
+    @property
+    def leading_(self) -> list[bool]:
+        """Of each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones."""
+        check_is_fitted(self)
+        problem = MultiLevel(self._first.gram(), self.kernels_[1:], self.eta_)
+        coupled = self.solver_ != "levelwise"
+        state = problem.at([self._form.tensor(H) for H in self.hidden_], coupled=coupled)
+        return problem.are_leading(state, coupled=coupled)
+
     # -- bounds -------------------------------------------------------------------------------------------------------
     def approximation_bounds(self) -> ApproximationBounds:
         """How well the first level approximates the Gram matrix of the data, and between which bounds (Lemma 4.1).
@@ -141,7 +153,10 @@ class DeepPCAAnalysis:
             spectrum = torch.linalg.eigvalsh(K).flip(0)
             s2 = above.shape[1]
             if eta > 0:
-                extra = 2.0 / eta * values.clamp(min=0.0)[:s2].sum().item()
+                positive = values.clamp(min=0.0).sort(descending=True).values[:s2].sum()
+                extra = (
+                    2.0 / eta * (positive - spectrum[-s2:].sum().clamp(max=0.0)).item()
+                )  # η_1 < 0: K is negative
             else:
                 negative = (-values).clamp(min=0.0).sort(descending=True).values[:s2].sum()
                 extra = -2.0 / eta * (spectrum[:s2].sum() + negative).item()
@@ -170,6 +185,11 @@ class DeepPCAAnalysis:
             η_2; the largest negative one that is allowed, −1/λ_s, if no ratio is given.
         """
         check_is_fitted(self)
+        if self.eta_[0] < 0:
+            raise ValueError(
+                f"eta of level 0 is {self.eta_[0]!r}: with a negative one all eigenvalues of K_1/η_1 are negative, and "
+                "the lemma says nothing. Fit with a positive eta of level 0."
+            )
         s = self.n_components_[0]
         values = (torch.linalg.eigvalsh(self._first.gram()).flip(0)[:s] / self.eta_[0]).cpu().numpy()
         if values[-1] <= len(self.hidden_[0]) * np.finfo(np.float64).eps * values[0]:
@@ -182,7 +202,7 @@ class DeepPCAAnalysis:
         if (
             n_components is None
             or ratio is None
-            or not (is_count(n_components) and n_components < s and 0 < ratio < 1)
+            or not (is_count(n_components) and n_components < s and is_real(ratio) and 0 < ratio < 1)
         ):
             raise ValueError(
                 f"Give both n_components, from 1 to {s - 1}, and ratio, between 0 and 1; got {n_components!r} and "
@@ -213,9 +233,9 @@ class DeepPCAAnalysis:
     ) -> Architecture:
         """Numbers of components and levels for data (section 5.2 of the paper), without labels.
 
-        Each level gets as many components as hold a share of its variance. Levels are added, with all of them fitted
-        together, until the last one holds that share in its first component, or its first component holds no more than
-        that of the level below.
+        Each level gets as many components as hold a share of its variance in kernel PCA, and fewer if fewer do, or the
+        others are constant, once all levels are fitted together. Levels are added until the last one holds that share
+        in its first component, or its first component holds no more than that of the level below.
 
         Parameters
         ----------
@@ -237,25 +257,37 @@ class DeepPCAAnalysis:
             raise ValueError(f"variance must be a share between 0 and 1; got {variance!r}.")
         if not is_count(max_levels):
             raise ValueError(f"max_levels must be a positive integer; got {max_levels!r}.")
+        if not (is_real(min_gain) and np.isfinite(min_gain)):
+            raise ValueError(f"min_gain must be a finite number, a share of the variance; got {min_gain!r}.")
         found = self._fitted([float(variance)], X)
-        sizes = list(found.n_components_)
         reason = f"max_levels={max_levels}"
-        while len(sizes) < max_levels:
+        while len(found.n_components_) < max_levels:
             before = float(found.explained_variance_ratio_[-1][0])
-            deeper = self._fitted([*sizes, float(variance)], X)
+            deeper = self._trimmed(self._fitted([*found.n_components_, float(variance)], X), variance, X)
             first = float(deeper.explained_variance_ratio_[-1][0])
             if first < before + min_gain:
                 reason = (
                     f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
                 )
                 break
-            found, sizes = deeper, list(deeper.n_components_)
+            found = deeper
             if first >= variance:
                 reason = f"the first component of the last level holds {first:.1%} of its variance"
                 break
-        return Architecture(sizes, found.explained_variance_ratio_, reason)
+        return Architecture(list(found.n_components_), found.explained_variance_ratio_, reason)
 
-    def _fitted(self, n_components: list[int | float], X: Any) -> Any:
+    def _trimmed(self, model: Any, variance: float, X: Any) -> Any:
+        """The model with the components that its levels need together: those that hold the share, and vary."""
+        while True:
+            needed = []
+            for j, (ratios, H) in enumerate(zip(model.explained_variance_ratio_, model.hidden_, strict=True)):
+                varying = ratios[~is_constant(H)] if j == 0 and model.center else ratios
+                needed.append(max(1, min(len(varying), int((varying.cumsum() < variance).sum()) + 1)))
+            if needed == model.n_components_:
+                return model
+            model = self._fitted(needed, X)
+
+    def _fitted(self, n_components: Sequence[int | float], X: Any) -> Any:
         """A copy with so many levels, fitted."""
         levels = len(n_components)
 
@@ -267,5 +299,7 @@ class DeepPCAAnalysis:
             )
 
         arguments = {"kernels": extended(self.kernels), "eta": extended(self.eta), "init": "levelwise"}
-        model: Any = clone(self)
-        return model.set_params(n_components=n_components, **arguments).fit(X)
+        model: Any = clone(self).set_params(n_components=list(n_components), **arguments)
+        with warnings.catch_warnings():  # what collapses is left out
+            warnings.simplefilter("ignore", CollapsedComponentWarning)
+            return model.fit(X)

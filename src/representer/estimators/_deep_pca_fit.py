@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from representer.optimize.stiefel import newton, trust_region
 
 # The levels' own eigenvectors are found to this accuracy where they are a start, and where they are the answer.
 START_ACCURACY, EXACT = 1e-6, 1e-12
+INITS = ("levelwise", "random")
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,10 @@ class Solution:
     message: str
     n_iter: int
     history: list[HistoryEntry]
+    interrupted: bool = False
 
 
-def solve(
-    problem: MultiLevel, sizes: Sequence[int | float], settings: Settings, init: Hidden | str
-) -> Solution:
+def solve(problem: MultiLevel, sizes: Sequence[int | float], settings: Settings, init: Any) -> Solution:
     """The hidden features of all levels."""
     exact = settings.solver == "levelwise" or len(problem) == 1
     closed = settings.solver == "auto" and has_closed_form(problem)
@@ -68,12 +68,26 @@ def solve(
         return Solution(state, name, True, "one eigenvalue problem a level", 1, [])
     ascending = all(eta > 0 for eta in problem.etas)
     given = start if isinstance(init, str) and init == "levelwise" else initial(init, start, settings.seed)
+    _check_range(problem)
     with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
         solution = _search(problem, given, settings, ascending, monitor)
         ours = settings.solver in ("auto", "scf", "riemannian")
-        if ours and given is not start and ascending and solution.state.energy < problem.at(start).energy:
+        again = ours and given is not start and ascending and not solution.interrupted
+        if again and solution.state.energy < problem.at(start).energy:
             solution = _search(problem, start, settings, ascending, monitor)
     return solution
+
+
+def _check_range(problem: MultiLevel) -> None:
+    """A search multiplies squares of eigenvalues: they must leave room for that."""
+    limit = torch.finfo(problem.gram.dtype).max ** 0.25
+    for j, pairs in problem.ritz.items():
+        largest = pairs.values.abs().max().item()
+        if not largest < limit:
+            raise ValueError(
+                f"Level {j} has eigenvalues up to {largest:.1e} (divided by eta={problem.etas[j]!r}), too large for a "
+                "search. Choose a larger |eta| or another kernel, or scale the data."
+            )
 
 
 def has_closed_form(problem: MultiLevel) -> bool:
@@ -92,25 +106,56 @@ def nested(problem: MultiLevel, sizes: Sequence[int | float], noise: Tensor) -> 
     return [widest[:, :s].contiguous() for s in counts]
 
 
-def initial(init: Hidden | str, like: Hidden, seed: int) -> Hidden:
+def check_init(init: Any) -> None:
+    """A word, or a list; what it holds is checked when the number of components is known."""
+    if not (init in INITS if isinstance(init, str) else isinstance(init, list | tuple)):
+        raise ValueError(
+            f"init must be 'levelwise', 'random' or a list of arrays, one a level; got {init!r}."
+        )
+
+
+def initial(init: Any, like: Hidden, seed: int) -> Hidden:
     """Orthonormal columns: random ones, or those that are given."""
     generator = torch.Generator().manual_seed(seed)
     if isinstance(init, str):
         return [orthonormal(torch.randn(H.shape, generator=generator, dtype=H.dtype).to(H)) for H in like]
-    return [orthonormal(H) for H in init]
+    if len(init) != len(like):
+        raise ValueError(f"init must have one array a level, {len(like)}; got {len(init)}.")
+    return [orthonormal(_given(j, part, H)) for j, (part, H) in enumerate(zip(init, like, strict=True))]
+
+
+def _given(level: int, start: Any, like: Tensor) -> Tensor:
+    """The start of one level, as independent columns."""
+    try:
+        start = torch.as_tensor(start).to(like)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"init of level {level} must be an array of numbers: {error}") from error
+    if start.shape != like.shape:
+        raise ValueError(
+            f"init of level {level} must have one row a sample and one column a component, {tuple(like.shape)}; got "
+            f"shape {tuple(start.shape)}."
+        )
+    if not bool(torch.isfinite(start).all()):
+        raise ValueError(f"init of level {level} must not hold NaN or infinite numbers.")
+    start = start / start.abs().max().clamp(min=torch.finfo(start.dtype).tiny)
+    rank = int(torch.linalg.matrix_rank(start).item())
+    if rank < start.shape[1]:
+        raise ValueError(f"init of level {level} has {start.shape[1]} columns, but only rank {rank}.")
+    return start
 
 
 def _search(
     problem: MultiLevel, start: Hidden, settings: Settings, ascending: bool, monitor: Monitor
 ) -> Solution:
     limits: dict[str, Any] = {"tol": settings.tol, "max_iter": settings.max_iter, "monitor": monitor}
-    solver, result = settings.solver, None
+    solver, before = settings.solver, None
     n_iter, messages = 0, []
     if solver in ("auto", "scf"):
         result = self_consistent(problem.sweep, start, ascending=ascending, **limits)
         n_iter, messages, start = result.n_iter, [f"scf: {result.message}"], result.state.hidden
         if result.converged or result.interrupted:
             return _solution(result, "scf", n_iter, messages, monitor)
+        before = result
     if solver in ("projected_gradient", "riemannian_adam"):
         loss = problem.residual_objective
         if solver == "projected_gradient":
@@ -120,8 +165,14 @@ def _search(
         return _solution(result, solver, result.n_iter, [f"{solver}: {result.message}"], monitor)
     method = trust_region if ascending else newton
     result = method(problem.at, start, problem.preconditioner, **limits)
+    n_iter += result.n_iter
     messages.append(f"riemannian: {result.message}")
-    return _solution(result, "riemannian", n_iter + result.n_iter, messages, monitor)
+    if before is not None and not ascending and before.state.residual < result.state.residual:
+        kept = replace(
+            before, interrupted=result.interrupted
+        )  # no energy says which is better, only the residual
+        return _solution(kept, "scf", n_iter, messages, monitor)
+    return _solution(result, "riemannian", n_iter, messages, monitor)
 
 
 def _solution(
@@ -129,7 +180,9 @@ def _solution(
 ) -> Solution:
     state = result.state
     assert isinstance(state, Stationarity)
-    return Solution(state, solver, result.converged, "; ".join(messages), n_iter, monitor.history)
+    return Solution(
+        state, solver, result.converged, "; ".join(messages), n_iter, monitor.history, result.interrupted
+    )
 
 
 # -- order and signs --------------------------------------------------------------------------------------------------

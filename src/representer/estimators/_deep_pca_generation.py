@@ -56,7 +56,8 @@ class Generation:
     training_history_: list[HistoryEntry]
     _form: Representation
     _first: FirstLevel
-    transform: Any
+    _features_of: Any
+    _level: Any
 
     def __getstate__(self) -> dict[str, Any]:
         """What is only kept to save time is not stored."""
@@ -109,7 +110,7 @@ class Generation:
         """
         check_is_fitted(self)
         j = self._level(level)
-        return self._generate(self.transform(X, level=j), j)
+        return self._generate(self._features_of(X, j), j)
 
     def sample(
         self,
@@ -143,7 +144,7 @@ class Generation:
         if density not in ("gaussian", "kde"):
             raise ValueError(f"density must be 'gaussian' or 'kde'; got {density!r}.")
         j = self._level(level)
-        H, rng = self.hidden_[j], np.random.default_rng(random_state)
+        H, rng = self.hidden_[j], _generator(random_state)
         n, s = H.shape
         centred = H - H.mean(0)
         # A random combination of centred samples has their covariance: no factor of it is needed.
@@ -172,7 +173,7 @@ class Generation:
         level : int or None, default=None
             Of which level; None is the last.
         steps : int, default=7
-            How many, evenly spread.
+            How many, evenly spread; 1: the middle alone.
         span : float, default=2.0
             How far to each side, in standard deviations of the component over the training samples.
         start : array-like of shape (1, n_features), or list with one object, default=None
@@ -192,11 +193,11 @@ class Generation:
             raise ValueError(f"steps must be a positive integer; got {steps!r}.")
         if not (is_real(span) and 0 <= span < float("inf")):
             raise ValueError(f"span must be a finite number, at least 0; got {span!r}.")
-        middle = H.mean(0, keepdims=True) if start is None else self.transform(start, level=j)
+        middle = H.mean(0, keepdims=True) if start is None else self._features_of(start, j)
         if len(middle) != 1:
             raise ValueError(f"start must be one sample; got {len(middle)}.")
         codes = np.repeat(middle, steps, axis=0)
-        codes[:, component] += np.linspace(-span, span, steps) * H[:, component].std()
+        codes[:, component] += (np.linspace(-span, span, steps) if steps > 1 else 0.0) * H[:, component].std()
         return self._generate(codes, j)
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -216,15 +217,6 @@ class Generation:
         return trained.kernel
 
     # -- level by level -----------------------------------------------------------------------------------------------
-    def _level(self, level: int | None) -> int:
-        """The number of a level, the last by default."""
-        last = len(self.hidden_) - 1
-        if level is None:
-            return last
-        if not (isinstance(level, int | np.integer) and 0 <= level <= last):
-            raise ValueError(f"level must be None or an integer from 0 to {last}; got {level!r}.")
-        return int(level)
-
     def _generate(self, codes: np.ndarray, level: int) -> Any:
         """Data for components of a level, through all levels below it."""
         inputs: Any = self._form.tensor(codes)
@@ -325,6 +317,15 @@ class Generation:
 def _unit_size(codes: np.ndarray, H: np.ndarray) -> np.ndarray:
     """Components on a scale where those of the training samples have unit size."""
     return codes * len(H) ** 0.5
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_state must be an integer from 0, a numpy.random.Generator or None; got {random_state!r}."
+        ) from error
 
 
 def take_rows(X: Any, rows: np.ndarray) -> Any:

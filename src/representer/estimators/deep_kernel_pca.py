@@ -8,16 +8,23 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from representer.approximation import SAMPLING, choose_samples
 from representer.data import count, take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
-from representer.estimators._deep_pca import FirstLevel, KernelsPerLevel, Levels, check_varies, sample_count
+from representer.estimators._deep_pca import (
+    CollapsedComponentWarning,
+    FirstLevel,
+    KernelsPerLevel,
+    Levels,
+    check_varies,
+    is_constant,
+    sample_count,
+)
 from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
-from representer.estimators._deep_pca_fit import Settings, Solution, canonical, solve
+from representer.estimators._deep_pca_extension import NewSamples
+from representer.estimators._deep_pca_fit import Settings, Solution, canonical, check_init, solve
 from representer.estimators._deep_pca_generation import Generation, check_preimage
 from representer.estimators._validation import (
     check_counts,
@@ -29,24 +36,18 @@ from representer.estimators._validation import (
     warn_unconverged,
 )
 from representer.kernels import Kernel
-from representer.memory import row_blocks
-from representer.objectives.extension import Extension
-from representer.objectives.multilevel import MultiLevel
+from representer.objectives.extension import resolved
+from representer.objectives.multilevel import MultiLevel, Stationarity
 from representer.parameters import is_real
 
-# Hidden features that vary by less than this share of their size are one number.
-CONSTANT = 1e-6
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
-
-
-class CollapsedComponentWarning(UserWarning):
-    """A component of centred data is constant: the levels above gain more from that than it would explain."""
 
 
 class DeepKernelPCA(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     CallbackSupportMixin,
+    NewSamples,
     Generation,
     DeepPCAAnalysis,
     KernelsPerLevel,
@@ -55,8 +56,9 @@ class DeepKernelPCA(
 
     Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
     below; K_1 is that of the data. They make the energy E = Σ_j Tr(H_jᵀ K_j(H_{j−1}) H_j) / (2 η_j) stationary (Tonin,
-    Tao, Patrinos and Suykens, 2024): each H_j holds the leading eigenvectors of a matrix M_j that depends on the levels
-    below and above. With one level it is kernel PCA.
+    Tao, Patrinos and Suykens, 2024): each H_j holds eigenvectors of a matrix M_j that depends on the levels below and
+    above: as a rule the leading ones, which ``"scf"`` looks for, but neither stationary points nor maxima of E, which
+    ``"riemannian"`` finds, need to have that property. With one level it is kernel PCA.
 
     Parameters
     ----------
@@ -70,7 +72,8 @@ class DeepKernelPCA(
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
     eta : float or list of float, default=1.0
         η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading variance, but the
-        level below works against it.
+        level below works against it: a saddle, where the kept eigenvectors need not be the leading ones
+        (see ``leading_``), and which the search may miss (it warns), above all with three nonlinear levels.
     center : bool, default=True
         Centre the features of the data (level 1), as kernel PCA does; False is the problem of the paper.
     solver : {"auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"}, default="auto"
@@ -118,6 +121,8 @@ class DeepKernelPCA(
         lengthscale a feature, Λ_j is symmetric but not diagonal.)
     explained_variance_ratio_ : list of ndarray of shape (n_components_[j],)
         Eigenvalues over the sum of all eigenvalues of M_j.
+    leading_ : list of bool
+        Of each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones (found when asked).
     energy_ : float
         E.
     residual_ : float
@@ -202,8 +207,10 @@ class DeepKernelPCA(
 
     # -- arguments ----------------------------------------------------------------------------------------------------
     def _check_arguments(self) -> None:
-        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother")})
         check_preimage(self.preimage)
+        check_init(self.init)
+        if not isinstance(self.center, bool | np.bool_):
+            raise ValueError(f"center must be True or False; got {self.center!r}.")
         check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
         check_counts(self, {"max_iter": 1, "verbose": 0})
         check_device(self.device)
@@ -293,19 +300,38 @@ class DeepKernelPCA(
         self._n_features_out = sum(self.n_components_)
         self.kernels_ = [original(self._first.kernel), *problem.kernels]
         self.eta_ = list(problem.etas)
-        constant = np.ptp(self.hidden_[0], axis=0) <= CONSTANT * np.abs(self.hidden_[0]).max(0)
-        if self.center and self.n_components_[0] < len(self.hidden_[0]) and constant.any():
-            warnings.warn(
-                f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
-                "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0.",
-                CollapsedComponentWarning,
-                stacklevel=3,
-            )
+        self._warn_of_collapse(state, coupled)
         if not solution.converged:
             warn_unconverged(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
                 f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels."
             )
+
+    def _warn_of_collapse(self, state: Stationarity, coupled: bool) -> None:
+        """Say which components mean less than they seem to."""
+        constant = is_constant(self.hidden_[0])
+        ranks = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in state.variances]
+        short = [
+            j for j, (rank, size) in enumerate(zip(ranks, self.n_components_, strict=True)) if rank < size
+        ]
+        self._has_null_directions = bool(short)
+        message = ""
+        outweighed = coupled and len(self.hidden_) > 1 and self.n_components_[0] < len(self.hidden_[0])
+        enough = (
+            self.n_components_[0] - ranks[0] <= constant.sum()
+        )  # but for the constants, all have variance
+        if self.center and outweighed and enough and constant.any():
+            message = (
+                f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
+                "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0."
+            )
+        elif short:
+            message = (
+                f"Level {short[0]} has only {ranks[short[0]]} components with variance; the others are arbitrary in "
+                f"hidden_ and 0 in transform. Ask for fewer than n_components={self.n_components_[short[0]]}."
+            )
+        if message:
+            warnings.warn(message, CollapsedComponentWarning, stacklevel=5)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, and return the hidden features of the training samples, all levels side by side.
@@ -320,76 +346,10 @@ class DeepKernelPCA(
         Returns
         -------
         H : ndarray of shape (n_samples, sum of n_components_)
-            ``hidden_``, side by side; with ``max_samples``, or the smoother, what ``transform`` gives.
+            ``hidden_``, side by side; with ``max_samples``, the smoother, or components without variance, what
+            ``transform`` gives.
         """
         self.fit(X)
-        if self.max_samples is not None or self.extension == "smoother":
-            return self.transform(X)
+        if self.max_samples is not None or self.extension == "smoother" or self._has_null_directions:
+            return self._features_of(X, None)
         return np.concatenate(self.hidden_, 1)
-
-    # -- new samples --------------------------------------------------------------------------------------------------
-    def transform(self, X: Any, level: int | None = None) -> np.ndarray:
-        """Hidden features of samples.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Data; with a precomputed kernel, k(X, X_train).
-        level : int, default=None
-            Only those of one level, counted from 0; None: all levels side by side.
-
-        Returns
-        -------
-        H : ndarray of shape (n_samples, n_components)
-            Training samples get the rows of ``hidden_`` (with ``extension="exact"``).
-        """
-        check_is_fitted(self)
-        if level is not None and not (isinstance(level, int | np.integer) and 0 <= level < len(self.hidden_)):
-            raise ValueError(
-                f"level must be None or an integer from 0 to {len(self.hidden_) - 1}; got {level!r}."
-            )
-        H = plain(self._hidden(self._inputs(X)))
-        if level is None:
-            return H
-        stop = sum(self.n_components_[: level + 1])
-        return np.ascontiguousarray(H[:, stop - self.n_components_[level] : stop])
-
-    def _inputs(self, X: Any) -> Any:
-        kernel = self._first.kernel
-        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(self._first_kernel()))
-        return self._form.inputs(kernel, X)
-
-    def _hidden(self, data: Any) -> Tensor:
-        """Hidden features of prepared new data, all levels side by side, in blocks of rows."""
-        extension = self._extension()
-        n, parts, failed = len(self.hidden_[0]), [], 0
-        for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden_))):
-            gram = self._first.rows(take(data, torch.arange(rows.start, rows.stop)))
-            if self.extension == "smoother":
-                parts.append(self._smoothed(gram, extension))
-                continue
-            values, converged = extension(self._first.centered(gram), self._first.nearest(gram))
-            failed += int((~converged).sum())
-            parts.append(values)
-        if failed:
-            warn_unconverged(
-                f"The equations of {failed} of {count(data)} new samples were not solved; these keep the hidden "
-                "features of the training sample nearest to them. extension='smoother' needs no equations."
-            )
-        return torch.cat(parts)
-
-    def _extension(self) -> Extension:
-        hidden, multipliers = (
-            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
-        )
-        coupled = self.solver_ != "levelwise"
-        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
-
-    def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
-        total = gram.sum(1, keepdim=True)
-        if bool((total <= 0).any()) or bool((gram < 0).any()):
-            raise ValueError(
-                "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
-                "Use a kernel that is not (rbf, laplacian), or extension='exact'."
-            )
-        return gram @ torch.cat(list(extension.hidden), 1) / total

@@ -1,8 +1,9 @@
 """Disentanglement: does each code answer to one factor of variation, and each factor to one code?
 
 Codes are a matrix (n_samples, n_codes) of numbers, factors a matrix (n_samples, n_factors) of their values, few each.
-None of the scores changes if codes are reordered, shifted or multiplied by a common factor. All are measured on the
-samples that are given, and flatter codes where a value of a factor has only a handful of them.
+None of the scores changes, beyond rounding, if codes are reordered, shifted or multiplied by a common positive number
+(``dci`` with a given ``random_state``). All are measured on the samples that are given, and flatter codes where a value
+of a factor has only a handful of them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from representer.parameters import is_count
+from representer.parameters import is_count, is_real
+
+# A share of a bin that is rounding: codes of single precision are the least exact ones.
+EDGE = 1e-6
 
 
 def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
@@ -52,8 +56,9 @@ def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
     (1.0, 0.5)
     """
     Z, F = _checked(codes, factors)
-    if not 0.0 < quantile <= 1.0:
+    if not (is_real(quantile) and 0.0 < quantile <= 1.0):
         raise ValueError(f"quantile must be above 0 and at most 1; got {quantile!r}.")
+    Z = Z / max(np.abs(Z).max(), np.finfo(float).tiny)  # sums of deviations neither overflow nor vanish
     largest = np.abs(Z - Z.mean(0)).max(0)
     Z, largest = Z[:, largest > 0], largest[largest > 0]
     if not len(largest):
@@ -206,6 +211,10 @@ def dci(
     named = _named(categorical, F.shape[1])
     if len(Z) < 4:
         raise ValueError(f"Halves of the samples are held out: at least 4 are needed; got {len(Z)}.")
+    # Forests see single precision, and break ties by the order of columns: both are made the same for the same codes.
+    Z = _unit_range(Z)
+    order = np.lexsort(Z)
+    Z = Z[:, order]
     halves = KFold(2, shuffle=True, random_state=random_state)
     importance = np.zeros((Z.shape[1], F.shape[1]))
     known = []
@@ -213,7 +222,7 @@ def dci(
         forest: Any = RandomForestClassifier if named[j] else RandomForestRegressor
         model = forest(n_trees, max_features=1.0, random_state=random_state)
         factor = factor if named[j] else _values(factor, j)
-        importance[:, j] = model.fit(Z, factor).feature_importances_
+        importance[order, j] = model.fit(Z, factor).feature_importances_
         score = balanced_accuracy_score if named[j] else r2_score
         known.append(score(factor, cross_val_predict(model, Z, factor, cv=halves)))
     by_code = importance.sum(1)
@@ -279,6 +288,8 @@ def _checked(
         )
     if F.dtype.kind in "fc" and not np.isfinite(F).all():
         raise ValueError("factors must not be NaN or infinite.")
+    if F.dtype == object and any(value is None or value != value for value in F.flat):
+        raise ValueError("factors must not hold None or NaN.")
     for j, factor in enumerate(F.T):
         values = len(np.unique(factor))
         if values == 1:
@@ -304,9 +315,13 @@ def _numbers(codes: Any) -> np.ndarray:
 def _named(categorical: Sequence[int], n_factors: int) -> np.ndarray:
     """Which factors are names rather than numbers."""
     named = np.zeros(n_factors, dtype=bool)
-    for j in categorical:
-        if not 0 <= j < n_factors:
-            raise ValueError(f"categorical must name factors from 0 to {n_factors - 1}; got {j!r}.")
+    given: Any = list(categorical) if np.ndim(categorical) == 1 else [None]
+    for j in given:
+        if not (isinstance(j, int | np.integer) and is_real(j) and 0 <= j < n_factors):
+            raise ValueError(
+                f"categorical must be a list of factors by their number, from 0 to {n_factors - 1}; got "
+                f"{categorical!r}. (numpy.flatnonzero makes one of a mask.)"
+            )
         named[j] = True
     return named
 
@@ -323,9 +338,15 @@ def _binned(Z: np.ndarray, n_bins: int) -> np.ndarray:
     """The bin of each code, of equal width between its smallest and largest value."""
     if not is_count(n_bins):
         raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
-    low, width = Z.min(0), np.ptp(Z, axis=0)
-    share = (Z - low) / np.where(width > 0, width, 1.0)
-    return np.minimum((share * n_bins).astype(int), n_bins - 1)
+    share = _unit_range(Z)
+    # What lies at an edge, to rounding, belongs to the bin above it, however codes are shifted and scaled.
+    return np.minimum((share * n_bins + EDGE).astype(int), n_bins - 1)
+
+
+def _unit_range(Z: np.ndarray) -> np.ndarray:
+    """Codes from 0 to 1, those of a constant at 0. Halves are subtracted, for no difference of these overflows."""
+    low, width = Z.min(0) / 2.0, Z.max(0) / 2.0 - Z.min(0) / 2.0
+    return (Z / 2.0 - low) / np.where(width > 0, width, 1.0)
 
 
 def _entropy(*columns: np.ndarray) -> float:
@@ -340,14 +361,15 @@ def _entropy(*columns: np.ndarray) -> float:
 
 def _squared_correlations(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """R² of a line from each code to the factor; 0 of a constant code."""
-    Z, v = Z - Z.mean(0), factor - factor.mean()
+    Z, v = _unit_range(Z), _unit_range(factor[:, None])[:, 0]
+    Z, v = Z - Z.mean(0), v - v.mean()
     scale = (Z**2).sum(0) * (v @ v)
     return (v @ Z) ** 2 / np.where(scale > 0, scale, 1.0)
 
 
 def _threshold_accuracies(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """The balanced accuracy of one interval of a code for each name."""
-    n_names = len(np.unique(factor))
+    Z, n_names = _unit_range(Z), len(np.unique(factor))
     tree = DecisionTreeClassifier(max_leaf_nodes=n_names, class_weight="balanced", random_state=0)
     return np.array(
         [balanced_accuracy_score(factor, tree.fit(z, factor).predict(z)) for z in Z.T[:, :, None]]

@@ -115,5 +115,10 @@ class Extension:
 def _inverse(matrix: Tensor) -> Tensor:
     """The pseudo-inverse of a symmetric matrix: directions without variance stay at zero."""
     values, vectors = torch.linalg.eigh(matrix)
-    kept = values.abs() > len(values) * torch.finfo(values.dtype).eps ** 0.75 * values.abs().max()
+    kept = resolved(values)
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].mT
+
+
+def resolved(values: Tensor) -> Tensor:
+    """Which eigenvalues are more than rounding, beside the largest."""
+    return values.abs() > len(values) * torch.finfo(values.dtype).eps ** 0.75 * values.abs().max()

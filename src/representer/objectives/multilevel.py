@@ -32,6 +32,8 @@ Hidden = list[Tensor]
 PRECONDITIONER_ACCURACY = 1e-6
 SMALLEST_GAP = 1e-3
 COUPLING_PART = 0.01
+# To which eigenvalues that are kept and others are compared, relative to the largest one.
+COMPARED = 1e-6
 # Temporaries of the same size as a block of Gram rows, with autograd's own.
 TEMPORARIES = 6
 
@@ -75,6 +77,7 @@ class Stationarity:
     multipliers: list[Tensor]  # Λ_j: the symmetric part of H_jᵀ ∇_j
     energies: list[float]  # Tr(H_jᵀ K_j H_j) / (2 η_j)
     totals: list[float]  # Tr M_j: the sum of all eigenvalues of level j
+    variances: list[Tensor]  # H_jᵀ K_j H_j / η_j: what the components hold of their own level
 
     @property
     def energy(self) -> float:
@@ -123,7 +126,7 @@ class MultiLevel:
     ) -> tuple[Stationarity, Hidden]:
         """From the last level to the first: one Gram matrix beside that of the data is alive at a time."""
         hidden, proposals = list(hidden), list(hidden)
-        gradients, energies, totals = [], [], []
+        gradients, energies, totals, variances = [], [], [], []
         G: Tensor | None = None
         for j in reversed(range(len(self))):
             K = self.gram_of(j, hidden)
@@ -137,13 +140,15 @@ class MultiLevel:
             own = K @ H / self.etas[j]
             backward = torch.zeros_like(own) if G is None else G / self.etas[j + 1]
             gradients.append(own + backward)
+            variances.append(symmetric(H.mT @ own))
             energies.append(0.5 * (own * H).sum().item())
             totals.append(K.diagonal().sum().item() / self.etas[j] + (backward * H).sum().item())
             if j and coupled:
                 G = coupling(self.kernels[j - 1], hidden[j - 1], H, K)
         gradients.reverse()
         multipliers = [symmetric(H.mT @ g) for H, g in zip(hidden, gradients, strict=True)]
-        return Stationarity(hidden, gradients, multipliers, energies[::-1], totals[::-1]), proposals
+        sums = energies[::-1], totals[::-1], variances[::-1]
+        return Stationarity(hidden, gradients, multipliers, *sums), proposals
 
     def field(self, level: int, gram: Tensor, H: Tensor, G: Tensor | None) -> Product:
         """V ↦ sign(η_j) M_j V, M_j = K_j/η_j + (G_j H_jᵀ + H_j G_jᵀ − H_j sym(H_jᵀG_j) H_jᵀ)/η_{j+1}."""
@@ -176,6 +181,12 @@ class MultiLevel:
             if j:
                 self.kernels[j - 1] = self.kernels[j - 1].resolve(hidden[-1])
             K = self.gram_of(j, hidden)
+            if not bool(torch.isfinite(K.abs().max() / self.etas[j])):
+                what = f"{self.kernels[j - 1]!r} gives" if j else "The kernel of the data gives"
+                raise ValueError(
+                    f"{what} values at level {j} that overflow, or do so when divided by eta={self.etas[j]!r}. Choose "
+                    "another kernel or a larger |eta|, or scale the data."
+                )
             spread = (K.max() - K.min()).item()
             if j and spread <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max().item():
                 raise ValueError(
@@ -187,6 +198,22 @@ class MultiLevel:
             columns = torch.cat([start, start.new_zeros(len(K), max(0, n - start.shape[1]))], 1)[:, :n]
             hidden.append(self.solve(j, self.field(j, K, columns, None), columns, n, tol))
         return hidden
+
+    def are_leading(self, state: Stationarity, *, coupled: bool = True) -> list[bool]:
+        """Of which levels no other eigenvalue of sign(η_j) M_j is larger than those that are kept."""
+        found: list[bool] = []
+        G: Tensor | None = None
+        for j in reversed(range(len(self))):
+            H, K = state.hidden[j], self.gram_of(j, state.hidden)
+            product = self.field(j, K, H, G)
+            sign = 1.0 if self.etas[j] > 0 else -1.0
+            kept = torch.linalg.eigvalsh(sign * state.multipliers[j])
+            scale = kept.abs().max().item() + abs(state.totals[j])
+            others = leading(_deflated(product, H, scale), H.new_ones(len(H), 1), 1, tol=COMPARED)
+            found.append(bool(others.values[0] <= kept[0] + COMPARED * kept.abs().max()))
+            if j and coupled:
+                G = coupling(self.kernels[j - 1], state.hidden[j - 1], H, K)
+        return found[::-1]
 
     def residual_objective(self, hidden: Hidden, eigenvalues: Hidden) -> Tensor:
         """Equation (9), differentiable: ½ Σ_j ‖K_j H_j / η_j + G_j / η_{j+1} − H_j Λ_j‖² with diagonal Λ_j."""
@@ -241,6 +268,17 @@ def _inverse_gaps(H: Tensor, pairs: RitzPairs, least: float) -> Callable[[Tensor
         return (result - H @ (H.mT @ result) + within / sizes.mean()) @ rotation.mT
 
     return inverse
+
+
+def _deflated(product: Product, H: Tensor, shift: float) -> Product:
+    """The product on the complement of H, the span of H sent to −shift."""
+
+    def deflated(V: Tensor) -> Tensor:
+        within = H @ (H.mT @ V)
+        image = product(V - within)
+        return image - H @ (H.mT @ image) - shift * within
+
+    return deflated
 
 
 def symmetric(matrix: Tensor) -> Tensor:

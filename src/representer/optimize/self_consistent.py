@@ -97,6 +97,7 @@ def self_consistent(
     """
     point, anderson, plain = list(start), Anderson(), None
     best: State | None = None
+    lowest: State | None = None  # of smallest residual: the best where no energy rises
     mark, since = math.inf, 0  # the residual that is to be halved, and for how long it has not been
     interrupted, message, k = False, f"not converged in {max_iter} sweeps", 0
     try:
@@ -114,6 +115,8 @@ def self_consistent(
                 point, plain, anderson = plain, None, Anderson()
                 continue
             best = state
+            if lowest is None or state.residual < lowest.residual:
+                lowest = state
             if state.residual <= tol:
                 message = f"residual {state.residual:.1e} after {k} sweeps"
                 break
@@ -131,6 +134,8 @@ def self_consistent(
             raise
         interrupted, message = True, f"interrupted after {k} sweeps; kept the best point so far"
     assert best is not None
+    if not ascending and lowest is not None:
+        best = lowest
     return ManifoldResult(best, best.residual <= tol, message, k, interrupted)
 
 

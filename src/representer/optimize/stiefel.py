@@ -74,6 +74,8 @@ def truncated_cg(
     r = gradient
     z = precondition(r)
     d, rz = z, inner(r, z)
+    if not 0.0 < rz < math.inf:  # beyond the range of numbers: no step
+        return v, 0.0
     start = math.sqrt(inner(r, r))
     norm_v, vd, norm_d = 0.0, 0.0, rz  # squared, in the norm of the preconditioner
     rise = 0.0
@@ -94,6 +96,8 @@ def truncated_cg(
             break
         z = precondition(r)
         before, rz = rz, inner(r, z)
+        if not 0.0 < rz < math.inf:
+            break
         beta = rz / before
         d = add(z, d, beta)
         vd = beta * (vd + alpha * norm_d)
@@ -128,7 +132,7 @@ def trust_region(
                 break
             gradient = tangent(state.hidden, state.gradients)
             if not radius:  # the length of the first preconditioned step, in its own norm
-                radius = math.sqrt(inner(gradient, precondition(gradient)))
+                radius = math.sqrt(max(inner(gradient, precondition(gradient)), 0.0))
             step, rise = truncated_cg(hessian(evaluate, state), gradient, precondition, radius)
             trial = evaluate(retract(state.hidden, step))
             rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
@@ -192,10 +196,10 @@ def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Pr
     sizes = [g.numel() for g in gradient]
 
     def flat(parts: Point) -> np.ndarray:
-        return torch.cat([part.flatten() for part in parts]).numpy()
+        return torch.cat([part.flatten() for part in parts]).cpu().numpy()
 
     def parts(vector: np.ndarray) -> Point:
-        pieces = torch.from_numpy(np.ascontiguousarray(vector)).split(sizes)
+        pieces = torch.from_numpy(np.ascontiguousarray(vector)).to(gradient[0]).split(sizes)
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
     def operator(function: Callable[[Point], Point]) -> LinearOperator:

@@ -1,0 +1,136 @@
+"""New samples of deep kernel PCA: their hidden features, all levels side by side or one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from representer.data import count, take
+from representer.estimators._adapted import Representation, takes_sparse
+from representer.estimators._deep_pca import FirstLevel
+from representer.estimators._validation import check_inputs, plain, warn_unconverged
+from representer.kernels import Kernel
+from representer.memory import row_blocks
+from representer.objectives.extension import Extension
+
+
+class NewSamples:
+    """``transform`` of ``DeepKernelPCA``; here, and not in that class, because its output depends on the level."""
+
+    extension: str
+    solver_: str
+    hidden_: list[np.ndarray]
+    kernels_: list[Kernel]
+    eta_: list[float]
+    n_components_: list[int]
+    _multipliers: list[np.ndarray]
+    _first: FirstLevel
+    _form: Representation
+    _first_kernel: Any
+    get_feature_names_out: Any
+
+    def transform(self, X: Any, level: int | None = None) -> Any:
+        """Hidden features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Data; with a precomputed kernel, k(X, X_train).
+        level : int, default=None
+            Only those of one level, counted from 0; None: all levels side by side.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_components), or what ``set_output`` asks for
+            Training samples get the rows of ``hidden_`` (with ``extension="exact"``), but 0 along directions without
+            variance.
+        """
+        check_is_fitted(self)
+        j = None if level is None else self._level(level)
+        return _wrap_data_with_container("transform", self._features_of(X, j), X, _Output(self, j))
+
+    def _features_of(self, X: Any, level: int | None) -> np.ndarray:
+        """What ``transform`` puts into the container that ``set_output`` asks for."""
+        H = plain(self._hidden(self._inputs(X)))
+        return H if level is None else np.ascontiguousarray(H[:, self._columns(level)])
+
+    def _columns(self, level: int | None) -> slice:
+        """Where a level is among all of them."""
+        if level is None:
+            return slice(None)
+        stop = sum(self.n_components_[: level + 1])
+        return slice(stop - self.n_components_[level], stop)
+
+    def _level(self, level: int | None) -> int:
+        """The number of a level, the last by default."""
+        last = len(self.hidden_) - 1
+        if level is None:
+            return last
+        if isinstance(level, bool) or not (isinstance(level, int | np.integer) and 0 <= level <= last):
+            raise ValueError(f"level must be None or an integer from 0 to {last}; got {level!r}.")
+        return int(level)
+
+    def _inputs(self, X: Any) -> Any:
+        kernel = self._first.kernel
+        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(self._first_kernel()))
+        return self._form.inputs(kernel, X)
+
+    def _hidden(self, data: Any) -> Tensor:
+        """Hidden features of prepared new data, all levels side by side, in blocks of rows."""
+        extension = self._extension()
+        n, parts, failed = len(self.hidden_[0]), [], 0
+        for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden_))):
+            gram = self._first.rows(take(data, torch.arange(rows.start, rows.stop)))
+            if self.extension == "smoother":
+                parts.append(self._smoothed(gram, extension))
+                continue
+            values, converged = extension(self._first.centered(gram), self._first.nearest(gram))
+            failed += int((~converged).sum())
+            parts.append(values)
+        if failed:
+            warn_unconverged(
+                f"The equations of {failed} of {count(data)} new samples were not solved; these keep the hidden "
+                "features of the training sample nearest to them. extension='smoother' needs no equations."
+            )
+        return torch.cat(parts)
+
+    def _extension(self) -> Extension:
+        hidden, multipliers = (
+            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
+        )
+        coupled = self.solver_ != "levelwise"
+        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
+
+    def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
+        total = gram.sum(1, keepdim=True)
+        far = int((gram == 0).all(1).sum())
+        if far:
+            raise ValueError(
+                f"extension='smoother' takes means weighted by the first kernel, which is 0, to rounding, between "
+                f"{far} of {len(gram)} new samples and all training samples: they are too far away. Use a larger "
+                "lengthscale, or extension='exact'."
+            )
+        if bool((gram < 0).any()):
+            raise ValueError(
+                "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
+                "Use a kernel that is not (rbf, laplacian), or extension='exact'."
+            )
+        return gram @ torch.cat(list(extension.hidden), 1) / total
+
+
+class _Output:
+    """A model as scikit-learn sees it when it makes a container: the settings of ``set_output``, names of columns."""
+
+    def __init__(self, model: Any, level: int | None) -> None:
+        self._model, self._shown = model, level
+        self._sklearn_auto_wrap_output_keys = model._sklearn_auto_wrap_output_keys
+        self._sklearn_output_config = getattr(model, "_sklearn_output_config", {})
+
+    def get_feature_names_out(self) -> Any:
+        """Names of the columns that are shown."""
+        return self._model.get_feature_names_out()[self._model._columns(self._shown)]
