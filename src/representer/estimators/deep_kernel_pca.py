@@ -295,6 +295,10 @@ class DeepKernelPCA(
         ]
         self.energy_ = state.energy
         self.residual_ = state.residual if coupled else problem.at(state.hidden).residual
+        if not np.isfinite([self.energy_, self.residual_]).all():
+            raise ValueError(
+                "The energy of the levels overflows. Choose a larger |eta| or other kernels, or scale the data."
+            )
         self.solver_, self.history_, self.n_iter_ = solution.solver, solution.history, solution.n_iter
         self.n_components_ = [H.shape[1] for H in self.hidden_]
         self._n_features_out = sum(self.n_components_)

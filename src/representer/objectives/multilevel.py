@@ -92,8 +92,11 @@ class Stationarity:
     def residual(self) -> float:
         """The largest ‖∇_j − H_j Λ_j‖ / ‖∇_j‖ of all levels."""
         tiny = torch.finfo(self.gradients[0].dtype).tiny
-        pairs = zip(self.defects(), self.gradients, strict=True)
-        return max((defect.norm() / gradient.norm().clamp(min=tiny)).item() for defect, gradient in pairs)
+        shares = []
+        for defect, gradient in zip(self.defects(), self.gradients, strict=True):
+            scale = gradient.abs().max().clamp(min=tiny)  # squares of huge entries would overflow
+            shares.append(((defect / scale).norm() / (gradient / scale).norm().clamp(min=tiny)).item())
+        return max(shares)
 
 
 @dataclass
