@@ -11,6 +11,7 @@ import sys
 import time
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -78,12 +79,12 @@ def cost_model() -> None:
         f"{solve:,}",
         f"{product:,}",
         f"{kernel + solve + product:,}",
-        f"{rate:,.0f} samples/s on all cores of this machine",
+        f"{rate:,.0f} samples/s with {torch.get_num_threads()} threads",
     )
     console = Console(width=140)
     console.print(table)
     projection = Table(title=f"PROJECTION, not measured: {PROJECTED:,} samples", title_justify="left")
-    for heading in ("workers like this machine", "sums", "sent (m² doubles a worker)", "read by each"):
+    for heading in ("workers like this one", "sums", "sent (m² doubles a worker)", "read by each"):
         projection.add_column(heading, justify="right")
     for k in (1, 8, 64, 512):
         hours = PROJECTED / rate / k / 3600

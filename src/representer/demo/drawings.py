@@ -21,7 +21,7 @@ def circles(found: Names) -> Picture:
     left.scatter(*X.T, c=codes, s=14)
     left.set(title="points by code, and what codes stand for", aspect="equal")
     right.scatter(codes, ring + np.random.default_rng(1).uniform(-0.2, 0.2, len(ring)), c=codes, s=14)
-    right.set(title="codes", xlabel="code", ylabel="circle", yticks=(1, 2, 3))
+    right.set(title="codes", xlabel="code", ylabel="circle", yticks=(0, 1, 2))
     return Picture.of(
         figure,
         "Three concentric circles of points coloured by their code, with the decoded curve through them.",

@@ -9,12 +9,10 @@ from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from representer import KernelAutoencoder
+from representer.datasets import make_circles3
 from representer.kernels import Gaussian
 
-rng = np.random.default_rng(0)
-ring, angle = rng.integers(1, 4, 150), rng.uniform(0, 2 * np.pi, 150)
-X = ring[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + rng.normal(0, 0.05, (150, 2))
-
+X, ring = make_circles3(150, noise=0.05, random_state=0)
 model = KernelAutoencoder(1, Gaussian(0.5), alpha=1e-3, encoder_alpha=1e-3, max_iter=500, random_state=0)
 codes = model.fit_transform(X)
 curve = model.inverse_transform(np.linspace(codes.min(), codes.max(), 1000)[:, None])
