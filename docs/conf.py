@@ -22,9 +22,11 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "measured/*"]
+html_static_path = ["_static"]
 nitpicky = False
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
@@ -41,26 +43,14 @@ html_show_sourcelink = False
 
 # --- examples/plot_*.py become a gallery -----------------------------------------------------------------------------
 
-EXAMPLES = HERE.parent / "examples"
-HAS_GALLERY = any(EXAMPLES.rglob("plot_*.py")) and any(EXAMPLES.glob("GALLERY_HEADER.*"))
-if HAS_GALLERY:
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": "../examples",
-        "gallery_dirs": "auto_examples",
-        "filename_pattern": r"/plot_",
-        "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
-        "abort_on_example_error": True,
-        "download_all_examples": False,
-    }
-    warnings.filterwarnings("ignore", message=".*non-interactive.*", category=UserWarning)
-
-
-def add_gallery(app: object, docname: str, content: list[str]) -> None:
-    """The front page leads to the gallery where there is one."""
-    if HAS_GALLERY and docname == "index":
-        content[0] += "\n```{toctree}\n:maxdepth: 2\n\nauto_examples/index\n```\n"
-
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+}
+warnings.filterwarnings("ignore", message=".*non-interactive.*", category=UserWarning)
 
 # --- the API ---------------------------------------------------------------------------------------------------------
 
@@ -143,6 +133,5 @@ def keep_bars(app: object, what: str, name: str, obj: object, options: object, l
 def setup(app) -> None:
     """The API pages are written before Sphinx looks for pages."""
     app.connect("config-inited", write_api_pages)
-    app.connect("source-read", add_gallery)
     app.connect("autodoc-process-docstring", keep_bars, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)
