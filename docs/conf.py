@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import pkgutil
 import re
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for gallery
 
 project = "representer"
 author = "the representer developers"
@@ -47,6 +51,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "image_scrapers": ("gallery.saved_pictures",),
     "abort_on_example_error": True,
     "download_all_examples": False,
 }
@@ -54,38 +59,39 @@ warnings.filterwarnings("ignore", message=".*non-interactive.*", category=UserWa
 
 # --- the API ---------------------------------------------------------------------------------------------------------
 
-# The learners are shown where users import them from: the package itself.
-HIDDEN = {"estimators"}
-
 
 def public_modules() -> list[str]:
     """The package, then each room that has public names."""
     package = importlib.import_module(project)
     rooms = [found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_")]
-    return [project, *(f"{project}.{room}" for room in rooms if room not in HIDDEN)]
+    return [project, *(f"{project}.{room}" for room in rooms)]
 
 
-def public_names(module: object) -> list[str]:
-    """What a module offers: its __all__, or else what it defines; modules and constants are left out."""
+def public_names(module: ModuleType) -> list[str]:
+    """What a module offers: its __all__, or else what it defines; modules are left out."""
     defined = [
         name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
     ]
     names = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
-    return [name for name in names if callable(getattr(module, name))]
+    return [
+        name for name in names if not inspect.ismodule(getattr(module, name)) and not name.startswith("_")
+    ]
 
 
 def api_page(name: str) -> str:
-    """A Markdown page: a table of the names, then each in full."""
-    module = importlib.import_module(name)
-    names = public_names(module)
+    """A Markdown page: a table of the names, each in full, and the constants; learners are on the first only."""
+    module, package = importlib.import_module(name), importlib.import_module(project)
+    names = [n for n in public_names(module) if name == project or n not in package.__all__]
+    functions = [n for n in names if callable(getattr(module, n))]
+    constants = [n for n in names if n not in functions]
     if not names:
         return ""
-    title = "Learners" if name == project else f"{name.removeprefix(project + '.')}"
-    entries = "\n   ".join(names)
-    members = ", ".join(names)
+    title = "Learners" if name == project else name.removeprefix(project + ".")
     inherited = "   :inherited-members: object\n" if name == project else ""  # a kernel's are those of Kernel
-    return f"""# {title}
-
+    page = f"# {title}\n"
+    if functions:
+        entries = "\n   ".join(functions)
+        page += f"""
 ```{{eval-rst}}
 .. currentmodule:: {name}
 
@@ -95,10 +101,19 @@ def api_page(name: str) -> str:
    {entries}
 
 .. automodule:: {name}
-   :members: {members}
+   :members: {", ".join(functions)}
 {inherited}   :member-order: bysource
 ```
 """
+    if constants:
+        page += "\n## Constants\n\n"
+        page += "".join(f"- `{n}`: {constant_text(getattr(module, n))}\n" for n in constants)
+    return page
+
+
+def constant_text(value: object) -> str:
+    """What a constant is: a set of data by its description, anything else by its type."""
+    return getattr(value, "description", f"a {type(value).__name__}")
 
 
 def write_api_pages(*_: object) -> None:

@@ -277,6 +277,39 @@ def test_public_names_exist_and_learners_say_what_they_do() -> None:
     assert not problems, "\n".join(problems)
 
 
+# --- the API reference -----------------------------------------------------------------------------------------------
+
+
+def missing_entries(pages: dict[str, str]) -> list[str]:
+    """The public names that no page of the API shows: as a member, or in the list of constants."""
+    shown = {
+        name: {
+            *re.findall(r"\w+", " ".join(re.findall(r":members: (.*)", page))),
+            *re.findall(r"^- `(\w+)`", page, re.M),
+        }
+        for name, page in pages.items()
+    }
+    found = []
+    for module in pages:
+        room = importlib.import_module(module)
+        names = [name for name in getattr(room, "__all__", []) if not name.startswith("_")]
+        names = [name for name in names if not inspect.ismodule(getattr(room, name))]
+        found += [f"{module}.{name}" for name in names if name not in shown[module] | shown["representer"]]
+    return found
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs" / "conf.py")
+    assert spec is not None and spec.loader is not None
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    pages = {name: conf.api_page(name) for name in conf.public_modules()}
+    assert missing_entries(pages) == []
+    assert ":members: " in pages["representer.kernels"] and "`ESOL`" in pages["representer.datasets"]
+    pages["representer.kernels"] = pages["representer.kernels"].replace("Gaussian", "Nothing")
+    assert missing_entries(pages) == ["representer.kernels.Gaussian"]
+
+
 # --- the checks can fail ---------------------------------------------------------------------------------------------
 
 PAGE = """\

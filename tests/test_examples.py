@@ -1,4 +1,4 @@
-"""The gallery: every example runs, is short, needs no download, and ends in a learner with a score."""
+"""The gallery: every example runs, needs no download, prints a score, and saves the picture that its page shows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_example(
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():  # an example may change the filters
         runpy.run_path(str(path), run_name="__main__")
-    assert "R²" in (printed := capsys.readouterr().out) or "accuracy" in printed
+    printed = capsys.readouterr().out
+    assert any(word in printed for word in ("R²", "accuracy", "error", "share"))
+    assert list(tmp_path.glob("*.png")) or path.stem.removeprefix("plot_") in ANY_DATA, "no picture"
 
 
 @pytest.mark.parametrize("name", ANY_DATA)
