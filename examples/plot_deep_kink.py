@@ -25,6 +25,7 @@ for (above, below), (name, (function, R)) in zip(axes.T, cases.items(), strict=T
     model = DeepKernelRegressor([], kernel=TensorMatern(1, 1.0), loss="interpolate", fit_intercept=False)
     surface, truth = model.fit(X @ R.T, function(X)).predict(grid @ R.T), function(grid)
     print(f"{name}: R² = {1 - np.mean((surface - truth) ** 2) / truth.var():.4f}")
-    plotting.surface_map(surface, points=X, ax=above)
-    plotting.error_map(np.abs(surface - truth) / truth.max(), ax=below)
+    last = name == list(cases)[-1]
+    plotting.surface_map(surface, limits=(0, 10), points=X, colorbar=last, ax=above)
+    plotting.error_map(np.abs(surface - truth) / truth.max(), colorbar=last, ax=below)
 figure.savefig("deep_kink.png")

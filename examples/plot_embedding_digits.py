@@ -34,6 +34,7 @@ for ax, pair in zip(axes[0, 1:], ((1, 7), (3, 8)), strict=True):
         X[rows][:150], y[rows][:150]
     )
     print(f"{pair}: accuracy {model.score(X[rows][150:], y[rows][150:]):.3f}")
-    ax.imshow(model.feature_relevance_.reshape(8, 8), cmap="magma")
+    relevance = model.feature_relevance_ * X[rows].std(0)  # of a change as large as pixels have
+    ax.imshow(relevance.reshape(8, 8), cmap="magma")
     ax.set_axis_off()
 figure.savefig("embedding_digits.png")
