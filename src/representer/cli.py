@@ -219,7 +219,7 @@ def list_data(console: Console, json_output: bool) -> int:
     """Every file that a loader reads, and whether it is there."""
     from representer import datasets
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "file": s.file,
             "what": s.description,
