@@ -42,7 +42,8 @@ numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {"show_toc_level": 1, "navigation_with_keys": False, "navbar_center": []}
+html_sidebars = {"**": ["globaltoc.html"]}
 html_show_sourcelink = False
 
 # --- examples/plot_*.py become a gallery -----------------------------------------------------------------------------
@@ -51,6 +52,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
     "image_scrapers": ("gallery.saved_pictures",),
     "abort_on_example_error": True,
     "download_all_examples": False,
