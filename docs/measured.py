@@ -121,7 +121,7 @@ def groups(reproductions: dict[str, Any]) -> dict[tuple[str, str], dict[str, dic
         place, _, subset = re.sub("[:,] *", "|", experiment["place"], count=1).partition("|")
         if not (paper := authors(experiment["paper"])):
             paper, place, subset = experiment["paper"], "", place
-        found.setdefault((paper, place[:1].upper() + place[1:]), {})[subset] = experiment
+        found.setdefault((paper, place[:1].upper() + place[1:]), {})[subset.removeprefix("on ")] = experiment
     return found
 
 
