@@ -53,6 +53,21 @@ def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
     return {**record, "experiments": [found[experiment.name] for experiment in EXPERIMENTS]}
 
 
+def stored(record: dict[str, Any]) -> str:
+    """JSON with one line for each row or experiment, so that a change shows which ones were measured again."""
+
+    def text(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    entries = [
+        f'"{key}": [\n' + ",\n".join(map(text, value)) + "\n]"
+        if isinstance(value, list)
+        else f'"{key}": {text(value)}'
+        for key, value in record.items()
+    ]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +290,7 @@ def main() -> None:
     if arguments.reproductions:
         taken[REPRODUCTIONS] = take_reproductions(arguments.reproductions)
     for path, record in taken.items():
-        path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(stored(record), encoding="utf-8")
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
 

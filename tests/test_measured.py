@@ -129,6 +129,9 @@ def test_new_measurements(measured: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="quick run"):
         measured.take_reproductions(folders)
     assert measured.take_bench(write(tmp_path / "bench.json", BENCH)) == BENCH
+    assert json.loads(measured.stored(taken)) == taken and measured.stored(BENCH).count("\n") == 6 + len(
+        BENCH["rows"]
+    )
     with pytest.raises(ValueError, match="quick run"):
         measured.take_bench(write(tmp_path / "bench.json", {**BENCH, "scale": 0.1}))
 
