@@ -23,9 +23,8 @@ from sklearn.model_selection import GridSearchCV, ShuffleSplit, StratifiedKFold,
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from benchmarks.bench_graphs import load
 from representer import Morgan, OperatorRidge
-from representer.datasets import make_bumps, make_motif_strings
+from representer.datasets import load_mutag, load_nci1, make_bumps, make_strings
 from representer.kernels import (
     Edit,
     Functional,
@@ -85,13 +84,13 @@ WL = {
 
 def mutag() -> Iterator[Row]:
     """All 188 graphs, ten folds, five shuffles."""
-    graphs, classes = load("mutag")
-    yield from classified("MUTAG, 188 graphs, accuracy", WL, graphs, classes, repeats=5)
+    found = load_mutag()
+    yield from classified("MUTAG, 188 graphs, accuracy", WL, found.data, found.target, repeats=5)
 
 
 def nci1() -> Iterator[Row]:
     """A thousand of the 4,110 graphs, ten folds; and all of them, ten folds, nothing chosen."""
-    graphs, classes = load("nci1")
+    graphs, classes = (found := load_nci1()).data, found.target
     some = np.random.default_rng(0).permutation(len(graphs))[:1000]
     yield from classified("NCI1, 1,000 graphs, accuracy", WL, [graphs[i] for i in some], classes[some])
     for name, family in WL.items():
@@ -177,7 +176,7 @@ def scored(
 # -- strings -----------------------------------------------------------------------------------------------------------
 def strings() -> Iterator[Row]:
     """400 strings of 60 letters, ten folds."""
-    X, classes = make_motif_strings(400, length=60, random_state=0)
+    X, classes = make_strings(400, length=60, random_state=0)
     kernels = {
         "`Spectrum(k)`, k = 3 … 6": [Spectrum(k).normalized() for k in range(3, 7)],
         "`Mismatch(k, 1)`, k = 4 … 7": [Mismatch(k, 1, "ACGT").normalized() for k in range(4, 8)],

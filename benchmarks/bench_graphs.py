@@ -8,28 +8,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks._timing import Row, compare
+from representer.datasets import load_mutag, load_nci1
 from representer.kernels import GraKeL, Graph, Kernel, RandomWalk, ShortestPath, WeisfeilerLehman
 from representer.kernels.grakel import _translated
-
-
-def load(name: str) -> tuple[list[Graph], np.ndarray]:
-    """The graphs of a set, without edge labels, which GraKeL's kernels do not know, and their classes."""
-    data = np.load(Path(os.environ["REPRESENTER_DATA"]) / f"{name}.npz", allow_pickle=False)
-    owner, edges = data["graph_of_node"], data["edges"]
-    edges = edges[np.argsort(owner[edges[:, 0]], kind="stable")]
-    nodes = np.searchsorted(owner, np.arange(owner.max() + 2))
-    arcs = np.searchsorted(owner[edges[:, 0]], np.arange(owner.max() + 2))
-    graphs = [
-        Graph(edges[a:b] - first, data["node_label"][first:last])
-        for (first, last), (a, b) in zip(pairwise(nodes), pairwise(arcs), strict=True)
-    ]
-    return graphs, data["graph_label"]
 
 
 def molecules(rng: np.random.Generator, n_graphs: int, size: int) -> list[Graph]:
@@ -47,8 +32,8 @@ def rows() -> list[Row]:
     """Against GraKeL on the smaller set, against the sparse product on the larger one."""
     rng = np.random.default_rng(0)
     real = "REPRESENTER_DATA" in os.environ
-    small = load("mutag")[0] if real else molecules(rng, 188, 18)
-    large = load("nci1")[0] if real else molecules(rng, 4110, 30)
+    small = load_mutag().data if real else molecules(rng, 188, 18)
+    large = load_nci1().data if real else molecules(rng, 4110, 30)
     names = ("MUTAG", "NCI1") if real else ("random", "random")
     size = f"{names[0]}, {len(small)} graphs"
     products = [

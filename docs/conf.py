@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import inspect
 import pkgutil
 import re
+import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # for gallery
 
 project = "representer"
 author = "the representer developers"
@@ -22,9 +26,11 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "myst_parser",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "measured/*"]
+html_static_path = ["_static"]
 nitpicky = False
 
 myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
@@ -36,66 +42,58 @@ numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = project
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {"show_toc_level": 1, "navigation_with_keys": False, "navbar_center": []}
+html_sidebars = {"**": ["globaltoc.html"]}
 html_show_sourcelink = False
 
 # --- examples/plot_*.py become a gallery -----------------------------------------------------------------------------
 
-EXAMPLES = HERE.parent / "examples"
-HAS_GALLERY = any(EXAMPLES.rglob("plot_*.py")) and any(EXAMPLES.glob("GALLERY_HEADER.*"))
-if HAS_GALLERY:
-    extensions.append("sphinx_gallery.gen_gallery")
-    sphinx_gallery_conf = {
-        "examples_dirs": "../examples",
-        "gallery_dirs": "auto_examples",
-        "filename_pattern": r"/plot_",
-        "ignore_pattern": r"(^|/)(?!plot_)[^/]*\.py$",
-        "abort_on_example_error": True,
-        "download_all_examples": False,
-    }
-    warnings.filterwarnings("ignore", message=".*non-interactive.*", category=UserWarning)
-
-
-def add_gallery(app: object, docname: str, content: list[str]) -> None:
-    """The front page leads to the gallery where there is one."""
-    if HAS_GALLERY and docname == "index":
-        content[0] += "\n```{toctree}\n:maxdepth: 2\n\nauto_examples/index\n```\n"
-
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"/plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("gallery.saved_pictures",),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+}
+warnings.filterwarnings("ignore", message=".*non-interactive.*", category=UserWarning)
 
 # --- the API ---------------------------------------------------------------------------------------------------------
-
-# The learners are shown where users import them from: the package itself.
-HIDDEN = {"estimators"}
 
 
 def public_modules() -> list[str]:
     """The package, then each room that has public names."""
     package = importlib.import_module(project)
     rooms = [found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_")]
-    return [project, *(f"{project}.{room}" for room in rooms if room not in HIDDEN)]
+    return [project, *(f"{project}.{room}" for room in rooms)]
 
 
-def public_names(module: object) -> list[str]:
-    """What a module offers: its __all__, or else what it defines; modules and constants are left out."""
+def public_names(module: ModuleType) -> list[str]:
+    """What a module offers: its __all__, or else what it defines; modules are left out."""
     defined = [
         name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
     ]
     names = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
-    return [name for name in names if callable(getattr(module, name))]
+    return [
+        name for name in names if not inspect.ismodule(getattr(module, name)) and not name.startswith("_")
+    ]
 
 
 def api_page(name: str) -> str:
-    """A Markdown page: a table of the names, then each in full."""
-    module = importlib.import_module(name)
-    names = public_names(module)
+    """A Markdown page: a table of the names, each in full, and the constants; learners are on the first only."""
+    module, package = importlib.import_module(name), importlib.import_module(project)
+    names = [n for n in public_names(module) if name == project or n not in package.__all__]
+    functions = [n for n in names if callable(getattr(module, n))]
+    constants = [n for n in names if n not in functions]
     if not names:
         return ""
-    title = "Learners" if name == project else f"{name.removeprefix(project + '.')}"
-    entries = "\n   ".join(names)
-    members = ", ".join(names)
+    title = "Learners" if name == project else name.removeprefix(project + ".")
     inherited = "   :inherited-members: object\n" if name == project else ""  # a kernel's are those of Kernel
-    return f"""# {title}
-
+    page = f"# {title}\n"
+    if functions:
+        entries = "\n   ".join(functions)
+        page += f"""
 ```{{eval-rst}}
 .. currentmodule:: {name}
 
@@ -105,10 +103,19 @@ def api_page(name: str) -> str:
    {entries}
 
 .. automodule:: {name}
-   :members: {members}
+   :members: {", ".join(functions)}
 {inherited}   :member-order: bysource
 ```
 """
+    if constants:
+        page += "\n## Constants\n\n"
+        page += "".join(f"- `{n}`: {constant_text(getattr(module, n))}\n" for n in constants)
+    return page
+
+
+def constant_text(value: object) -> str:
+    """What a constant is: a set of data by its description, anything else by its type."""
+    return getattr(value, "description", f"a {type(value).__name__}")
 
 
 def write_api_pages(*_: object) -> None:
@@ -143,6 +150,5 @@ def keep_bars(app: object, what: str, name: str, obj: object, options: object, l
 def setup(app) -> None:
     """The API pages are written before Sphinx looks for pages."""
     app.connect("config-inited", write_api_pages)
-    app.connect("source-read", add_gallery)
     app.connect("autodoc-process-docstring", keep_bars, priority=400)  # before numpydoc
     app.connect("autodoc-skip-member", skip_foreign_members)

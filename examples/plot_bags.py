@@ -3,8 +3,9 @@ Bags
 ====
 
 A sample is a set of points, of any size: what is the spread of the distribution that they come from? ``MeanMap``
-compares distributions, with a linear or a Gaussian kernel on top, whose lengthscale is learned here. ``Match`` compares
-each point with the most similar one of the other bag; it is not positive semi-definite, and repaired with a warning.
+compares distributions, with a linear or a Gaussian kernel on top, whose lengthscale is learned here. ``Match``
+compares each point with the most similar one of the other bag; it is not positive semi-definite, and repaired with a
+warning.
 """
 
 import warnings

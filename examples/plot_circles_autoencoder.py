@@ -3,7 +3,8 @@ Circles and moons
 =================
 
 One number for each point of a plane: ``KernelAutoencoder`` lays a curve through three circles, or two moons, and the
-place on the curve also tells from which one a point is.
+place on the curve also tells from which one a point is (figure 3 and appendix C of Laforgue, Clémençon and
+d'Alché-Buc; :doc:`/autoencoders`).
 """
 
 import matplotlib.pyplot as plt

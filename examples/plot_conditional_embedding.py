@@ -27,6 +27,7 @@ axes[1].set_title("density")
 axes[2].plot(x, model.sample(x, 20), "k.", markersize=2)
 axes[2].set_title("20 herded samples for each x")
 figure.tight_layout()
+figure.savefig("conditional_embedding.png")
 
 share = model.expect(lambda y: y > 0, [[0.0]])[0]
 spread = model.expect(lambda y: np.abs(y), x)

@@ -2,8 +2,8 @@
 Curves
 ======
 
-Each curve is measured at times of its own: pairs (times, values). Its frequency is what we ask for. ``Functional`` puts
-integrals in the place of inner products, ``GlobalAlignment`` and ``Signature`` compare the order of values.
+Each curve is measured at times of its own: pairs (times, values). Its frequency is what we ask for. ``Functional``
+puts integrals in the place of inner products, ``GlobalAlignment`` and ``Signature`` compare the order of values.
 """
 
 import numpy as np

@@ -2,11 +2,12 @@
 Deep components
 ===============
 
-``DeepKernelPCA`` finds principal components in several levels at once: each level sees the components of the one below,
-and shapes them in turn. On a square, two spirals and a ring, how much of its level's variance does each component hold?
-A second level with a negative η takes a constant off all eigenvalues of the first, whose leading components then hold a
-larger share (Tonin et al., Lemma 4.2). Features of the second level are not centred: its first component is nearly a
-constant, and holds most of its variance.
+``DeepKernelPCA`` finds principal components in several levels at once: each level sees the components of the one
+below, and shapes them in turn. On a square, two spirals and a ring, how much of its level's variance does each
+component hold? A second level with a negative η takes a constant off all eigenvalues of the first, whose leading
+components then hold a larger share (Tonin et al., Lemma 4.2). Features of the second level are not centred: its first
+component is nearly a constant, and holds most of its variance. Figures 9(a) and 9(b) of the paper;
+:doc:`/deep_kernel_pca`.
 """
 
 import numpy as np

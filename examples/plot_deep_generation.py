@@ -2,11 +2,12 @@
 Data from deep components
 =========================
 
-The way back: from components to data, level by level. Digits are reconstructed from ten components of a Gaussian first
-level, and from ten of a second one; then one component at a time is moved while the others stay, and new digits are
-drawn from a density fitted to the components. No network is trained: inputs are found by kernel ridge regression from
-components. (The first component of the second level, whose features are not centred, is nearly a constant: moving it
-changes nothing.)
+The way back: from components to data, level by level. Digits are reconstructed from ten components of a Gaussian
+first level, and from ten of a second one; then one component at a time is moved while the others stay, and new digits
+are drawn from a density fitted to the components. No network is trained: inputs are found by kernel ridge regression
+from components. (The first component of the second level, whose features are not centred, is nearly a constant:
+moving it changes nothing.) Figures 5 and 6 of Tonin et al., where networks are trained; :doc:`/deep_kernel_pca` has
+both.
 """
 
 from sklearn.datasets import load_digits

@@ -4,7 +4,7 @@ Disentanglement
 
 Which component answers to which factor? ``make_shapes`` draws small pictures of one shape with known position, size
 and hue, and ``representer.metrics`` scores how far each component of ``DeepKernelPCA`` follows one factor only. All
-scores are 1 for the factors themselves.
+scores are 1 for the factors themselves. Figures 7 and 8 of Tonin et al., on other pictures; :doc:`/reproductions`.
 """
 
 import numpy as np

@@ -2,8 +2,9 @@
 Codes of molecules
 ==================
 
-Two numbers for each molecule, learned from SMILES alone: molecules of one family lie together. What is reconstructed is
-the image of a molecule in the space of its kernel; ``reconstruct`` returns the known molecule that is nearest to it.
+Two numbers for each molecule, learned from SMILES alone: molecules of one family lie together. What is reconstructed
+is the image of a molecule in the space of its kernel; ``reconstruct`` returns the known molecule that is nearest to
+it.
 """
 
 import matplotlib.pyplot as plt

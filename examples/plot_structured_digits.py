@@ -2,9 +2,9 @@
 The other half of a digit
 =========================
 
-The bottom half of a handwritten digit from its top half: ``StructuredPredictor`` maps the top into the RKHS of a kernel
-of bottoms, and a decoder comes back from there. ``Candidates`` (the default) answers with the bottom of a training
-digit; ``Gradient`` looks for the pixels whose image is nearest, and may mix.
+The bottom half of a handwritten digit from its top half: ``StructuredPredictor`` maps the top into the RKHS of a
+kernel of bottoms, and a decoder comes back from there. ``Candidates`` (the default) answers with the bottom of a
+training digit; ``Gradient`` looks for the pixels whose image is nearest, and may mix.
 """
 
 import matplotlib.pyplot as plt

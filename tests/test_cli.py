@@ -133,7 +133,9 @@ def test_bench_names() -> None:
 def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REPRESENTER_DATA", str(tmp_path))
     (tmp_path / "yacht.csv").touch()
-    found = {row["file"]: row["found"] for row in json.loads(invoke("data", "list", "--json").stdout)}
+    rows = json.loads(invoke("data", "list", "--json").stdout)
+    found, fetched = ({row["file"]: row[key] for row in rows} for key in ("found", "fetch"))
+    assert fetched["mnist.npz"] and not fetched["isomap_faces.npz"]
     assert found["yacht.csv"] == str(tmp_path / "yacht.csv")
     assert found["mnist.npz"] is None
     assert "yacht.csv" in invoke("data", "list").output

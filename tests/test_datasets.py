@@ -16,6 +16,8 @@ from representer.datasets import (
     jump,
     kink,
     load_esol,
+    load_mutag,
+    load_nci1,
     load_segment,
     load_usps,
     load_yacht,
@@ -23,14 +25,15 @@ from representer.datasets import (
     make_circles3,
     make_jump,
     make_kink,
-    make_motif_strings,
     make_shapes,
+    make_strings,
     make_synth1,
     make_synth2,
     make_synth3,
     square_grid,
     straight_kink,
 )
+from representer.kernels import Graph
 
 LOADERS = tuple(getattr(datasets, name) for name in datasets.__all__ if name.startswith("load_"))
 
@@ -65,18 +68,18 @@ def test_samples(make: Callable[..., Any], function: Callable[..., Any]) -> None
 
 
 def test_strings_hold_the_motif_up_to_two_letters() -> None:
-    strings, classes = make_motif_strings(60, length=30, random_state=0)
+    strings, classes = make_strings(60, length=30, random_state=0)
     assert {len(s) for s in strings} == {30} and set("".join(strings)) == set("ACGT")
     assert classes.tolist() == [0, 1] * 30
     letters = np.array([list(s) for s in strings])
     windows = np.lib.stride_tricks.sliding_window_view(letters, 10, axis=1)
     agreement = (windows == np.array(list("GATTACAGCT"))).sum(-1).max(1)
     assert agreement[classes == 1].min() >= 8 and agreement[classes == 0].mean() < 7
-    assert make_motif_strings(60, length=30, random_state=0)[0] == strings
-    assert make_motif_strings(60, length=30, random_state=1)[0] != strings
-    assert len(make_motif_strings(3, length=10, random_state=np.random.default_rng(0))[0][0]) == 10
+    assert make_strings(60, length=30, random_state=0)[0] == strings
+    assert make_strings(60, length=30, random_state=1)[0] != strings
+    assert len(make_strings(3, length=10, random_state=np.random.default_rng(0))[0][0]) == 10
     with pytest.raises(ValueError, match="length must be at least 10"):
-        make_motif_strings(length=9)
+        make_strings(length=9)
 
 
 def test_bumps_are_higher_on_their_side() -> None:
@@ -382,6 +385,27 @@ def test_real_molecules_and_faces() -> None:
     assert bunch.images.shape == (400, 64, 64) and 0 <= bunch.data.min() < bunch.data.max() <= 1
 
 
+def test_graphs_are_read_as_they_stand(tmp_path: Path) -> None:
+    n = 188
+    arrays = {
+        "edges": np.arange(2 * n).reshape(n, 2)[::-1],  # in any order
+        "graph_of_node": np.repeat(np.arange(n), 2),
+        "node_label": np.arange(2 * n) % 3,
+        "graph_label": np.where(np.arange(n) % 2, 1, -1),
+        "edge_label": np.arange(n),
+    }
+    np.savez(tmp_path / "mutag.npz", **arrays)
+    found = load_mutag(folder=tmp_path)
+    assert found.data[1] == Graph([(0, 1)], [2, 0]) and found.target[:2].tolist() == [-1, 1]
+    assert load_mutag(edge_labels=True, folder=tmp_path).data[1] == Graph([(0, 1)], [2, 0], [n - 2])
+    np.savez(tmp_path / "nci1.npz", **arrays)
+    with pytest.raises(ValueError, match="4110 graphs were published"):
+        load_nci1(folder=tmp_path)
+    np.savez(tmp_path / "mutag.npz", **{**arrays, "graph_of_node": arrays["graph_of_node"][::-1]})
+    with pytest.raises(ValueError, match="188 graphs were published"):
+        load_mutag(folder=tmp_path)
+
+
 @needs_data
 def test_real_structured_sets() -> None:
     bunch = datasets.load_ocr()
@@ -407,6 +431,10 @@ def test_real_structured_sets() -> None:
         assert bunch.target.sum(1).mean() == pytest.approx(cardinality, abs=5e-4)
         assert len(bunch.target_names) == bunch.target.shape[1]
         assert bunch.is_train[: bunch.is_train.sum()].all()
+    mutag, nci1 = load_mutag(edge_labels=True), load_nci1()
+    assert sum(graph.n_nodes for graph in mutag.data) == 3371 and (mutag.target == 1).sum() == 125
+    assert len({label for graph in mutag.data for label in graph.edge_labels}) == 4
+    assert sum(graph.n_nodes for graph in nci1.data) == 122747 and nci1.target.sum() == 2057
     bunch = datasets.load_isomap_faces()
     assert bunch.images.shape == (698, 32, 32) and np.allclose(bunch.target.std(0), 1.0, atol=0.01)
 

@@ -20,8 +20,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "representer"
+README = ROOT / "README.md"
 PAGES = [
-    ROOT / "README.md",
+    README,
     ROOT / "CONTRIBUTING.md",
     ROOT / "benchmarks" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -59,11 +60,16 @@ def blocks(page: str, *languages: str) -> list[Block]:
 # --- code ------------------------------------------------------------------------------------------------------------
 
 
-def run_page(page: str, name: str) -> int:
-    """Run the Python blocks of a page in one namespace; errors carry the page's name and line. Returns how many ran."""
+def run_page(page: str, name: str, *, apart: bool = False) -> int:
+    """Run the Python blocks of a page in one namespace; errors carry the page's name and line. Returns how many ran.
+
+    ``apart`` runs each in a namespace of its own.
+    """
     namespace: dict[str, object] = {"__name__": "__main__"}
     found = blocks(page, "python", "pycon")
     for block in found:
+        if apart:
+            namespace = {"__name__": "__main__"}
         if block.text.lstrip().startswith(">>>"):
             run_examples(
                 doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
@@ -114,8 +120,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 @pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize("path", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_code_of_a_page_runs(path: Path) -> None:
-    ran = run_page(path.read_text(encoding="utf-8"), path.name)
-    assert ran or path.name != "README.md", "the README shows no Python"
+    run_page(path.read_text(encoding="utf-8"), path.name, apart=path == README)
+
+
+def test_the_readme_has_five_short_examples() -> None:
+    found = blocks(README.read_text(encoding="utf-8"), "python", "pycon")
+    assert len(found) == 5
+    assert [block.line for block in found if len(block.text.splitlines()) > 8] == []
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -199,7 +210,7 @@ def test_commands_of_a_page_exist(path: Path) -> None:
 
 
 def test_the_readme_shows_how_to_start() -> None:
-    found = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "bash", "sh", "shell", "console")
+    found = blocks(README.read_text(encoding="utf-8"), "bash", "sh", "shell", "console")
     shown = {shlex.join(command) for block in found for command in commands(block)}
     assert {"make demo", "make test"} <= shown
 
@@ -266,6 +277,39 @@ def test_public_names_exist_and_learners_say_what_they_do() -> None:
     assert not problems, "\n".join(problems)
 
 
+# --- the API reference -----------------------------------------------------------------------------------------------
+
+
+def missing_entries(pages: dict[str, str]) -> list[str]:
+    """The public names that no page of the API shows: as a member, or in the list of constants."""
+    shown = {
+        name: {
+            *re.findall(r"\w+", " ".join(re.findall(r":members: (.*)", page))),
+            *re.findall(r"^- `(\w+)`", page, re.M),
+        }
+        for name, page in pages.items()
+    }
+    found = []
+    for module in pages:
+        room = importlib.import_module(module)
+        names = [name for name in getattr(room, "__all__", []) if not name.startswith("_")]
+        names = [name for name in names if not inspect.ismodule(getattr(room, name))]
+        found += [f"{module}.{name}" for name in names if name not in shown[module] | shown["representer"]]
+    return found
+
+
+def test_every_public_name_is_in_the_api_reference() -> None:
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs" / "conf.py")
+    assert spec is not None and spec.loader is not None
+    conf = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conf)
+    pages = {name: conf.api_page(name) for name in conf.public_modules()}
+    assert missing_entries(pages) == []
+    assert ":members: " in pages["representer.kernels"] and "`ESOL`" in pages["representer.datasets"]
+    pages["representer.kernels"] = pages["representer.kernels"].replace("Gaussian", "Nothing")
+    assert missing_entries(pages) == ["representer.kernels.Gaussian"]
+
+
 # --- the checks can fail ---------------------------------------------------------------------------------------------
 
 PAGE = """\
@@ -294,6 +338,8 @@ def test_wrong_code_on_a_page_is_found() -> None:
     assert (place.filename, place.lineno) == ("page.md", 6)
     with pytest.raises(pytest.fail.Exception, match=r"Expected:\s+3\s+Got:\s+2"):
         run_page(PAGE.format(value=1, sum=3), "page.md")
+    with pytest.raises(NameError):
+        run_page(PAGE.format(value=1, sum=2), "page.md", apart=True)
 
 
 def test_only_a_missing_extra_excuses_an_example() -> None:

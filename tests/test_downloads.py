@@ -1,20 +1,27 @@
-"""Downloads: what is published becomes what loaders read, and anything else is refused. Nothing here uses a network."""
+"""Downloads: what is published becomes what loaders read, and anything else is refused; only our server is asked."""
 
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
+import threading
+import zipfile
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 
 from representer import cli
 from representer.datasets import DOWNLOADS, MissingDataError, downloads, fetch
 from representer.datasets.downloads import signature
+from representer.kernels import Graph
 
 BANKNOTE = DOWNLOADS["banknote.csv"]
 
@@ -88,7 +95,7 @@ def test_something_else_is_refused_and_leaves_nothing(published: Path, tmp_path:
 def test_a_wrong_checksum_is_refused(
     published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = replace(downloads.DOWNLOADS["banknote.csv"], md5=("0" * 32,))
+    made = replace(downloads.DOWNLOADS["banknote.csv"], checksums=("0" * 32,))
     monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", made)
     with pytest.raises(ValueError, match="not received whole"):
         fetch("banknote.csv", tmp_path / "data")
@@ -121,6 +128,103 @@ def test_converters_of_other_forms(tmp_path: Path) -> None:
     with np.load(tmp_path / "m.npz") as arrays:
         np.testing.assert_array_equal(arrays["X_train"], images)
         np.testing.assert_array_equal(arrays["y_test"], [7])
+
+
+def test_converters_of_pictures_and_letters(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    grey = rng.uniform(-1, 1, (3, 256)).round(3)
+    lines = ["4.0000 " + " ".join(map(str, row)) + " " for row in grey]  # a space ends the published lines
+    published = [gzip.compress("\n".join(part).encode()) for part in (lines[:2], lines[2:])]
+    DOWNLOADS["usps.npz"].convert(published, tmp_path / "usps.npz")
+    with np.load(tmp_path / "usps.npz") as arrays:
+        np.testing.assert_allclose(arrays["X_train"], (grey[:2] + 1) / 2, atol=1e-6)
+        assert arrays["y_test"].tolist() == [4]
+    faces = rng.integers(0, 256, (20, 64, 64)).astype(np.uint8)
+    scipy.io.savemat(tmp_path / "faces.mat", {"faces": faces.transpose(0, 2, 1).reshape(20, -1).T})
+    DOWNLOADS["olivetti_faces.npz"].convert([(tmp_path / "faces.mat").read_bytes()], tmp_path / "faces.npz")
+    with np.load(tmp_path / "faces.npz") as arrays:
+        np.testing.assert_array_equal(arrays["images"], faces)
+        assert arrays["target"].tolist() == [0] * 10 + [1] * 10
+    pixels = rng.integers(0, 2, (3, 128))
+    heads = (("1", "o", "2", "1", "1", "0"), ("2", "k", "-1", "1", "2", "0"), ("3", "a", "-1", "2", "1", "7"))
+    rows = ["\t".join([*head, *map(str, row)]) + "\t" for head, row in zip(heads, pixels, strict=True)]
+    DOWNLOADS["ocr_letters.npz"].convert([gzip.compress("\n".join(rows).encode())], tmp_path / "ocr.npz")
+    with np.load(tmp_path / "ocr.npz") as arrays:
+        np.testing.assert_array_equal(arrays["pixels"], pixels)
+        assert arrays["word"].tolist() == ["ok", "a"] and arrays["fold"].tolist() == [0, 7]
+        assert arrays["letter"].tolist() == [14, 10, 0] and arrays["word_offset"].tolist() == [0, 2, 3]
+
+
+def test_converters_of_tables_and_graphs(tmp_path: Path) -> None:
+    labels = "".join(f"@attribute L{k} {{0,1}}\n" for k in range(6))
+    head = f"% text\n@relation scene\n\n@attribute 'A 1' numeric\n@attribute A2 numeric\n{labels}\n@DATA\n"
+    published = [
+        (head + rows).encode() for rows in ("0.5,1,0,0,0,0,0,1\n", "2,3,1,0,0,0,0,0\n4,5,0,1,0,0,0,0\n")
+    ]
+    DOWNLOADS["scene_ml.npz"].convert(published, tmp_path / "scene.npz")
+    with np.load(tmp_path / "scene.npz") as arrays:
+        assert arrays["X"].tolist() == [[0.5, 1], [2, 3], [4, 5]] and arrays["Y"].sum(1).tolist() == [1, 1, 1]
+        assert arrays["is_train"].tolist() == [True, False, False]
+        assert arrays["label_name"].tolist() == [f"L{k}" for k in range(6)]
+    pima = b"@attribute preg numeric\n@data\n6,148,72,35,0,33.6,0.627,50,tested_positive\n"
+    DOWNLOADS["pima.csv"].convert([pima], tmp_path / "pima.csv")
+    assert (tmp_path / "pima.csv").read_text().splitlines()[1] == "6,148,72,35,0,33.6,0.627,50,1"
+    esol = b'Compound ID,measured log solubility in mols per litre,smiles\n"a,b",-0.77,CO\n'
+    DOWNLOADS["esol.csv"].convert([esol], tmp_path / "esol.csv")
+    assert (tmp_path / "esol.csv").read_text().splitlines() == [
+        "Compound ID,log_solubility,smiles",
+        '"a,b",-0.77,CO',
+    ]
+    files = {"A": "1, 2\n2, 1\n3, 4\n4, 3", "graph_indicator": "1\n1\n2\n2", "graph_labels": "-1\n1"}
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, text in {**files, "node_labels": "0\n1\n1\n1", "edge_labels": "0\n0\n2\n2"}.items():
+            archive.writestr(f"MUTAG/MUTAG_{name}.txt", text + "\n")
+        archive.writestr("MUTAG/README.txt", "text")
+    DOWNLOADS["mutag.npz"].convert([stream.getvalue()], tmp_path / "mutag.npz")
+    with np.load(tmp_path / "mutag.npz") as arrays:
+        assert arrays["edges"].tolist() == [[0, 1], [1, 0], [2, 3], [3, 2]]
+        assert arrays["graph_of_node"].tolist() == [0, 0, 1, 1] and arrays["graph_label"].tolist() == [-1, 1]
+        assert arrays["node_label"].tolist() == [0, 1, 1, 1] and arrays["edge_label"].tolist() == [0, 0, 2, 2]
+
+
+def test_signatures_of_graphs_strings_and_sets_of_labels() -> None:
+    def bunch(data: Any, target: Any) -> Any:
+        return type("Bunch", (), {"data": data, "target": np.array(target)})
+
+    graphs = [
+        Graph([(0, 1)], ["C", "O"]),
+        Graph([(0, 1), (1, 2)], ["C", "C", "C"]),
+        Graph([(0, 1)], ["C", "C"]),
+    ]
+    first = signature(bunch(graphs, [0, 1, 1]))
+    assert signature(bunch(graphs[::-1], [1, 1, 0])) == pytest.approx(first)
+    renamed = [Graph(g.edges, [{"C": 6, "O": 8}[label] for label in g.node_labels]) for g in graphs]
+    assert signature(bunch(renamed, [0, 1, 1])) == pytest.approx(first)
+    other = [Graph([(0, 1)], ["O", "O"]), *graphs[1:]]
+    assert signature(bunch(other, [0, 1, 1])) != pytest.approx(first)
+    assert signature(bunch(["CO", "C"], [0.5, 1.0])) == signature(bunch(["OC", "C"], [0.5, 1.0]))
+    sets = np.array([[0, 1], [0, 0], [1, 1]])
+    assert signature(bunch(np.eye(3), sets)) != pytest.approx(signature(bunch(np.eye(3), sets[:, ::-1])))
+
+
+def test_a_server_is_asked(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(published.parent))
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        made = downloads.DOWNLOADS["banknote.csv"]
+        monkeypatch.setitem(
+            downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + published.name,))
+        )
+        assert BANKNOTE.load(folder=fetch("banknote.csv", tmp_path / "data").parent).data.shape == (1372, 4)
+        monkeypatch.setitem(
+            downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + "nothing",))
+        )
+        with pytest.raises(OSError, match=r"nothing could not be read: HTTP Error 404"):
+            fetch("banknote.csv", tmp_path / "other")
+        server.shutdown()
 
 
 def test_the_command(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

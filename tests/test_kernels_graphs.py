@@ -8,8 +8,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable
-from itertools import pairwise, product
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 import naive
 from representer import OperatorRidge
+from representer.datasets import load_mutag
 from representer.kernels import Callable as FunctionKernel
 from representer.kernels import Kernel, graph_kernels, random_walk
 from representer.kernels.grakel import GraKeL
@@ -396,25 +396,12 @@ def test_random_walks_equal_to_grakel() -> None:
     np.testing.assert_allclose(RandomWalk(0.01)(X), theirs - unequal, rtol=1e-10)
 
 
-def load(name: str) -> list[Graph]:
-    """A graph set in the folder that REPRESENTER_DATA names."""
-    folder = os.environ.get("REPRESENTER_DATA")
-    if not folder:
-        pytest.skip("REPRESENTER_DATA names no folder with real data")
-    data = np.load(Path(folder) / f"{name}.npz", allow_pickle=False)
-    owner, edges = data["graph_of_node"], data["edges"]
-    starts = np.searchsorted(owner, np.arange(owner.max() + 2))
-    found = []
-    for first, last in pairwise(starts):
-        here = (edges[:, 0] >= first) & (edges[:, 0] < last)
-        found.append(Graph(edges[here] - first, data["node_label"][first:last]))
-    return found
-
-
 @every_peer
 def test_equal_to_grakel_on_mutag(kernel: Kernel, name: str, options: dict) -> None:
     pytest.importorskip("grakel")
-    X = load("mutag")
+    if not os.environ.get("REPRESENTER_DATA"):
+        pytest.skip("REPRESENTER_DATA names no folder with real data")
+    X = load_mutag().data
     assert len(X) == 188 and sum(g.n_nodes for g in X) == 3371
     np.testing.assert_array_equal(kernel(X), GraKeL(name, options)(X))
     np.testing.assert_array_equal(kernel(X[:30], X[30:]), GraKeL(name, options)(X[:30], X[30:]))

@@ -319,3 +319,11 @@ def test_grid_transformation_draws_the_images() -> None:
         plotting.grid_transformation(np.zeros((4, 3)), np.zeros(4), ax=ax)
     with pytest.raises(ValueError, match=r"size² of them; got shape \(5,\)"):
         plotting.error_map(np.zeros(5), ax=ax)
+
+
+def test_colors_of_classes_are_mixed_by_probabilities() -> None:
+    classes = plotting.class_colors(np.eye(8))
+    assert classes.shape == (8, 3) and len(np.unique(classes, axis=0)) == 8
+    np.testing.assert_allclose(plotting.class_colors([[0.25, 0.75]]), [0.25 * classes[0] + 0.75 * classes[1]])
+    with pytest.raises(ValueError, match="at most 8 classes"):
+        plotting.class_colors(np.eye(9))

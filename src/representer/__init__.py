@@ -7,6 +7,7 @@ from representer.approximation import herd
 from representer.estimators import (
     MACCS,
     AtomPairs,
+    CollapsedComponentWarning,
     ConditionalMeanEmbedding,
     DeepKernelClassifier,
     DeepKernelPCA,
@@ -28,6 +29,7 @@ __version__ = version("representer")
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "CollapsedComponentWarning",
     "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelPCA",

@@ -219,12 +219,13 @@ def list_data(console: Console, json_output: bool) -> int:
     """Every file that a loader reads, and whether it is there."""
     from representer import datasets
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "file": s.file,
             "what": s.description,
             "origin": s.origin,
             "found": str(path) if (path := _find(s)) else None,
+            "fetch": s.file in datasets.DOWNLOADS,
         }
         for s in datasets.sources()
     ]
@@ -235,7 +236,8 @@ def list_data(console: Console, json_output: bool) -> int:
         "file", "what", "origin", "here", title="data sets in the folder that REPRESENTER_DATA names"
     )
     for row in rows:
-        table.add_row(row["file"], row["what"], row["origin"], "yes" if row["found"] else "no")
+        here = "yes" if row["found"] else "no; `data fetch` gets it" if row["fetch"] else "no"
+        table.add_row(row["file"], row["what"], row["origin"], here)
     console.print(table)
     return 0
 

@@ -22,7 +22,8 @@ body { margin: 0; background: var(--page); color: var(--text);
   font: 17px/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 main, header, footer { max-width: 60rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 3rem; }
-h1 { font-size: clamp(1.9rem, 5vw, 2.7rem); line-height: 1.15; margin: 0 0 .6rem; letter-spacing: -.02em; }
+h1 { font-size: clamp(1.9rem, 5vw, 2.7rem); line-height: 1.15; margin: 0 0 .6rem; letter-spacing: -.02em;
+  text-wrap: balance; }
 h2 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 .4rem; }
 h3 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 p { margin: .5rem 0 .9rem; max-width: 44rem; overflow-wrap: anywhere; }
@@ -43,6 +44,7 @@ caption { text-align: left; color: var(--soft); font-size: .9rem; padding-bottom
 th, td { text-align: left; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 td.number { text-align: right; white-space: nowrap; }
 .good { color: var(--good); } .fair { color: var(--fair); } .bad { color: var(--bad); }
+td.good, td.fair, td.bad { white-space: nowrap; font-weight: 600; }
 details { margin-top: .8rem; }
 summary { cursor: pointer; color: var(--accent); font-size: .95rem; }
 pre { background: var(--code); border: 1px solid var(--line); border-radius: .5rem; padding: .9rem; overflow-x: auto;

@@ -1,4 +1,4 @@
-"""Figures: errors over a square, and what an inner layer does to it. Needs matplotlib (the extra ``plot``)."""
+"""Figures: errors over a square, inner layers, colours of classes. Needs matplotlib (the extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,24 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# Okabe and Ito's colours: orange, blue, green, purple, sky blue, vermilion, yellow, black.
+CLASSES = (
+    np.array(
+        [
+            (230, 159, 0),
+            (0, 114, 178),
+            (0, 158, 115),
+            (204, 121, 167),
+            (86, 180, 233),
+            (213, 94, 0),
+            (240, 228, 66),
+            (0, 0, 0),
+        ]
+    )
+    / 255.0
+)
 
 
 def panels(
@@ -50,7 +68,7 @@ def panels(
         ax.annotate(
             label,
             (0.0, 0.5),
-            (-60, 0),  # left of ticks and axis label
+            (-72, 0),  # left of ticks and axis label
             xycoords="axes fraction",
             textcoords="offset points",
             rotation=90,
@@ -196,6 +214,27 @@ def grid_transformation(
     if colorbar:
         ax.figure.colorbar(cloud, ax=ax, label=label)
     return ax
+
+
+def class_colors(probabilities: Any) -> np.ndarray:
+    """The colours of samples by the probabilities of their classes: those of the classes, mixed.
+
+    Parameters
+    ----------
+    probabilities : array-like of shape (n, n_classes), n_classes ≤ 8
+        Rows that sum to 1; the rows of an identity matrix give the colours of the classes themselves.
+
+    Returns
+    -------
+    colors : ndarray of shape (n, 3)
+        Red, green and blue in [0, 1], which people with colour-blindness can tell apart, too.
+    """
+    probabilities = np.asarray(probabilities, dtype=float)
+    if probabilities.ndim != 2 or probabilities.shape[1] > len(CLASSES):
+        raise ValueError(
+            f"An array (n, n_classes) of at most {len(CLASSES)} classes is expected; got shape {probabilities.shape}."
+        )
+    return (probabilities @ CLASSES[: probabilities.shape[1]]).clip(0.0, 1.0)
 
 
 def _square(values: Any) -> np.ndarray:

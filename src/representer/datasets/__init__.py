@@ -7,7 +7,8 @@ the environment variable ``REPRESENTER_DATA`` names.
 from representer.datasets.downloads import DOWNLOADS, fetch
 from representer.datasets.files import MissingDataError, Source
 from representer.datasets.functions import jump, kink, make_jump, make_kink, square_grid, straight_kink
-from representer.datasets.generated import make_bumps, make_motif_strings
+from representer.datasets.generated import make_bumps, make_strings
+from representer.datasets.graphs import MUTAG, NCI1, load_mutag, load_nci1
 from representer.datasets.images import FACES, MNIST, USPS, load_faces, load_mnist, load_usps
 from representer.datasets.molecules import (
     BACE,
@@ -75,6 +76,8 @@ __all__ = [
     "ISOMAP_FACES",
     "METABOLITES",
     "MNIST",
+    "MUTAG",
+    "NCI1",
     "NCI60",
     "OCR",
     "PIMA",
@@ -104,6 +107,8 @@ __all__ = [
     "load_isomap_faces",
     "load_metabolites",
     "load_mnist",
+    "load_mutag",
+    "load_nci1",
     "load_nci60",
     "load_ocr",
     "load_pima",
@@ -119,8 +124,8 @@ __all__ = [
     "make_circles3",
     "make_jump",
     "make_kink",
-    "make_motif_strings",
     "make_shapes",
+    "make_strings",
     "make_synth1",
     "make_synth2",
     "make_synth3",

@@ -10,7 +10,7 @@ MOTIF = "GATTACAGCT"
 LETTERS = list("ACGT")
 
 
-def make_motif_strings(
+def make_strings(
     n_samples: int = 400, *, length: int = 60, random_state: Any = None
 ) -> tuple[list[str], np.ndarray]:
     """Make random strings over ACGT, half of which hold a motif of ten letters, two of them drawn anew.
@@ -33,8 +33,8 @@ def make_motif_strings(
 
     Examples
     --------
-    >>> from representer.datasets import make_motif_strings
-    >>> strings, classes = make_motif_strings(4, length=12, random_state=0)
+    >>> from representer.datasets import make_strings
+    >>> strings, classes = make_strings(4, length=12, random_state=0)
     >>> [len(s) for s in strings], classes.tolist()
     ([12, 12, 12, 12], [0, 1, 0, 1])
     """

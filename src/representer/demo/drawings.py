@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from representer.page import Picture
-from representer.plotting import error_map, grid_transformation, panels
+from representer.plotting import class_colors, error_map, grid_transformation, panels
 
 Names = Mapping[str, Any]
 
@@ -95,15 +95,18 @@ def decisions(found: Names) -> Picture:
     low, high = found["low"], found["high"]
     box = (low[0], high[0], low[1], high[1])
     figure, (axes,) = panels(1, 2, size=4.0)
-    axes[0].imshow(found["probabilities"].reshape(100, 100, 3), origin="lower", extent=box, aspect="auto")
-    axes[0].set_title("probabilities: red, green, blue are species")
+    picture = class_colors(found["probabilities"]).reshape(100, 100, 3)
+    axes[0].imshow(picture, origin="lower", extent=box, aspect="auto")
+    axes[0].set_title("probabilities: the colours of species, mixed")
     image = axes[1].imshow(
         found["entropy"].reshape(100, 100), origin="lower", extent=box, aspect="auto", cmap="magma"
     )
     figure.colorbar(image, ax=axes[1], label="entropy (nats)")
     axes[1].set_title("where to doubt them")
     for ax in axes:
-        ax.scatter(*found["X"].T, c=np.eye(3)[found["y"]], edgecolor="white", s=16, linewidth=0.6)
+        ax.scatter(
+            *found["X"].T, c=class_colors(np.eye(3)[found["y"]]), edgecolor="white", s=16, linewidth=0.6
+        )
         ax.set(xlabel="sepal length (cm)", ylabel="sepal width (cm)")
     return Picture.of(
         figure,
@@ -131,11 +134,12 @@ def strings(found: Names) -> Picture:
     """Predicted against true counts."""
     predicted = found["predicted"]
     figure, (axes,) = panels(1, len(predicted), column_labels=list(predicted))
+    lowest, highest = min(map(np.min, predicted.values())), max(map(np.max, predicted.values()))
     spread = np.random.default_rng(0).uniform(-0.15, 0.15, len(found["counts"]))
     for ax, values in zip(axes, predicted.values(), strict=True):
         ax.plot((0, 5), (0, 5), color="0.8")
         ax.scatter(found["counts"] + spread, values, s=12)
-        ax.set(xlabel="motifs in the string", ylabel="predicted")
+        ax.set(xlabel="motifs in the string", ylabel="predicted", ylim=(lowest - 0.3, highest + 0.3))
     return Picture.of(figure, "Predicted against true number of motifs for three string kernels.")
 
 

@@ -1,5 +1,6 @@
 """Learners: the only room that knows scikit-learn."""
 
+from representer.estimators._deep_pca import CollapsedComponentWarning
 from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
 from representer.estimators.deep_kernel_pca import DeepKernelPCA
@@ -15,6 +16,7 @@ from representer.estimators.structured_predictor import StructuredPredictor
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "CollapsedComponentWarning",
     "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
     "DeepKernelPCA",

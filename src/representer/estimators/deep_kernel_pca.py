@@ -349,7 +349,7 @@ class DeepKernelPCA(
 
         Returns
         -------
-        H : ndarray of shape (n_samples, sum of n_components_)
+        H : ndarray of shape (n_samples, number of components of all levels)
             ``hidden_``, side by side; with ``max_samples``, the smoother, or components without variance, what
             ``transform`` gives.
         """

@@ -12,7 +12,7 @@ import torch
 
 from representer import plotting
 from representer.datasets import IONOSPHERE, load_ionosphere, make_shapes, make_synth1, make_synth3
-from representer.estimators._deep_pca import CollapsedComponentWarning
+from representer.estimators import CollapsedComponentWarning
 from representer.kernels import Gaussian, Linear
 from representer.objectives.multilevel import coupling
 from representer.reproduce.claims import lower

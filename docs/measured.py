@@ -1,0 +1,299 @@
+"""The measured tables of README.md and docs/measured.md, written from docs/measured/*.json.
+
+``python docs/measured.py`` writes the tables. With ``--bench FILE`` (of ``representer bench --out FILE``) and
+``--reproductions FOLDER …`` (of ``representer reproduce --out FOLDER``) it takes new measurements first. A test
+compares what is written with what was measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
+README, PAGE = HERE.parent / "README.md", HERE / "measured.md"
+UNFINISHED = ("not run", "interrupted", "failed")
+LONGEST = 140  # characters of a claim in the overview
+SMALL = 0.1  # seconds below this are shown in milliseconds
+
+
+# --- new measurements ------------------------------------------------------------------------------------------------
+
+
+def take_bench(file: Path) -> dict[str, Any]:
+    """What ``representer bench --out FILE`` wrote."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    if record.get("scale", 1) != 1:
+        raise ValueError(f"{file} holds a quick run; only full runs are shown.")
+    return record
+
+
+def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
+    """What ``representer reproduce --out FOLDER`` wrote: the last folder that finished an experiment counts."""
+    from representer.reproduce import EXPERIMENTS
+
+    found: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        record = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        if record["quick"]:
+            raise ValueError(f"{folder} holds a quick run; only full runs are shown.")
+        for entry in record["experiments"]:
+            if entry["verdict"] not in UNFINISHED or entry["name"] not in found:
+                found[entry["name"]] = entry
+    for experiment in EXPERIMENTS:
+        words = {name: getattr(experiment, name) for name in ("name", "paper", "place", "protocol")}
+        nothing = {"verdict": "not run", "reason": "", "seconds": 0.0, "claims": [], "rows": []}
+        found.setdefault(experiment.name, {**words, **nothing})
+    return {**record, "experiments": [found[experiment.name] for experiment in EXPERIMENTS]}
+
+
+def stored(record: dict[str, Any]) -> str:
+    """JSON with one line for each row or experiment, so that a change shows which ones were measured again."""
+
+    def text(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    entries = [
+        f'"{key}": [\n' + ",\n".join(map(text, value)) + "\n]"
+        if isinstance(value, list)
+        else f'"{key}": {text(value)}'
+        for key, value in record.items()
+    ]
+    return "{\n" + ",\n".join(entries) + "\n}\n"
+
+
+# --- Markdown --------------------------------------------------------------------------------------------------------
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table; bars within cells are escaped."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A number with its unit, in milliseconds if that is easier to read."""
+    if value is None:
+        return ""
+    if unit == "s" and value < SMALL:
+        return f"{1000 * value:.3g} ms"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def ratio(row: dict[str, Any]) -> str:
+    """Ours over the reference; of a fact, which has no reference, the fact."""
+    return amount(row["ours"], row["unit"]) if row["ratio"] is None else f"{row['ratio']:.2f}"
+
+
+def speed_goals(bench: dict[str, Any]) -> str:
+    """One row for each subject: how many goals were met, and the first that was missed, or else the first."""
+    rows = []
+    for subject, found in by_subject(bench).items():
+        goals = [row for row in found if row["goal"]]
+        if not goals:
+            continue
+        met = sum(row["verdict"] == "met" for row in goals)
+        telling = next((row for row in goals if row["verdict"] != "met"), goals[0])
+        what = ", ".join(filter(None, (telling["what"], telling["size"])))
+        rows.append(
+            (subject, f"{met} of {len(goals)}", what, ratio(telling), telling["goal"], telling["verdict"])
+        )
+    headings = (
+        "subject",
+        "goals met",
+        "the first that was missed, or else the first",
+        "ratio",
+        "goal",
+        "verdict",
+    )
+    return table(headings, rows)
+
+
+def by_subject(bench: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each subject."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in bench["rows"]:
+        found.setdefault(row["subject"].replace("_", " "), []).append(row)
+    return found
+
+
+def authors(paper: str) -> str:
+    """The first author of a paper, or nothing if it is none."""
+    names = paper.partition(":")[0].split(",")
+    return f"{names[0]} et al." if len(names) > 1 else ""
+
+
+def groups(reproductions: dict[str, Any]) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """The experiments by paper and table or figure, and there by set; what belongs to no paper by its title."""
+    found: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for experiment in reproductions["experiments"]:
+        place, _, subset = re.sub("[:,] *", "|", experiment["place"], count=1).partition("|")
+        if not (paper := authors(experiment["paper"])):
+            paper, place, subset = experiment["paper"], "", place
+        found.setdefault((paper, place[:1].upper() + place[1:]), {})[subset.removeprefix("on ")] = experiment
+    return found
+
+
+def verdicts(reproductions: dict[str, Any]) -> str:
+    """One row for each table or figure: how many claims were reached, and the first that was not, or the first."""
+    rows, previous = [], ""
+    for (paper, place), experiments in groups(reproductions).items():
+        claims = [(subset, claim) for subset, e in experiments.items() for claim in e["claims"]]
+        missed = [(subset, claim) for subset, claim in claims if claim["verdict"] != "reached"]
+        count = [f"{len(claims) - len(missed)} of {len(claims)}"] if claims else []
+        unfinished = dict.fromkeys(e["verdict"] for e in experiments.values() if e["verdict"] in UNFINISHED)
+        text = ""
+        for subset, claim in [*missed, *claims][:1]:
+            text = f"{claim['claim']}: {claim['measured']}"
+            if len(experiments) > 1 and not text.startswith(subset):
+                text = f"{subset}: {text}"
+        cells = (place, ", ".join([*count, *unfinished]), textwrap.shorten(text, LONGEST, placeholder=" …"))
+        rows.append(("" if paper == previous else paper, *cells))
+        previous = paper
+    headings = (
+        "paper",
+        "where",
+        "claims reached",
+        "the first that was not, or else the first, and what was measured",
+    )
+    return table(headings, rows)
+
+
+def measured_rows(experiment: dict[str, Any]) -> str:
+    """Every method on every case, each measure as mean ± standard deviation."""
+    measures = list(dict.fromkeys(row["measure"] for row in experiment["rows"]))
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    repeats: dict[tuple[str, str], int] = {}
+    for row in experiment["rows"]:
+        spread = "" if row["sd"] is None else f" ± {row['sd']:.2g}"
+        key = row["case"], row["method"]
+        cells.setdefault(key, {})[row["measure"]] = f"{row['mean']:.4g}{spread}"
+        repeats[key] = row["n"]
+    lines = (
+        (*key, *(found.get(measure, "") for measure in measures), str(repeats[key]))
+        for key, found in cells.items()
+    )
+    return table(("case", "method", *measures, "repeats"), lines)
+
+
+def experiment_section(experiment: dict[str, Any]) -> str:
+    """What was done, the claims with their verdicts, and every number."""
+    parts = [
+        f"### {experiment['name']}: {experiment['place']}",
+        experiment["protocol"],
+        f"**{experiment['verdict']}**, {experiment['seconds']:.0f} s. {experiment['reason']}".rstrip(),
+    ]
+    if experiment["claims"]:
+        rows = ((claim["claim"], claim["measured"], claim["verdict"]) for claim in experiment["claims"])
+        parts.append(table(("claim", "measured", "verdict"), rows))
+    if experiment["rows"]:
+        parts.append(measured_rows(experiment))
+    return "\n\n".join(parts)
+
+
+def machine(record: dict[str, Any]) -> str:
+    """Version and machine in words."""
+    return f"representer {record['version']}, " + ", ".join(f"{k} {v}" for k, v in record["machine"].items())
+
+
+def measured_page(bench: dict[str, Any], reproductions: dict[str, Any]) -> str:
+    """All of docs/measured.md."""
+    judged = [row for row in bench["rows"] if row["goal"]]
+    met = sum(row["verdict"] == "met" for row in judged)
+    claims = [claim for experiment in reproductions["experiments"] for claim in experiment["claims"]]
+    reached = sum(claim["verdict"] == "reached" for claim in claims)
+    parts = [
+        "# Measured",
+        "Written by `docs/measured.py` from `docs/measured/*.json`, not by hand. To measure everything again (an hour "
+        "for the timings, some hours for the papers; `REPRESENTER_DATA` names the folder of the data sets) and write "
+        "this page and the tables of the README:",
+        "```bash\n"
+        "OMP_NUM_THREADS=1 .venv/bin/representer bench --out bench_output/bench.json\n"
+        ".venv/bin/representer reproduce all --out reproduce_output/full\n"
+        ".venv/bin/python docs/measured.py --bench bench_output/bench.json --reproductions reproduce_output/full\n"
+        "```",
+        "## Speed",
+        f"{met} of {len(judged)} goals met. {machine(bench)}. Medians of runs in turns; below a ratio of 1 ours is "
+        "faster. A row without a goal is only shown.",
+    ]
+    for subject, found in by_subject(bench).items():
+        rows = (
+            (
+                row["what"],
+                row["size"],
+                amount(row["ours"], row["unit"]),
+                amount(row["reference"], row["unit"]),
+                "" if row["ratio"] is None else ratio(row),
+                row["goal"],
+                "; ".join(filter(None, (row["verdict"], row["note"]))),
+            )
+            for row in found
+        )
+        headings = ("what", "size", "ours", "reference", "ratio", "goal", "verdict")
+        parts += [f"### {subject[0].upper()}{subject[1:]}", table(headings, rows)]
+    parts += [
+        "## Papers: overview",
+        f"{reached} of {len(claims)} claims reached. {machine(reproductions)}. [Reproductions](reproductions.md) says "
+        "what the numbers mean.",
+        verdicts(reproductions),
+    ]
+    for paper in dict.fromkeys(experiment["paper"] for experiment in reproductions["experiments"]):
+        parts.append(f"## {paper}")
+        parts.append("Numbers are means ± standard deviations over repeats.")
+        parts += [
+            experiment_section(experiment)
+            for experiment in reproductions["experiments"]
+            if experiment["paper"] == paper
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def with_tables(readme: str, tables: dict[str, str]) -> str:
+    """The page with new text between ``<!-- name -->`` and ``<!-- end of name -->``."""
+    for name, text in tables.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, found, rest = readme.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"README.md needs {begin} and {end} around the table.")
+        readme = f"{before}{begin}\n{text}\n{end}{after}"
+    return readme
+
+
+def pages() -> dict[Path, str]:
+    """What README.md and docs/measured.md should be."""
+    bench, reproductions = (json.loads(path.read_text(encoding="utf-8")) for path in (BENCH, REPRODUCTIONS))
+    tables = {"speed goals": speed_goals(bench), "verdicts": verdicts(reproductions)}
+    return {
+        README: with_tables(README.read_text(encoding="utf-8"), tables),
+        PAGE: measured_page(bench, reproductions),
+    }
+
+
+def main() -> None:
+    """Take new measurements if there are any, and write the pages."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--bench", type=Path, metavar="FILE", help="what `representer bench --out FILE` wrote"
+    )
+    parser.add_argument("--reproductions", type=Path, nargs="+", metavar="FOLDER", help="of full runs")
+    arguments = parser.parse_args()
+    taken = {}
+    if arguments.bench:
+        taken[BENCH] = take_bench(arguments.bench)
+    if arguments.reproductions:
+        taken[REPRODUCTIONS] = take_reproductions(arguments.reproductions)
+    for path, record in taken.items():
+        path.write_text(stored(record), encoding="utf-8")
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
