@@ -30,7 +30,8 @@ from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian
 from representer.metrics import windin
 from representer.reproduce.claims import not_worse
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 
 PAPER = (
     "Tonin, Tao, Patrinos, Suykens: Deep kernel principal component analysis for multi-level feature learning"
