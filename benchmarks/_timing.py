@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-SCALE = "REPRESENTER_BENCH_SCALE"  # the share of the samples: 0.1 is a tenth
-QUICK_SCALE = 0.1
+SCALE = "REPRESENTER_BENCH_SCALE"  # the share of the samples that is taken
+QUICK_SCALE = 0.02
 STYLES = {"met": "green", "missed": "bold red", "not run": "yellow"}
 
 
@@ -143,18 +144,16 @@ def compare(
 
 def show(results: Mapping[str, list[Row]], console: Console) -> None:
     """Print the rows of all subjects as one table."""
-    table = Table(show_lines=False)
-    for heading in ("subject", "what", "size"):
-        table.add_column(heading, overflow="fold")
+    table = Table("what", "size")
     for heading in ("ours", "reference", "ratio", "goal"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for subject, rows in results.items():
-        for index, row in enumerate(rows):
+        table.add_row(f"[bold]{subject}[/]")
+        for row in rows:
             style, ratio = STYLES.get(row.verdict, ""), row.ratio
             table.add_row(
-                "" if index else subject,
-                f"{row.what} ({row.note})" if row.note else row.what,
+                escape(f"{row.what} ({row.note})" if row.note else row.what),
                 row.size,
                 _number(row.ours, row.unit),
                 _number(row.reference, row.unit),

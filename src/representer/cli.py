@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]  # of a checkout
 INTERRUPTED = 130
+WIDTH = 150
 
 
 def main() -> None:
@@ -95,7 +96,7 @@ def make_application() -> "typer.Typer":
     def bench(
         subjects: Annotated[list[str] | None, typer.Argument(help="Which; all by default.")] = None,
         quick: Annotated[
-            bool, typer.Option("--quick", help="A tenth of the samples; goals do not count.")
+            bool, typer.Option("--quick", help="A fiftieth of the samples; goals do not count.")
         ] = False,
         out: Annotated[Path | None, typer.Option(help="A file for what --json prints.")] = None,
         json_output: as_json = False,
@@ -125,8 +126,11 @@ def make_application() -> "typer.Typer":
 
 
 def _console(json_output: bool) -> Console:
-    """Progress goes where it does not mix with JSON."""
-    return Console(stderr=json_output)
+    """Progress goes where it does not mix with JSON; a file or a pipe has no width, and tables need one."""
+    console = Console(stderr=json_output)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = WIDTH
+    return console
 
 
 def _print_json(record: Any) -> None:
@@ -211,9 +215,9 @@ def run_bench(names: list[str], quick: bool, out: Path | None, console: Console,
         )
         return 2
     sys.path.insert(0, str(ROOT))
-    benchmarks = importlib.import_module("benchmarks.runner")
+    benchmarks, timing = (importlib.import_module(f"benchmarks.{name}") for name in ("runner", "_timing"))
     if quick:
-        os.environ["REPRESENTER_BENCH_SCALE"] = "0.1"
+        os.environ[timing.SCALE] = str(timing.QUICK_SCALE)
     try:
         subjects = benchmarks.select(names)
     except ValueError as error:
