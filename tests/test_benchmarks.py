@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import subprocess
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import any_data
+from benchmarks import any_data, bench_peers, runner
 from benchmarks._timing import Row, compare, medians, not_run, scaled, show
 from representer import __version__
 from representer.datasets import make_bumps
@@ -120,3 +121,36 @@ def test_curves_are_classified_and_the_better_kernel_is_chosen() -> None:
     assert row[:2] == ("curves", "functional") and row[2].startswith(("8", "9", "10"))
     useless = np.eye(60)
     assert any_data.accuracies([useless, kernel(curves).numpy()], sides, folds=5).mean() > 0.8
+
+
+def test_every_subject_is_a_module_with_rows() -> None:
+    for name in runner.available():
+        assert callable(importlib.import_module(f"benchmarks.bench_{name}").rows), name
+
+
+def test_a_quick_run_of_subjects_is_one_table_of_known_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
+    page = io.StringIO()
+    record = runner.run(["kernels", "structured", "operator_ridge"], Console(file=page, width=150))
+    assert record["failures"] == {}
+    assert {row["subject"] for row in record["rows"]} == {"kernels", "structured", "operator_ridge"}
+    keys = {"subject", "what", "size", "ours", "reference", "unit", "ratio", "goal", "verdict", "note"}
+    assert all(set(row) == keys for row in record["rows"])
+    assert {row["verdict"] for row in record["rows"]} == {"quick", ""}
+    assert "fit, fixed hyperparameters, against KernelRidge" in page.getvalue()
+
+
+def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    rows = bench_peers.rows()
+    assert {row.verdict for row in rows} == {"not run"}
+    assert all("representer[bench]" in row.note for row in rows)
+    assert len({row.what for row in rows}) == 4
+
+
+@pytest.mark.parametrize("peer", ["himalaya", "gpytorch"])
+def test_peers_compute_the_same(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(peer)
+    monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
+    row = bench_peers.fixed() if peer == "himalaya" else bench_peers.posterior()  # they compare predictions
+    assert row.ours and row.reference

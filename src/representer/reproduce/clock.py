@@ -11,7 +11,7 @@ COSTS = Path(__file__).with_name("costs.json")
 
 
 def usual_seconds(quick: bool) -> dict[str, float]:
-    """What each experiment took on one core of the machine that the documentation speaks of.
+    """About what each experiment takes on one core.
 
     Parameters
     ----------
