@@ -5,15 +5,16 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.installed-bench
 DOCS_INSTALLED := $(VENV)/.installed-docs
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format bench docs check clean
+.PHONY: help setup demo reproduce test lint format bench docs check clean
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # torch comes first and by its exact version, so that nothing after it asks for another build.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -25,6 +26,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP) --editable ".[plot,cli,dev]"
 	@touch $@
 
+$(BENCH_INSTALLED): $(INSTALLED)
+	$(PIP) --editable ".[bench]"
+	@touch $@
+
 $(DOCS_INSTALLED): $(INSTALLED)
 	$(PIP) --editable ".[docs]"
 	@touch $@
@@ -34,6 +39,9 @@ setup: $(INSTALLED) ## create .venv with all that demo and test need
 # Small matrices: threads that wait for each other cost more than they save, above all on a busy machine.
 demo: $(INSTALLED) ## a tour on built-in data: a table, and the page demo_output/index.html
 	OMP_NUM_THREADS=1 $(BIN)/representer demo --out demo_output
+
+reproduce: $(INSTALLED) ## the papers' experiments (ARGS="--quick", or names): reproduce_output/…/index.html
+	$(BIN)/representer reproduce $(ARGS)
 
 # Many small matrices: one thread in each of two processes beats two threads in one.
 test: $(INSTALLED) ## run the tests, the README's code and every docstring example
@@ -48,17 +56,17 @@ format: $(INSTALLED) ## let ruff sort the imports and lay out the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED) ## time against references, as ratios within one run
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(BENCH_INSTALLED) ## time against references, as ratios within one run (ARGS="--quick", or names)
+	$(BIN)/representer bench $(ARGS)
 
 docs: $(DOCS_INSTALLED) ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-check: ## exactly what continuous integration runs: lint, test, demo
+check: ## exactly what continuous integration runs: lint, test, demo, reproduce --quick
 	bash .ci/run
 
-clean: ## remove what was made, but not .venv
+clean: ## remove what was made, but not .venv and reproduce_output
 	rm -rf build dist demo_output bench_output docs/_build docs/api docs/auto_examples docs/sg_execution_times.rst
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from benchmarks._timing import Row, compare
+from benchmarks._timing import Row, compare, not_run, scaled
 from representer.kernels import Gaussian, Kernel, MeanMap, MinMax, Molecule, Tanimoto
+
+BULK = "Molecule k(X), against RDKit in bulk"
 
 
 def fingerprints(n: int, n_bits: int, share: float) -> np.ndarray:
@@ -25,9 +27,9 @@ def rows() -> list[Row]:
     """Bits and counts at the size of the goal, then peers at smaller sizes."""
     found = []
     for share in (0.03, 3.0):  # surroundings of atoms set few bits, paths about half of them
-        bits = fingerprints(10_000, 2048, share)
+        bits = fingerprints(scaled(10_000), 2048, share)
         single = torch.from_numpy(bits).float()
-        size = f"10,000 × 2,048, {bits.mean():.0%} set"
+        size = f"{len(bits):,} × 2,048, {bits.mean():.0%} set"
         forms: list[tuple[str, Kernel, Any]] = [("packed", Tanimoto(packed=True), np.packbits(bits, axis=1))]
         if share < 0.1:
             counts = bits * np.random.default_rng(1).integers(1, 4, bits.shape)
@@ -39,7 +41,7 @@ def rows() -> list[Row]:
         for form, kernel, data in forms:
             found.append(
                 compare(
-                    f"{type(kernel).__name__} k(X), {form} / product in float32",
+                    f"{type(kernel).__name__} k(X), {form}, against the product in float32",
                     size,
                     ours=lambda kernel=kernel, data=data: kernel(data),
                     reference=lambda single=single: single @ single.mT,
@@ -48,7 +50,9 @@ def rows() -> list[Row]:
                 )
             )
     found += [_minmax(), _mean_map()]
-    return found + ([_rdkit()] if importlib.util.find_spec("rdkit") else [])
+    if importlib.util.find_spec("rdkit") is None:
+        return [*found, not_run(BULK, 'rdkit is not installed: pip install "representer[molecules]"')]
+    return [*found, _rdkit()]
 
 
 def _agree(ours: Callable[[], Any], reference: Callable[[], Any]) -> dict[str, Callable[[], Any]]:
@@ -57,7 +61,7 @@ def _agree(ours: Callable[[], Any], reference: Callable[[], Any]) -> dict[str, C
 
 
 def _minmax() -> Row:
-    bits = fingerprints(1000, 1024, 0.03)
+    bits = fingerprints(scaled(1000), 1024, 0.03)
     counts = (bits * np.random.default_rng(1).integers(1, 4, bits.shape)).astype(float)
     X = torch.from_numpy(counts)
 
@@ -66,7 +70,7 @@ def _minmax() -> Row:
         return (total - distance) / (total + distance)
 
     pair = _agree(lambda: MinMax()(counts), by_distances)
-    return compare("MinMax k(X) / ℓ₁ distances", "1,000 × 1,024", **pair)
+    return compare("MinMax k(X), against ℓ₁ distances", f"{len(bits):,} × 1,024", **pair)
 
 
 def _rdkit() -> Row:
@@ -75,28 +79,26 @@ def _rdkit() -> Row:
 
     rng = np.random.default_rng(0)
     parts = ["C", "CC", "C(=O)", "N", "O", "c1ccccc1", "C(F)", "S", "C(C)", "c1ccncc1", "CC(C)C", "OC"]
-    molecules = [Chem.MolFromSmiles("C" + "".join(rng.choice(parts, 8)) + "C") for _ in range(2000)]
+    molecules = [Chem.MolFromSmiles("C" + "".join(rng.choice(parts, 8)) + "C") for _ in range(scaled(2000))]
     generator = rdFingerprintGenerator.GetMorganGenerator(radius=2)
 
     def bulk() -> np.ndarray:
         made = [generator.GetFingerprint(molecule) for molecule in molecules]
         return np.array([DataStructs.BulkTanimotoSimilarity(one, made) for one in made])
 
-    return compare(
-        "Molecule k(X) / RDKit in bulk", "2,000 molecules", **_agree(lambda: Molecule()(molecules), bulk)
-    )
+    return compare(BULK, f"{len(molecules):,} molecules", **_agree(lambda: Molecule()(molecules), bulk))
 
 
 def _mean_map() -> Row:
     rng = np.random.default_rng(0)
-    bags = [torch.from_numpy(rng.standard_normal((rng.integers(5, 40), 3))) for _ in range(150)]
+    bags = [torch.from_numpy(rng.standard_normal((rng.integers(5, 40), 3))) for _ in range(scaled(150, 20))]
     kernel = Gaussian(1.0)
 
     def by_pairs() -> torch.Tensor:
         return torch.stack([torch.stack([kernel(one, two).mean() for two in bags]) for one in bags])
 
     return compare(
-        "MeanMap k(X) / a call for each pair of bags",
-        "150 bags",
+        "MeanMap k(X), against a call for each pair of bags",
+        f"{len(bags)} bags",
         **_agree(lambda: MeanMap(kernel)(bags), by_pairs),
     )

@@ -11,8 +11,8 @@ import os
 
 import numpy as np
 
-from benchmarks._timing import Row, compare
 from representer.datasets import load_mutag, load_nci1
+from benchmarks._timing import Row, compare, not_run, scaled
 from representer.kernels import GraKeL, Graph, Kernel, RandomWalk, ShortestPath, WeisfeilerLehman
 from representer.kernels.grakel import _translated
 
@@ -28,6 +28,11 @@ def molecules(rng: np.random.Generator, n_graphs: int, size: int) -> list[Graph]
     return found
 
 
+PEERS = tuple(
+    f"{what}, against GraKeL" for what in ("subtrees (5)", "assignment (5)", "shortest paths", "random walks")
+)
+
+
 def rows() -> list[Row]:
     """Against GraKeL on the smaller set, against the sparse product on the larger one."""
     rng = np.random.default_rng(0)
@@ -35,29 +40,33 @@ def rows() -> list[Row]:
     small = load_mutag().data if real else molecules(rng, 188, 18)
     large = load_nci1().data if real else molecules(rng, 4110, 30)
     names = ("MUTAG", "NCI1") if real else ("random", "random")
+    small, large = small[: scaled(len(small))], large[: scaled(len(large))]
     size = f"{names[0]}, {len(small)} graphs"
     products = [
         _against_product(what, f"{names[1]}, {len(large)} graphs", kernel, large)
         for what, kernel in (
-            ("subtrees (5) / sparse product", WeisfeilerLehman(5)),
-            ("assignment (5) / sparse product", WeisfeilerLehman(5, "assignment")),
-            ("shortest paths / sparse product", ShortestPath()),
+            ("subtrees (5), against the sparse product", WeisfeilerLehman(5)),
+            ("assignment (5), against the sparse product", WeisfeilerLehman(5, "assignment")),
+            ("shortest paths, against the sparse product", ShortestPath()),
         )
     ]
     if importlib.util.find_spec("grakel") is None:
-        return products
+        absent = 'grakel is not installed: pip install "representer[graphs]"'
+        return [not_run(what, absent, 1.0) for what in PEERS] + products
     return [
-        _against("subtrees (5) / GraKeL", size, WeisfeilerLehman(5), "weisfeiler_lehman", small, n_iter=5),
+        _against(PEERS[0], size, WeisfeilerLehman(5), "weisfeiler_lehman", small, n_iter=5),
         _against(
-            "assignment (5) / GraKeL",
+            PEERS[1],
             size,
             WeisfeilerLehman(5, "assignment"),
             "weisfeiler_lehman_optimal_assignment",
             small,
             n_iter=5,
         ),
-        _against("shortest paths / GraKeL", size, ShortestPath(), "shortest_path", small),
-        _random_walks(f"{names[0]}, 60 graphs", [Graph(g.edges) for g in small[:60]]),
+        _against(PEERS[2], size, ShortestPath(), "shortest_path", small),
+        _random_walks(
+            f"{names[0]}, {scaled(60, 10)} graphs", [Graph(g.edges) for g in small[: scaled(60, 10)]]
+        ),
         *products,
     ]
 
@@ -81,7 +90,7 @@ def _random_walks(size: str, graphs: list[Graph]) -> Row:
     np.testing.assert_allclose(RandomWalk(0.05)(graphs), theirs(graphs), rtol=1e-4)
     given = _translated(graphs)
     return compare(
-        "random walks / GraKeL",
+        PEERS[3],
         size,
         ours=lambda: RandomWalk(0.05)(graphs),
         reference=lambda: theirs._kernel().fit_transform(given),

@@ -7,7 +7,7 @@ import torch
 from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 from sklearn.metrics.pairwise import laplacian_kernel, rbf_kernel
 
-from benchmarks._timing import Row, compare
+from benchmarks._timing import Row, compare, scaled
 from representer.kernels import Gaussian, Kernel, Laplacian, Linear, Matern
 
 
@@ -20,13 +20,13 @@ def least_work(X: torch.Tensor, lengthscale: float) -> torch.Tensor:
 def rows() -> list[Row]:
     """The Gaussian kernel at the size of its goal, and others for information."""
     rng = np.random.default_rng(0)
-    X, Y = (torch.from_numpy(rng.standard_normal((5000, 50))) for _ in range(2))
+    X, Y = (torch.from_numpy(rng.standard_normal((scaled(5000), 50))) for _ in range(2))
     lengthscale = 10.0  # the median distance of such data
     gaussian = Gaussian(lengthscale)
-    size = "5,000 × 50"
+    size = f"{len(X):,} × 50"
     found = [
         compare(
-            "Gaussian k(X) / product + exp",
+            "Gaussian k(X), against product and exp",
             size,
             ours=lambda: gaussian(X),
             reference=lambda: least_work(X, lengthscale),
@@ -35,22 +35,26 @@ def rows() -> list[Row]:
             warmup=2,
         ),
         compare(
-            "Gaussian k(X, Y) / product + exp",
+            "Gaussian k(X, Y), against product and exp",
             size,
             ours=lambda: gaussian(X, Y),
             reference=lambda: least_work(X, lengthscale),
             repeats=9,
         ),
         compare(
-            "Linear k(X) / product", size, ours=lambda: Linear()(X), reference=lambda: X @ X.mT, repeats=9
+            "Linear k(X), against the product",
+            size,
+            ours=lambda: Linear()(X),
+            reference=lambda: X @ X.mT,
+            repeats=9,
         ),
     ]
-    small = X[:2000]
+    small = X[: scaled(2000)]
     peers = [
-        ("Gaussian / scikit-learn", gaussian, lambda A: rbf_kernel(A, gamma=0.5 / lengthscale**2)),
-        ("Laplacian / scikit-learn", Laplacian(40.0), lambda A: laplacian_kernel(A, gamma=1 / 40.0)),
-        ("Matern 5/2 / scikit-learn", Matern(2.5, lengthscale), SklearnMatern(lengthscale, nu=2.5)),
-        ("Matern 1/2 / scikit-learn", Matern(0.5, lengthscale), SklearnMatern(lengthscale, nu=0.5)),
+        ("Gaussian, against scikit-learn", gaussian, lambda A: rbf_kernel(A, gamma=0.5 / lengthscale**2)),
+        ("Laplacian, against scikit-learn", Laplacian(40.0), lambda A: laplacian_kernel(A, gamma=1 / 40.0)),
+        ("Matern 5/2, against scikit-learn", Matern(2.5, lengthscale), SklearnMatern(lengthscale, nu=2.5)),
+        ("Matern 1/2, against scikit-learn", Matern(0.5, lengthscale), SklearnMatern(lengthscale, nu=0.5)),
     ]
     for what, ours, theirs in peers:
         found.append(_against(what, ours, theirs, small))

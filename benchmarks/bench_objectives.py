@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._timing import Row, compare
+from benchmarks._timing import Row, compare, scaled
 from representer.expansions import Chain, Layer
 from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.objectives import (
@@ -26,7 +26,7 @@ TENSOR_MATERN = TensorMatern(1, 1.0)
 
 def rows() -> list[Row]:
     """Value and gradient of each objective in units of a Cholesky factorisation; then racing."""
-    n = 1000
+    n = scaled(1000)
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(n, 10, generator=generator, dtype=torch.float64)
     gram = Gaussian(4.0)(X)
@@ -44,7 +44,7 @@ def rows() -> list[Row]:
 def _in_choleskys(name: str, objective: Objective, gram: Tensor) -> Row:
     W = gram + torch.eye(len(gram), dtype=gram.dtype)
     return compare(
-        f"{name}, value and gradient / one Cholesky",
+        f"{name}, value and gradient, against one Cholesky",
         f"n = {len(gram)}, p = 3",
         ours=lambda: objective.evaluate(gram, dual=False),
         reference=lambda: torch.linalg.cholesky(W),
@@ -76,10 +76,11 @@ def two_layers(
 
 def racing() -> Row:
     function, starts = two_layers()
+    restarts = scaled(64, 4)
     return compare(
-        "two layers: 64 raced restarts / one to its end",
+        f"two layers: {restarts} raced restarts, against one to its end",
         "n = 100, 6 unknowns",
-        ours=lambda: lbfgs(function, starts(64)),
+        ours=lambda: lbfgs(function, starts(restarts)),
         reference=lambda: lbfgs(function, starts(1)),
         goal=8.0,
         repeats=3,

@@ -12,7 +12,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
-from benchmarks._timing import Row, compare
+from benchmarks._timing import Row, compare, scaled
 from representer import OperatorRidge
 from representer.kernels import Gaussian, Linear
 from representer.operators import Decomposable, Dense, DivergenceFree, factor_system
@@ -31,7 +31,7 @@ def _data(n: int, d: int, p: int | None = None) -> tuple[np.ndarray, np.ndarray]
 
 
 def fixed() -> Row:
-    n, ell, alpha = 2000, 4.0, 1e-3
+    n, ell, alpha = scaled(2000), 4.0, 1e-3
     X, y = _data(n, 20)
     ours = OperatorRidge(Gaussian(ell), alpha=alpha)
     theirs = KernelRidge(alpha=alpha * n, kernel="rbf", gamma=1 / (2 * ell**2))
@@ -47,7 +47,7 @@ def fixed() -> Row:
 
 
 def path() -> Row:
-    n = 2000
+    n = scaled(2000)
     X, y = _data(n, 20)
     model = OperatorRidge(Gaussian(4.0), alpha=np.logspace(-8, 1, 30))
     gram = Gaussian(4.0)(X).numpy()
@@ -61,7 +61,7 @@ def path() -> Row:
 
 
 def learned() -> Row:
-    n = 500
+    n = scaled(500)
     X, y = _data(n, 5)
     ours = OperatorRidge(Gaussian("ard"))
     theirs = GaussianProcessRegressor(RBF(np.ones(5)) + WhiteKernel(0.1), normalize_y=False)
@@ -101,16 +101,16 @@ def _operator(p: int) -> Dense:
 
 def dense_operator() -> Row:
     kernel = Decomposable(Gaussian(2.0), _operator(8))
-    return _structure("K ⊗ A: two eigendecompositions, against the block matrix", kernel, 400, 8, 4)
+    return _structure("K ⊗ A: two eigendecompositions, against the block matrix", kernel, scaled(400), 8, 4)
 
 
 def commuting_sum() -> Row:
     kernel = Decomposable(Gaussian(2.0), _operator(8)) + Decomposable(Linear())
-    return _structure("commuting sum: p factorisations, against the block matrix", kernel, 400, 8, 4)
+    return _structure("commuting sum: p factorisations, against the block matrix", kernel, scaled(400), 8, 4)
 
 
 def field() -> Row:
-    n = 1000
+    n = scaled(1000)
     X, Y = (torch.from_numpy(array) for array in _data(n, 3, 3))
     kernel = DivergenceFree(1.0)
     torch.testing.assert_close(

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks._timing import Row, compare
+from benchmarks._timing import Row, compare, scaled
 from representer import StructuredPredictor
 from representer.kernels import Gaussian
 from representer.linalg import eigh
@@ -43,12 +43,12 @@ def learner(operator: str) -> StructuredPredictor:
 
 def against_eigendecomposition(operator: str) -> Row:
     """A whole fit, Gram matrices and checks included, in units of one eigendecomposition of its size."""
-    X, Y = sample(N)
+    X, Y = sample(scaled(N))
     gram = Gaussian(3.0)(X)
     goal = 4.0 if operator == "conditional_covariance" else None
     return compare(
-        f"fit, {operator}, in eigendecompositions",
-        f"n={N}",
+        f"fit, {operator}, against one eigendecomposition",
+        f"n = {len(X)}",
         ours=lambda: learner(operator).fit(X, Y),
         reference=lambda: eigh(gram),
         goal=goal,
@@ -57,8 +57,9 @@ def against_eigendecomposition(operator: str) -> Row:
 
 def against_kronecker(operator: str) -> Row:
     """A whole fit against the solution of the n² × n² system of equation (8), its matrices given."""
-    X, Y = sample(SMALL)
-    k, L, n = Gaussian(3.0)(X), Gaussian(2.0)(Y), SMALL
+    n = scaled(SMALL, 20)
+    X, Y = sample(n)
+    k, L = Gaussian(3.0)(X), Gaussian(2.0)(Y)
     identity = torch.eye(n, dtype=k.dtype)
     T = L if operator == "covariance" else n * EPSILON * torch.linalg.solve(k + n * EPSILON * identity, L)
 
@@ -71,7 +72,7 @@ def against_kronecker(operator: str) -> Row:
     assert np.allclose(learner(operator).fit(X, Y).dual_coef_.T, weights, atol=1e-8)
     return compare(
         f"fit, {operator}, against the Kronecker system",
-        f"n={SMALL}",
+        f"n = {n}",
         ours=lambda: learner(operator).fit(X, Y),
         reference=dense,
         goal=0.01,
@@ -80,10 +81,11 @@ def against_kronecker(operator: str) -> Row:
 
 def leave_one_out() -> Row:
     """Value and gradient in the Gram matrix of the leave-one-out error of 200 coupled coordinates."""
-    X, _ = sample(400)
+    n = scaled(400)
+    X, _ = sample(n)
     data = torch.from_numpy(X)
-    R = torch.from_numpy(np.random.default_rng(1).normal(size=(400, 200)))
-    operator = Dense((R.mT @ R / 400).numpy())
+    R = torch.from_numpy(np.random.default_rng(1).normal(size=(n, n // 2)))
+    operator = Dense((R.mT @ R / n).numpy())
 
     def ours() -> Tensor:
         lengthscale = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
@@ -91,8 +93,8 @@ def leave_one_out() -> Row:
         return torch.autograd.grad(error, lengthscale)[0]
 
     return compare(
-        "leave-one-out error and its gradient, in eigendecompositions",
-        "n=400 r=200",
+        "leave-one-out error and its gradient, against one eigendecomposition",
+        f"n = {n}, r = {n // 2}",
         ours=ours,
         reference=lambda: eigh(Gaussian(3.0)(X)),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import subprocess
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from benchmarks import any_data
-from benchmarks._timing import Row, compare, medians, show
+from benchmarks import any_data, bench_peers, runner
+from benchmarks._timing import Row, compare, medians, not_run, scaled, show
+from representer import __version__
 from representer.datasets import make_bumps
 from representer.kernels import Functional, Gaussian
 
@@ -34,59 +36,82 @@ def test_the_median_ignores_an_outlier() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "reference", "goal", "verdict"),
-    [(1.0, 2.0, 0.5, "met"), (1.01, 2.0, 0.5, "missed"), (9.0, 1.0, None, "")],
+    ("row", "ratio", "aim", "verdict"),
+    [
+        (Row("solve", "n = 10", 1.0, 2.0, 0.5), 0.5, "≤ 0.5", "met"),
+        (Row("solve", "n = 10", 1.01, 2.0, 0.5), 0.505, "≤ 0.5", "missed"),
+        (Row("solve", "n = 10", 9.0, 1.0), 9.0, "", ""),
+        (Row("memory", "n = 10", 1.4, goal=1.5, unit="GB"), None, "≤ 1.5 GB", "met"),
+        (Row("right", "n = 10", 98.2, goal=98.3, unit="%", at_least=True), None, "≥ 98.3 %", "missed"),
+        (not_run("peer", "not installed", 1.0), None, "≤ 1", "not run"),
+        (Row("never there", "", float("inf"), 60.0, 0.1), float("inf"), "≤ 0.1", "missed"),
+    ],
 )
-def test_verdicts(ours: float, reference: float, goal: float | None, verdict: str) -> None:
-    assert Row("solve", "n = 10", ours, reference, goal).verdict == verdict
+def test_verdicts(row: Row, ratio: float | None, aim: str, verdict: str) -> None:
+    assert (row.ratio, row.aim, row.verdict) == (ratio, aim, verdict)
+    assert json.loads(json.dumps(row.as_dict(), allow_nan=False))["verdict"] == verdict
+
+
+def test_goals_do_not_count_on_a_share_of_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scaled(1000, 200) == 1000
+    monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.1")
+    assert (scaled(1000, 200), scaled(10_000, 200), scaled(100, 200)) == (200, 1000, 100)
+    assert Row("solve", "n = 10", 1.0, 2.0, 0.5).verdict == "quick"
+    calls: list[int] = []
+    medians({"a": lambda: calls.append(1)}, repeats=5)
+    assert calls == [1]
 
 
 def test_a_comparison_is_shown_with_its_ratio() -> None:
     row = compare(
-        "sleep", "1 ms", ours=lambda: None, reference=lambda: time.sleep(0.001), goal=1.0, repeats=3
-    )
-    assert row.ratio < 1
-    page = io.StringIO()
-    show([row, Row("solve", "n = 10", 3.0, 1.5)], title="all", console=Console(file=page, width=120))
-    for text in (
-        "what",
-        "size",
-        "ours",
-        "reference",
-        "ratio",
-        "goal",
-        "verdict",
         "sleep",
-        "met",
-        "≤ 1",
-        "2.00",
-        "1.5 s",
-    ):
-        assert text in page.getvalue()
+        "1 ms",
+        ours=lambda: None,
+        reference=lambda: time.sleep(0.001),
+        goal=1.0,
+        repeats=3,
+        note="zzz",
+    )
+    assert row.ratio is not None and row.ratio < 1
+    page = io.StringIO()
+    rows = {"nap": [row], "memory": [Row("peak", "n = 10", 3.0, 1.5, unit="GB")]}
+    show(rows, Console(file=page, width=140))
+    shown = page.getvalue()
+    assert shown.count("verdict") == 1  # one table
+    for text in ("what", "size", "ours", "reference", "ratio", "goal", "verdict", "sleep", "met", "≤ 1"):
+        assert text in shown
+    for text in ("2.00", "1.5 GB", "zzz", "nap", "memory"):
+        assert text in shown
 
 
 def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     package = tmp_path / "benchmarks"
     package.mkdir()
-    for name in ("__init__.py", "__main__.py", "_timing.py"):
+    for name in ("__init__.py", "runner.py", "_timing.py"):
         (package / name).write_text(
             (ROOT / "benchmarks" / name).read_text(encoding="utf-8"), encoding="utf-8"
         )
-    (package / "bench_small.py").write_text(
-        "from benchmarks._timing import Row\ndef rows():\n    return [Row('solve', 'n = 10', 1.0, 2.0, 0.6)]\n",
-        encoding="utf-8",
-    )
+    heading = "from benchmarks._timing import Row\ndef rows():\n    "
+    (package / "bench_small.py").write_text(f"{heading}return [Row('solve', 'n = 10', 1.0, 2.0, 0.6)]\n")
+    (package / "bench_wrong.py").write_text(f"{heading}raise AssertionError('not the same')\n")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "benchmarks", *arguments]
+        script = f"import pathlib; from representer import cli; cli.ROOT = pathlib.Path({str(tmp_path)!r}); cli.main()"
+        command = [sys.executable, "-c", script, "bench", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
 
-    result = run("--json", "out/rows.json")
+    result = run("small", "--out", "out/rows.json")
     assert result.returncode == 0, result.stderr
     assert "1 of 1 goals met" in result.stdout
-    (row,) = json.loads((tmp_path / "out" / "rows.json").read_text(encoding="utf-8"))["rows"]["small"]
-    assert (row["ratio"], row["verdict"], row["goal"]) == (0.5, "met", 0.6)
-    assert "there are: small" in run("nonsense").stderr
+    record = json.loads((tmp_path / "out" / "rows.json").read_text(encoding="utf-8"))
+    assert record["version"] == __version__ and record["machine"]["cores"]
+    (row,) = record["rows"]
+    assert (row["subject"], row["ratio"], row["verdict"], row["goal"]) == ("small", 0.5, "met", "≤ 0.6")
+    failed = run("--json")
+    assert failed.returncode == 1
+    record = json.loads(failed.stdout)
+    assert record["failures"] == {"wrong": "AssertionError: not the same"}
+    assert [row["subject"] for row in record["rows"]] == ["small"]
 
 
 def test_curves_are_classified_and_the_better_kernel_is_chosen() -> None:
@@ -96,3 +121,36 @@ def test_curves_are_classified_and_the_better_kernel_is_chosen() -> None:
     assert row[:2] == ("curves", "functional") and row[2].startswith(("8", "9", "10"))
     useless = np.eye(60)
     assert any_data.accuracies([useless, kernel(curves).numpy()], sides, folds=5).mean() > 0.8
+
+
+def test_every_subject_is_a_module_with_rows() -> None:
+    for name in runner.available():
+        assert callable(importlib.import_module(f"benchmarks.bench_{name}").rows), name
+
+
+def test_a_quick_run_of_subjects_is_one_table_of_known_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
+    page = io.StringIO()
+    record = runner.run(["kernels", "structured", "operator_ridge"], Console(file=page, width=150))
+    assert record["failures"] == {}
+    assert {row["subject"] for row in record["rows"]} == {"kernels", "structured", "operator_ridge"}
+    keys = {"subject", "what", "size", "ours", "reference", "unit", "ratio", "goal", "verdict", "note"}
+    assert all(set(row) == keys for row in record["rows"])
+    assert {row["verdict"] for row in record["rows"]} == {"quick", ""}
+    assert "fit, fixed hyperparameters, against KernelRidge" in page.getvalue()
+
+
+def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    rows = bench_peers.rows()
+    assert {row.verdict for row in rows} == {"not run"}
+    assert all("representer[bench]" in row.note for row in rows)
+    assert len({row.what for row in rows}) == 4
+
+
+@pytest.mark.parametrize("peer", ["himalaya", "gpytorch"])
+def test_peers_compute_the_same(peer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(peer)
+    monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
+    row = bench_peers.fixed() if peer == "himalaya" else bench_peers.posterior()  # they compare predictions
+    assert row.ours and row.reference

@@ -82,7 +82,9 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     original = reproduce.reproduce
     monkeypatch.setattr(reproduce, "EXPERIMENTS", made)
-    monkeypatch.setattr(reproduce, "reproduce", lambda *a, **k: original(*a, **k, experiments=made))
+    monkeypatch.setattr(
+        reproduce, "reproduce", lambda *a, **k: original(*a, **(k | {"jobs": 1}), experiments=made)
+    )
 
 
 @pytest.mark.usefixtures("experiments")
@@ -92,12 +94,29 @@ def test_reproduce(tmp_path: Path) -> None:
     assert "reached" in result.output
     assert {"index.html", "report.md", "results.json"} <= {path.name for path in tmp_path.iterdir()}
     record = json.loads(invoke("reproduce", "some", "--out", str(tmp_path), "--json").stdout)
-    assert record["some-one"]["verdict"] == "reached"
+    assert record == json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
+    assert (record["version"], record["quick"]) == (__version__, False)
+    (entry,) = record["experiments"]
+    assert (entry["name"], entry["verdict"], entry["versions"]) == ("some-one", "reached", [__version__])
+    assert entry["claims"] == [{"claim": "a claim", "verdict": "reached", "measured": "1"}]
+    row = {
+        "case": "case",
+        "method": "method",
+        "measure": "error",
+        "mean": 1.0,
+        "sd": None,
+        "se": None,
+        "n": 1,
+    }
+    assert entry["rows"] == [row]
 
 
 @pytest.mark.usefixtures("experiments")
 def test_reproduce_fails_loudly(tmp_path: Path) -> None:
     assert invoke("reproduce", "bad", "--out", str(tmp_path / "a")).exit_code == 1
+    assert (
+        invoke("reproduce", "some", "--out", str(tmp_path / "a")).exit_code == 0
+    )  # what else is there is not asked
     unknown = invoke("reproduce", "nothing", "--out", str(tmp_path / "b"))
     assert unknown.exit_code == 2
     assert "some-one" in unknown.output
@@ -121,7 +140,7 @@ def test_bench_without_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(cli, "ROOT", tmp_path)
     result = invoke("bench")
     assert result.exit_code == 2
-    assert "[cli]" in result.output
+    assert "[cli,bench]" in result.output
 
 
 def test_bench_names() -> None:

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from scipy.special import kv
 
-from representer import Morgan, plotting
+from representer import Morgan, __version__, plotting
 from representer.datasets import MissingDataError, Source, jump, kink, make_jump, square_grid
 from representer.reproduce import (
     EXPERIMENTS,
@@ -28,10 +28,10 @@ from representer.reproduce import (
     select,
     tables,
 )
-from representer.reproduce.__main__ import main
 from representer.reproduce.claims import lower, not_worse
 from representer.reproduce.report import markdown
-from representer.reproduce.runner import Measurements, run_experiment
+from representer.reproduce.results import Measurements
+from representer.reproduce.runner import run_experiment
 
 
 def made(
@@ -122,6 +122,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
         reproduce(["toy"], tmp_path, console=silent(), experiments=[made(first)])
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]["toy-one"]
     assert stored["status"] == "interrupted" and len(stored["parts"]) == 2
+    assert {part["version"] for part in stored["parts"].values()} == {__version__}
     assert "continues" in (tmp_path / "report.md").read_text(encoding="utf-8")
 
     results = reproduce(["toy-one"], tmp_path, console=silent(), experiments=[made(second)])
@@ -154,6 +155,7 @@ def test_what_to_measure_again_can_be_chosen(tmp_path: Path) -> None:
     assert run(fresh=True) == [0, 1, 2]
     with pytest.raises(ValueError, match="holds the results of a full run"):
         run(quick=True)
+    assert run() == []  # the refusal has touched nothing
     assert run(quick=True, fresh=True) == [0, 1, 2]
 
 
@@ -219,19 +221,6 @@ def test_bars_in_a_report_do_not_break_its_tables(tmp_path: Path) -> None:
     line = next(line for line in markdown([experiment], results).splitlines() if "method p = 1" in line)
     assert line.replace("\\|", "").count("|") == 6
     assert "1 ± 1" in line
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--list"]) == 0
-    assert "bohn-figure3" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as caught:
-        main(["nonsense", "--out", str(tmp_path)])
-    assert caught.value.code == 2
-    assert "No experiment is called 'nonsense'" in capsys.readouterr().err
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert main(["tables-yacht", "--quick", "--out", str(tmp_path / "out"), "--data", str(empty)]) == 0
-    assert "yacht.csv" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
 
 # --- the experiments -------------------------------------------------------------------------------------------------

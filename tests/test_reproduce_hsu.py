@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from representer.reproduce import Results, hsu, hsu_mnist, hsu_objectives, hsu_toys
-from representer.reproduce.runner import Measurements, run_experiment
+from representer.reproduce.results import Measurements
+from representer.reproduce.runner import run_experiment
 
 
 def test_the_table_has_all_methods_of_the_paper() -> None:

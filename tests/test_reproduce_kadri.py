@@ -26,7 +26,7 @@ from representer.reproduce import (
     select,
 )
 from representer.reproduce.claims import at_most, not_worse
-from representer.reproduce.runner import Measurements
+from representer.reproduce.results import Measurements
 
 
 def silent() -> Console:

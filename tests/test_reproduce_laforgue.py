@@ -11,7 +11,7 @@ from rich.console import Console
 
 from representer.reproduce import EXPERIMENTS, laforgue, laforgue_molecules, reproduce, select
 from representer.reproduce.claims import lower_in_most
-from representer.reproduce.runner import Measurements
+from representer.reproduce.results import Measurements
 
 
 def silent() -> Console:

@@ -17,7 +17,7 @@ from representer import DeepKernelPCA
 from representer.datasets import make_shapes, make_synth3
 from representer.kernels import Gaussian
 from representer.reproduce import EXPERIMENTS, reproduce, select, tonin_shapes, tonin_solvers, tonin_tables
-from representer.reproduce.runner import Measurements, Outcome
+from representer.reproduce.results import Measurements, Outcome
 
 
 def silent() -> Console:

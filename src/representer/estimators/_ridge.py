@@ -336,7 +336,7 @@ def guard_memory(
     advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
     form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
     coupled = form is None or (form.rotation is not None and problem.observed is not None)
-    # Peaks that python -m benchmarks.peak_memory measures, in matrices: a gradient's intermediates; the blocks of a
+    # Peaks that `representer bench memory` measures, in matrices: a gradient's intermediates; the blocks of a
     # kernel without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix
     # of its own keeps a factor more.
     if approximation is not None:

@@ -1,14 +1,15 @@
-"""The papers' experiments, measured again: ``python -m representer.reproduce``."""
+"""The papers' experiments, measured again: ``representer reproduce``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from representer.page import write_page
-from representer.progress import progress_bar
 from representer.reproduce import (
     bohn,
     hsu,
@@ -28,8 +29,12 @@ from representer.reproduce import (
     tonin_solvers,
     tonin_tables,
 )
-from representer.reproduce.report import lead, markdown, sections, table
-from representer.reproduce.runner import Claim, Experiment, Measurements, Results, Run, run_experiment
+from representer.reproduce.clock import Clock, usual_seconds
+from representer.reproduce.display import Display
+from representer.reproduce.report import lead, markdown, sections, summarised, table
+from representer.reproduce.results import Measurements, Results
+from representer.reproduce.runner import Claim, Experiment, Run, run_experiment
+from representer.reproduce.workers import run_side_by_side
 
 __all__ = ["EXPERIMENTS", "Claim", "Experiment", "Measurements", "Results", "Run", "reproduce", "select"]
 
@@ -52,6 +57,17 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     *tonin_generation.EXPERIMENTS,
     *tables.EXPERIMENTS,
 )
+
+
+def known_experiments() -> Sequence[Experiment]:
+    """Those of the papers and of the real tables.
+
+    Returns
+    -------
+    experiments : sequence of Experiment
+        ``EXPERIMENTS``.
+    """
+    return EXPERIMENTS
 
 
 def select(names: Sequence[str], experiments: Sequence[Experiment] = EXPERIMENTS) -> list[Experiment]:
@@ -84,10 +100,11 @@ def reproduce(
     data: str | Path | None = None,
     fresh: bool = False,
     redo: str = "",
+    jobs: int | None = 1,
     console: Console | None = None,
-    experiments: Sequence[Experiment] = EXPERIMENTS,
+    experiments: Sequence[Experiment] | Callable[[], Sequence[Experiment]] = known_experiments,
 ) -> Results:
-    """Run experiments; write ``results.json``, ``index.html``, ``report.md`` and figures; print a table of verdicts.
+    """Run experiments; write ``results.json``, ``summary.json``, ``index.html``, ``report.md`` and figures.
 
     Parameters
     ----------
@@ -100,39 +117,66 @@ def reproduce(
     data : path or None, default=None
         The folder of the data files; None is what the environment variable REPRESENTER_DATA names.
     fresh : bool, default=False
-        Forget what was measured before.
+        Forget what was measured before of these experiments.
     redo : str, default=""
         Measure parts again of which ``case | method | repeat`` contains this text.
+    jobs : int or None, default=1
+        How many experiments run side by side, each in a process with one thread; None: as many as there are cores. With
+        1 they run here, with the threads that there are.
     console : rich.console.Console or None, default=None
         Where to print.
-    experiments : sequence of Experiment, default=EXPERIMENTS
-        Those there are.
+    experiments : sequence of Experiment or callable
+        Those there are; or a function of a module that returns them, which several jobs need: processes import it.
 
     Returns
     -------
     results : Results
-        All outcomes by name.
+        All outcomes by name; those of ``names`` are in ``results.chosen``.
     """
     console = console or Console()
-    chosen = select(names, experiments)
-    results = Results(out, quick=quick, fresh=fresh, redo=redo, data=data)
-    done: list[Experiment] = []
+    known = experiments() if callable(experiments) else experiments
+    chosen = select(names, known)
+    jobs = min(jobs or _cores(), len(chosen)) if callable(experiments) else 1
+    results = Results(out, quick=quick, fresh=[e.name for e in chosen] if fresh else (), redo=redo, data=data)
+    results.chosen = [experiment.name for experiment in chosen]
+    display = Display(console, Clock(_expected(results), jobs), results)
     try:
-        with progress_bar(console) as progress:
-            bar = progress.add_task("", total=len(chosen))
-            for experiment in chosen:
-                done.append(experiment)
-                outcome = run_experiment(
-                    experiment, results, lambda text: progress.update(bar, description=text)
-                )
-                progress.advance(bar)
-                console.print(
-                    f"{experiment.name}: {outcome.verdict}, {outcome.seconds:.0f} s", highlight=False
-                )
+        with display:
+            if jobs > 1 and callable(experiments):
+                slowest_first = sorted(results.chosen, key=display.clock.expected.__getitem__, reverse=True)
+                run_side_by_side(slowest_first, jobs, experiments, results, display)
+            else:
+                for experiment in chosen:
+                    display.started(experiment.name)
+                    run_experiment(experiment, results, partial(display.say, experiment.name))
+                    display.ended(experiment.name)
     finally:
-        known = [experiment for experiment in experiments if experiment.name in results.outcomes]
-        (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
-        report = results.folder / "index.html"
-        write_page(report, "What the papers claim, measured again", lead(results), sections(known, results))
-        console.print(table(done, results), f"Report: {report}")
+        _write(known, results)
+        begun = [experiment for experiment in chosen if experiment.name in results.outcomes]
+        console.print(table(begun, results), f"Report: {results.folder / 'index.html'}")
     return results
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _expected(results: Results) -> dict[str, float]:
+    """Seconds of the chosen experiments, less those of the parts that are there; the mean where nothing is known."""
+    usual = usual_seconds(results.quick)
+    mean = sum(usual.values()) / max(len(usual), 1)
+    spent = {name: outcome.seconds for name, outcome in results.outcomes.items()}
+    return {name: max(usual.get(name, mean) - spent.get(name, 0.0), 1.0) for name in results.chosen}
+
+
+def _write(experiments: Sequence[Experiment], results: Results) -> None:
+    """The report in its four forms."""
+    known = [experiment for experiment in experiments if experiment.name in results.outcomes]
+    outcomes = {experiment.name: results.outcomes[experiment.name].as_dict() for experiment in known}
+    summary = summarised(known, results)
+    results.write_json("summary.json", summary)
+    results.write_json("results.json", {**summary, "experiments": outcomes})
+    (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
+    title = "What the papers claim, measured again"
+    write_page(results.folder / "index.html", title, lead(results), sections(known, results))

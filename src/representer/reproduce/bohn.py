@@ -189,18 +189,19 @@ def figure6(run: Run) -> None:
 
 # -- figures 4 and 5 --------------------------------------------------------------------------------------------------
 def cross_validated(
+    run: Run,
     make: Callable[[np.ndarray, np.ndarray], Problem],
     penalties: Sequence[float],
-    starts: int,
-    final: int,
+    first: int,
     stop: int | None = None,
 ) -> Method:
     """λ and μ of least 5-fold squared error over all pairs, then a fit on all data: section 4.2.2."""
+    count, final = (2, 4) if run.quick else (5, starts(run))
 
     def method(X: np.ndarray, y: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        folds = list(KFold(5, shuffle=True, random_state=0).split(X))
+        folds = list(KFold(count, shuffle=True, random_state=0).split(X))
         problem, point, pair = best_pair(
-            make, penalties, folds, X, y, starts=starts, final_starts=final, stop=stop
+            make, penalties, folds, X, y, starts=first, final_starts=final, stop=stop
         )
         return problem.predict(point, pair, GRID)
 
@@ -236,7 +237,7 @@ def figure4(run: Run) -> None:
 
     methods = {SINGLE: best_possible(kernel, penalties)}
     for p in (1, 2):
-        methods[two_layers(p)] = cross_validated(make(p), penalties, starts=2, final=starts(run))
+        methods[two_layers(p)] = cross_validated(run, make(p), penalties, 2)
     for p in (1, 2):
         learned = regressor([Layer(Polynomial(p), 2, alpha="auto")], kernel, "auto")
         methods[f"{two_layers(p)}, learned"] = fitted(learned, 16)
@@ -262,9 +263,9 @@ def figure5(run: Run) -> None:
 
     methods = {
         f"{SINGLE}, tensor Matérn": best_possible(matern(2), penalties),
-        LINEAR: cross_validated(linear, penalties, starts=1, final=starts(run)),
-        NONLINEAR: cross_validated(nonlinear, penalties, starts=1, final=starts(run)),
-        SHORT: cross_validated(nonlinear, penalties, starts=1, final=starts(run), stop=10),
+        LINEAR: cross_validated(run, linear, penalties, 1),
+        NONLINEAR: cross_validated(run, nonlinear, penalties, 1),
+        SHORT: cross_validated(run, nonlinear, penalties, 1, stop=10),
     }
     title = "Pointwise error of least squares with five inner kernels, D = 5"
     compare(run, methods, 1 if run.quick else DRAWS, title)
@@ -311,9 +312,9 @@ EXPERIMENTS = (
         PAPER,
         "Figure 4",
         f"Least squares (Reg) of N = 100 values, outer Gaussian kernel of width 0.1, inner polynomial kernel of degree "
-        f"p, D = 2; λ and μ by 5-fold cross-validation over 2^(1−2t), t = 1 … 10 (quick: t = 2, 5, 8), each "
+        f"p, D = 2; λ and μ by 5-fold cross-validation over 2^(1−2t), t = 1 … 10 (quick: 2 folds, t = 2, 5, 8), each "
         f"pair from 2 starts and from what its neighbours have found; the final fit is the best of these and of 64 "
-        f'raced starts (quick: 16). Beside it, both are learned by alpha="auto" from 16 starts. The single layer has '
+        f'raced starts (quick: 4). Beside it, both are learned by alpha="auto" from 16 starts. The single layer has '
         f"the λ of least error on the test grid. {DATA}",
         tuple(
             lower(f"{case}: {name} is better than the best single layer", RMSE, case, name, SINGLE)
@@ -328,9 +329,9 @@ EXPERIMENTS = (
         "Figure 5",
         f"Least squares (Reg) of N = 100 values, inner kernel diag(Gaussian 0.1, 1, 10, polynomial 1, 2), D = 5, with "
         f"a linear outer kernel (1), as in RLS2, or the tensor Matérn kernel (2); λ and μ by 5-fold cross-validation "
-        f"over 10^(1−2t), t = 1 … 6 (quick: t = 2, 4), each pair from one start and from what its neighbours have "
-        f"found; the final fit is the best of these and of 64 raced starts (quick: 16). (1) is solved as the convex "
-        f"problem that it is; (2) also with searches that end after 10 iterations. {DATA}",
+        f"over 10^(1−2t), t = 1 … 6 (quick: 2 folds, t = 2, 4), each pair from one start and from what its neighbours "
+        f"have found; the final fit is the best of these and of 64 raced starts (quick: 4). (1) is solved as the "
+        f"convex problem that it is; (2) also with searches that end after 10 iterations. {DATA}",
         (
             lower("h₁: a nonlinear outer kernel is better than a linear one", RMSE, "h₁", NONLINEAR, LINEAR),
             lower("h₁: and than one layer", RMSE, "h₁", NONLINEAR, f"{SINGLE}, tensor Matérn"),

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from representer.reproduce.runner import Claim, Measurements, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim
 
 
 def lower(text: str, measure: str, case: str, method: str, than: str, factor: float = 1.0) -> Claim:

@@ -26,7 +26,8 @@ from representer.estimators import EmbeddingClassifier
 from representer.kernels import Gaussian, Linear, Neural
 from representer.metrics import expected_calibration_error
 from representer.reproduce.claims import not_worse
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 
 PAPER = "Hsu, Nock, Ramos 2018"
 ERROR, LOG_LOSS, ECE, TRAIN = "error rate", "log loss", "calibration error", "training error"

@@ -17,7 +17,8 @@ from representer.datasets import Source
 from representer.estimators import EmbeddingClassifier
 from representer.metrics import expected_calibration_error
 from representer.reproduce.hsu import ECE, ERROR, LOG_LOSS, SOURCES
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 
 FILES: dict[str, tuple[Source, Callable[..., Any]]] = {
     **SOURCES,

@@ -14,7 +14,8 @@ from representer import plotting
 from representer.estimators import EmbeddingClassifier
 from representer.kernels import Gaussian
 from representer.reproduce.hsu import PAPER, embedding
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 
 # -- figure 1 ---------------------------------------------------------------------------------------------------------
 STARTS = {

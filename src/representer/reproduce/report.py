@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
 
 from rich.table import Table
 
 from representer.page import Picture, Section
 from representer.page import Table as Grid
-from representer.reproduce.runner import Experiment, Outcome, Results, machine, summary
+from representer.reproduce.results import Outcome, Results, machine, summary
+from representer.reproduce.runner import Experiment
 
 STYLES = {"reached": "green", "ordering kept": "yellow", "not reached": "red", "failed": "bold red"}
 MARKS = {"reached": "good", "ordering kept": "fair", "not reached": "bad", "failed": "bad"}
@@ -103,6 +106,49 @@ def markdown(experiments: Sequence[Experiment], results: Results) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def summarised(experiments: Sequence[Experiment], results: Results) -> dict[str, Any]:
+    """The report as one record without the single parts, for JSON.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Its entries.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    record : dict
+        The version, the machine, whether it was a quick run, and the experiments with their verdicts, claims and rows.
+    """
+    return {
+        "version": version("representer"),
+        "machine": machine(),
+        "quick": results.quick,
+        "experiments": [_summarised(e, results.outcomes[e.name]) for e in experiments],
+    }
+
+
+def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
+    short = {"standard deviation": "sd", "standard error": "se"}
+    rows = [
+        {short.get(key, key): value for key, value in row.items()}
+        for row in outcome.as_dict()["measurements"]
+    ]
+    return {
+        "name": experiment.name,
+        "paper": experiment.paper,
+        "place": experiment.place,
+        "protocol": experiment.protocol,
+        "verdict": outcome.verdict,
+        "reason": outcome.reason,
+        "seconds": round(outcome.seconds, 1),
+        "versions": outcome.versions,
+        "claims": outcome.claims,
+        "rows": rows,
+    }
+
+
 def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Section:
     text = [f"{experiment.paper}. {experiment.protocol}"]
     if experiment.data:
@@ -110,6 +156,8 @@ def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Sect
         text.append(f"Data: {files}.")
     if outcome.status != "finished":
         text.append(f"{outcome.status}: {outcome.reason}")
+    if set(outcome.versions) - {version("representer")}:
+        text.append(f"Parts were measured with representer {', '.join(outcome.versions)}.")
     tables = []
     if outcome.claims:
         rows = [(claim["claim"], claim["measured"], claim["verdict"]) for claim in outcome.claims]

@@ -1,43 +1,30 @@
 """Experiments: what a paper claims, how it is measured again, and what came out.
 
-An experiment measures in parts, each a method on one case and one repeat (a seed, a fold). Finished parts are kept in
-``results.json``: a run that is interrupted continues with the next part, and a rerun only draws and judges again.
+An experiment measures in parts, each a method on one case and one repeat (a seed, a fold). Finished parts are kept
+(``Results``): a run that is interrupted continues with the next part, and a rerun only draws and judges again.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import re
+import signal
+import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from representer.datasets import MissingDataError, Source
+from representer.reproduce.results import Measurements, Outcome, Results, Verdict
 
-Verdict = Literal["reached", "ordering kept", "not reached"]
-VERDICTS: tuple[Verdict, ...] = ("reached", "ordering kept", "not reached")
-Status = Literal["finished", "interrupted", "not run", "failed"]
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need
-
-
-class Measurements(dict[tuple[str, str], dict[str, list[float]]]):
-    """The values of each measure over the repeats, by (case, method)."""
-
-    def values_of(self, case: str, method: str, measure: str) -> np.ndarray:
-        """One value a repeat."""
-        return np.array(self[case, method][measure])
-
-    def mean(self, case: str, method: str, measure: str) -> float:
-        """The mean over the repeats."""
-        return float(self.values_of(case, method, measure).mean())
 
 
 @dataclass(frozen=True)
@@ -78,47 +65,6 @@ class Experiment:
     function: Callable[[Run], None]
     data: tuple[Source, ...] = ()
     spread: Literal["standard deviation", "standard error"] = "standard deviation"
-
-
-@dataclass
-class Outcome:
-    """What is known about an experiment: how its run ended, its claims with their verdicts, its parts and figures."""
-
-    status: Status = "not run"
-    reason: str = ""
-    claims: list[dict[str, str]] = field(default_factory=list)
-    figures: list[str] = field(default_factory=list)
-    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> str:
-        """The worst verdict of its claims, or how its run ended."""
-        if self.status != "finished":
-            return self.status
-        return max((claim["verdict"] for claim in self.claims), key=VERDICTS.index, default=self.status)
-
-    @property
-    def seconds(self) -> float:
-        """What all parts took when they were measured."""
-        return float(sum(part["seconds"] for part in self.parts.values()))
-
-    def measurements(self) -> Measurements:
-        """The parts, gathered over the repeats."""
-        found = Measurements()
-        for part in self.parts.values():
-            row = found.setdefault((part["case"], part["method"]), {})
-            for measure, value in part["values"].items():
-                row.setdefault(measure, []).append(value)
-        return found
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``results.json``: also what follows from the parts."""
-        rows = [
-            {"case": case, "method": method, "measure": measure, **summary(values)}
-            for (case, method), row in self.measurements().items()
-            for measure, values in row.items()
-        ]
-        return {"verdict": self.verdict, "seconds": self.seconds, **vars(self), "measurements": rows}
 
 
 class Run:
@@ -195,9 +141,10 @@ class Run:
             "values": values,
             "arrays": bool(kept),
             "seconds": seconds,
+            "version": version("representer"),
             "warnings": sorted({str(warning.message) for warning in caught}),
         }
-        self.results.save()
+        self.results.save(self.experiment.name)
         return {**values, **kept}
 
     def figure(self, name: str, figure: Any) -> None:
@@ -209,81 +156,28 @@ class Run:
             self._outcome.figures.append(path)
 
 
-class Results:
-    """What was measured so far, in ``results.json`` of a folder.
-
-    Parameters
-    ----------
-    folder : path
-        Made if it is not there.
-    quick : bool, default=False
-        A folder holds a quick run or a full one, never both.
-    fresh : bool, default=False
-        Forget what is there.
-    redo : str, default=""
-        Forget the parts of which ``case | method | repeat`` contains this text.
-    data : path or None, default=None
-        The folder of the data files, for the loaders.
-    """
-
-    def __init__(
-        self,
-        folder: str | Path,
-        *,
-        quick: bool = False,
-        fresh: bool = False,
-        redo: str = "",
-        data: str | Path | None = None,
-    ):
-        self.folder = Path(folder)
-        self.quick = quick
-        self.data = data
-        self.outcomes: dict[str, Outcome] = {}
-        if self.path.is_file() and not fresh:
-            stored = json.loads(self.path.read_text(encoding="utf-8"))
-            if stored["quick"] != quick:
-                kind = "quick" if stored["quick"] else "full"
-                raise ValueError(
-                    f"{self.folder} holds the results of a {kind} run. Choose another folder, or start over with "
-                    "fresh=True (--fresh), which forgets them."
-                )
-            for name, entry in stored["experiments"].items():
-                outcome = Outcome(**{name: entry[name] for name in vars(Outcome())})
-                outcome.parts = {
-                    key: part for key, part in outcome.parts.items() if not redo or redo not in key
-                }
-                self.outcomes[name] = outcome
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.folder / "results.json"
-
-    def save(self) -> None:
-        """Write everything, at once or not at all."""
-        experiments = {name: outcome.as_dict() for name, outcome in self.outcomes.items()}
-        record = {"quick": self.quick, "machine": machine(), "experiments": experiments}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        unfinished = self.path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(self.path)
+class Stopped(BaseException):
+    """An interruption under a name that no fit catches."""
 
 
-def summary(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Mean, standard deviation, standard error of the mean (None of a single value) and number of values."""
-    n = len(values)
-    sd = float(np.std(values, ddof=1)) if n > 1 else None
-    return {
-        "mean": float(np.mean(values)),
-        "standard deviation": sd,
-        "standard error": None if sd is None else sd / n**0.5,
-        "n": n,
-    }
+@contextmanager
+def stopped_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end the experiment: a fit would keep its best point, and its part would be taken for finished."""
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
+        return
 
+    def stop(*_: Any) -> None:
+        raise Stopped
 
-def machine() -> dict[str, Any]:
-    """Where the run took place."""
-    return {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def run_experiment(
@@ -308,7 +202,8 @@ def run_experiment(
     outcome = results.outcomes.setdefault(experiment.name, Outcome())
     outcome.status, outcome.reason, outcome.claims = "interrupted", "The same command continues it.", []
     try:
-        experiment.function(Run(experiment, results, say))
+        with stopped_by_interrupts():
+            experiment.function(Run(experiment, results, say))
         measurements = outcome.measurements()
         for claim in experiment.claims:
             verdict, measured = claim.judge(measurements)
@@ -321,5 +216,5 @@ def run_experiment(
         outcome.status = "failed"
         outcome.reason = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
     finally:
-        results.save()
+        results.save(experiment.name)
     return outcome

@@ -38,7 +38,7 @@ from representer.reproduce.runner import Experiment, Result, Run
 RMSE, ERROR = "RMSE", "error rate"
 DEEP = "deep kernel machine"
 FOLDS = 5
-QUICK_ROWS = 300  # of a quick run
+QUICK_ROWS, QUICK_FOLDS = 150, 3  # of a quick run
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,8 @@ def compare(name: str) -> Callable[[Run], None]:
         if run.quick:
             rows = np.random.default_rng(0).permutation(len(X))[:QUICK_ROWS]
             X, y = X[rows], y[rows]
-        folds = (StratifiedKFold if task.classify else KFold)(FOLDS, shuffle=True, random_state=0)
+        count = QUICK_FOLDS if run.quick else FOLDS
+        folds = (StratifiedKFold if task.classify else KFold)(count, shuffle=True, random_state=0)
         splits = list(folds.split(X, y))
         for method, model in task.models(X, run.quick).items():
             for fold, (train, test) in enumerate(splits):
@@ -227,10 +228,10 @@ EXPERIMENTS = tuple(
         f"tables-{name}",
         "Real tables",
         name,
-        f"{task.source.description} {task.load.__doc__} 5 outer folds, the same for all models (quick: {QUICK_ROWS} "
-        f"rows and coarser grids). SVR, SVC and kernel ridge: a grid search over C, gamma, epsilon, alpha by 5-fold "
-        f"cross-validation within the training folds; Gaussian processes: marginal likelihood; the deep kernel "
-        f"machine: whatever it learns by itself.",
+        f"{task.source.description} {task.load.__doc__} {FOLDS} outer folds, the same for all models (quick: "
+        f"{QUICK_FOLDS} folds, {QUICK_ROWS} rows and coarser grids). SVR, SVC and kernel ridge: a grid search over C, "
+        f"gamma, epsilon, alpha by 5-fold cross-validation within the training folds; Gaussian "
+        f"processes: marginal likelihood; the deep kernel machine: whatever it learns by itself.",
         (
             not_worse(
                 "not worse than the best tuned rival, within one standard error of the paired difference",

@@ -13,7 +13,8 @@ from representer.datasets import MNIST, load_mnist, make_synth2, make_synth3
 from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian, Linear
 from representer.reproduce.claims import lower
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 from representer.reproduce.tonin_tables import PAPER
 
 SEEDS = 5

@@ -14,7 +14,8 @@ from representer.datasets import make_shapes
 from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian, Linear
 from representer.metrics import dci, irs, mig, sap, windin
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 from representer.reproduce.tonin_tables import PAPER
 
 N_TRAIN, SEEDS = 200, 10

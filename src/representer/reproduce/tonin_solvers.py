@@ -16,7 +16,8 @@ from representer.estimators import CollapsedComponentWarning
 from representer.kernels import Gaussian, Linear
 from representer.objectives.multilevel import coupling
 from representer.reproduce.claims import lower
-from representer.reproduce.runner import Claim, Experiment, Measurements, Result, Run, Verdict
+from representer.reproduce.results import Measurements, Verdict
+from representer.reproduce.runner import Claim, Experiment, Result, Run
 from representer.reproduce.tonin import SEEDS, deep
 from representer.reproduce.tonin_tables import PAPER, split
 

@@ -1,0 +1,176 @@
+"""What came out of experiments, and its folder: a file for each experiment, so that several processes can measure."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
+
+
+Verdict = Literal["reached", "ordering kept", "not reached"]
+VERDICTS: tuple[Verdict, ...] = ("reached", "ordering kept", "not reached")
+Status = Literal["finished", "interrupted", "not run", "failed"]
+
+
+class Measurements(dict[tuple[str, str], dict[str, list[float]]]):
+    """The values of each measure over the repeats, by (case, method)."""
+
+    def values_of(self, case: str, method: str, measure: str) -> np.ndarray:
+        """One value a repeat."""
+        return np.array(self[case, method][measure])
+
+    def mean(self, case: str, method: str, measure: str) -> float:
+        """The mean over the repeats."""
+        return float(self.values_of(case, method, measure).mean())
+
+
+@dataclass
+class Outcome:
+    """What is known about an experiment: how its run ended, its claims with their verdicts, its parts and figures."""
+
+    status: Status = "not run"
+    reason: str = ""
+    claims: list[dict[str, str]] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict of its claims, or how its run ended."""
+        if self.status != "finished":
+            return self.status
+        return max((claim["verdict"] for claim in self.claims), key=VERDICTS.index, default=self.status)
+
+    @property
+    def seconds(self) -> float:
+        """What all parts took when they were measured."""
+        return float(sum(part["seconds"] for part in self.parts.values()))
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions of the library that the parts were measured with."""
+        return sorted({part["version"] for part in self.parts.values()})
+
+    def measurements(self) -> Measurements:
+        """The parts, gathered over the repeats."""
+        found = Measurements()
+        for part in self.parts.values():
+            row = found.setdefault((part["case"], part["method"]), {})
+            for measure, value in part["values"].items():
+                row.setdefault(measure, []).append(value)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``results.json``: also what follows from the parts."""
+        rows = [
+            {"case": case, "method": method, "measure": measure, **summary(values)}
+            for (case, method), row in self.measurements().items()
+            for measure, values in row.items()
+        ]
+        return {"verdict": self.verdict, "seconds": self.seconds, **vars(self), "measurements": rows}
+
+
+class Results:
+    """What was measured so far: ``experiments/<name>.json`` of a folder, and all of them in ``results.json``.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    quick : bool, default=False
+        A folder holds a quick run or a full one, never both.
+    fresh : collection of str, default=()
+        Forget what is there of these experiments; and everything, if it is of the other kind of run.
+    redo : str, default=""
+        Forget the parts of which ``case | method | repeat`` contains this text.
+    data : path or None, default=None
+        The folder of the data files, for the loaders.
+
+    Attributes
+    ----------
+    outcomes : dict of Outcome
+        By the names of the experiments.
+    chosen : list of str
+        Those that this run was asked for.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        quick: bool = False,
+        fresh: Collection[str] = (),
+        redo: str = "",
+        data: str | Path | None = None,
+    ):
+        self.folder = Path(folder)
+        self.quick = quick
+        self.data = data
+        self.outcomes: dict[str, Outcome] = {}
+        self.chosen: list[str] = []
+        for path in sorted((self.folder / "experiments").glob("*.json")):
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored["quick"] != quick and not fresh:
+                kind = "quick" if stored["quick"] else "full"
+                raise ValueError(
+                    f"{self.folder} holds the results of a {kind} run. Choose another folder, or start over with "
+                    "fresh=True (--fresh), which forgets them."
+                )
+            if path.stem in fresh or stored["quick"] != quick:
+                path.unlink()
+                continue
+            outcome = self.load(path.stem)
+            kept = {key: part for key, part in outcome.parts.items() if not redo or redo not in key}
+            if len(kept) < len(outcome.parts):
+                outcome.parts = kept
+                self.save(path.stem)
+
+    def save(self, name: str) -> None:
+        """Write what is known about one experiment, at once or not at all."""
+        self.write_json(f"experiments/{name}.json", {"quick": self.quick, **self.outcomes[name].as_dict()})
+
+    def load(self, name: str) -> Outcome:
+        """Read what is written about one experiment, maybe by another process; nothing, if there is no file."""
+        path = self.folder / "experiments" / f"{name}.json"
+        self.outcomes[name] = outcome = Outcome()
+        if path.is_file():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            vars(outcome).update({name: stored[name] for name in vars(Outcome())})
+        return outcome
+
+    def write_json(self, name: str, record: dict[str, Any]) -> None:
+        """Write a file of the folder, at once or not at all."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".tmp")
+        unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+
+
+def summary(values: Sequence[float]) -> dict[str, float | int | None]:
+    """Mean, standard deviation, standard error of the mean (None of a single value) and number of values."""
+    n = len(values)
+    sd = float(np.std(values, ddof=1)) if n > 1 else None
+    return {
+        "mean": float(np.mean(values)),
+        "standard deviation": sd,
+        "standard error": None if sd is None else sd / n**0.5,
+        "n": n,
+    }
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """Where the run took place, and with what."""
+    here = {"processor": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    return here | {name: version(name) for name in LIBRARIES}
