@@ -18,6 +18,7 @@ from representer.estimators._ridge import random_starts
 from representer.estimators._validation import warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError
+from representer.memory import recycling
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.rademacher import ClassRisk
 from representer.objectives.squared import SquaredLoss
@@ -309,8 +310,6 @@ class EmbeddingSearch:
         if batch_size is not None and batch_size < self.problem.n:
             generator = torch.Generator().manual_seed(seed)
             rows = torch.randperm(self.problem.n, generator=generator)[:batch_size]
-        self.scan(rows)
-        self.trace.seen.clear()
 
         def report(entry: HistoryEntry) -> bool:
             self.trace(entry)
@@ -323,20 +322,23 @@ class EmbeddingSearch:
             "verbose": verbose,
             "description": description,
         }
-        if solver == "adam":
-            everything = rows is None
-            result = adam(
-                lambda point, index: self.value_and_gradient(point, None if everything else index),
-                self.start,
-                n_samples=self.problem.n,
-                batch_size=None if everything else batch_size,
-                learning_rate=learning_rate,
-                random_state=seed,
-                **options,
-            )
-        else:
-            starts = random_starts(self.start, n_restarts, seed)
-            result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
+        with recycling():
+            self.scan(rows)
+            self.trace.seen.clear()
+            if solver == "adam":
+                everything = rows is None
+                result = adam(
+                    lambda point, index: self.value_and_gradient(point, None if everything else index),
+                    self.start,
+                    n_samples=self.problem.n,
+                    batch_size=None if everything else batch_size,
+                    learning_rate=learning_rate,
+                    random_state=seed,
+                    **options,
+                )
+            else:
+                starts = random_starts(self.start, n_restarts, seed)
+                result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
         return self._found(result)
 
     def _found(self, result: OptimizeResult) -> Found:
