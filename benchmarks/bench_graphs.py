@@ -11,8 +11,8 @@ import os
 
 import numpy as np
 
-from representer.datasets import load_mutag, load_nci1
 from benchmarks._timing import Row, compare, not_run, scaled
+from representer.datasets import load_mutag, load_nci1
 from representer.kernels import GraKeL, Graph, Kernel, RandomWalk, ShortestPath, WeisfeilerLehman
 from representer.kernels.grakel import _translated
 

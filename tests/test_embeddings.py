@@ -221,7 +221,8 @@ def test_explicit_features_equal_the_gram_matrix(three, objective):
     assert explicit._by_features and not implicit._by_features
     np.testing.assert_allclose(explicit.embedding(X), implicit.embedding(X), atol=1e-8)
     np.testing.assert_allclose(explicit.loo_estimates_, implicit.loo_estimates_, atol=1e-8)
-    assert explicit.complexity_ == pytest.approx(implicit.complexity_, rel=1e-6)
+    # r² = tr(CᵀKC) by the Gram matrix is rounded by eps·‖K‖·‖C‖², which is 7e-7 here.
+    assert explicit.complexity_ == pytest.approx(implicit.complexity_, rel=1e-5)
 
 
 def test_gram_matrices_and_objects_equal_vectors(three):

@@ -7,6 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.preprocessing import MinMaxScaler
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier
 from representer.approximation import Nystroem
@@ -59,6 +62,23 @@ def test_a_start_inside_is_where_the_search_starts(data):
     assert first.set_params(shrinkage=0).fit(X, y).history_[0].value == model.history_[0].value
     other = EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.01}, shrinkage=0).fit(X, y)
     assert other.history_[0].value != model.history_[0].value
+
+
+@pytest.mark.parametrize("lengthscale", [0.01, 0.03, 1.0, 100.0])
+@pytest.mark.parametrize("alpha", [1e-8, 1e-5, 10.0])
+def test_extreme_starts_end_where_the_data_would(lengthscale, alpha):
+    """Also those on a plateau: equal flowers of different species, every sample an island, or all samples one."""
+    X, y = load_iris(return_X_y=True)
+    X = MinMaxScaler().fit_transform(X[:, :2])
+    model = EmbeddingClassifier(
+        Gaussian("auto"), "rademacher", fit_intercept=False, shrinkage=0.0, calibration=None
+    )
+    usual = clone(model).fit(X, y)
+    start = {"lengthscale": lengthscale, "alpha": alpha}
+    found = clone(model).set_params(start=start, random_state=0).fit(X, y)
+    assert found.objective_value_ == pytest.approx(usual.objective_value_, rel=1e-3)
+    assert found.n_iter_ == len(found.history_) - (found.history_[0].iteration == 0)
+    assert found.history_[-1].value == pytest.approx(found.objective_value_)
 
 
 @pytest.mark.parametrize(

@@ -325,6 +325,27 @@ def test_many_rows_are_done_in_blocks(kernel: Kernel) -> None:
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
+def test_the_gradient_of_the_gaussian_gram_matrix_is_that_of_autograd(symmetric: bool) -> None:
+    """Of more rows than are handled at a time, for a gradient that is not symmetric."""
+    rng = np.random.default_rng(0)
+    left, right = (torch.from_numpy(rng.normal(size=(n, 3))) for n in (430, 50))
+    weights = torch.from_numpy(rng.normal(size=(430, 430 if symmetric else 50)))
+    scales = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
+
+    def gradients(gram: Callable[[Any, Any, torch.Tensor], torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        leaves = [left.clone().requires_grad_(), scales.clone().requires_grad_()]
+        value = (weights * gram(leaves[0], None if symmetric else right, leaves[1])).sum()
+        return torch.autograd.grad(value, leaves)
+
+    def textbook(A: torch.Tensor, B: torch.Tensor | None, scale: torch.Tensor) -> torch.Tensor:
+        differences = (A[:, None] - (A if B is None else B)) / scale
+        return torch.exp(-0.5 * differences.square().sum(-1))
+
+    found = gradients(lambda A, B, scale: Gaussian(scale)._gram(A, B))
+    torch.testing.assert_close(found, gradients(textbook), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
 def test_the_gradient_of_the_laplacian_gram_matrix_is_that_of_autograd(symmetric: bool) -> None:
     """In a batch, with weights that are not symmetric, with points that coincide, and with a broadcast argument."""
     rng = np.random.default_rng(5)

@@ -17,7 +17,6 @@ from representer.linalg import (
     IndefiniteGramWarning,
     NotPositiveDefiniteError,
     Spectrum,
-    add_weighted_gram,
     conjugate_gradient,
     eigh,
     factorize,
@@ -31,6 +30,7 @@ from representer.linalg import (
     rotated_factor,
     self_product,
     spectrum_of_factor,
+    symmetric_products,
     woodbury,
 )
 from representer.testing import check_gradient
@@ -92,23 +92,22 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
 def test_weighted_sums_of_outer_products(
     dtype: torch.dtype, shape: tuple[int, ...], signs: tuple[float, ...]
 ) -> None:
-    rows, sum_so_far = matrix(*shape, dtype=dtype), psd(*shape[:-2], shape[-1], dtype=dtype)
+    rows = matrix(*shape, dtype=dtype)
+    left, right = (matrix(*shape[:-2], shape[-1], 3, dtype=dtype, seed=seed) for seed in (1, 2))
     weights = (
         matrix(*shape[:-1], dtype=dtype).abs() * torch.tensor(signs)[torch.arange(shape[-2]) % len(signs)]
     )
     weights = weights.to(dtype)
-    expected = sum_so_far + torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
-    result = add_weighted_gram(sum_so_far, rows, weights)
-    assert result.data_ptr() == sum_so_far.data_ptr()
-    close(result, expected)
+    expected = torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
+    result = symmetric_products(left, right, rows, weights)
+    close(result, expected + left @ right.mT + right @ left.mT)
     if rows.ndim == 2:
         torch.testing.assert_close(result, result.mT, rtol=0.0, atol=0.0)
 
 
 def test_a_weight_that_is_no_number_is_not_lost() -> None:
-    result = add_weighted_gram(
-        torch.zeros(3, 3, dtype=torch.float64), matrix(4, 3), torch.tensor([1.0, math.nan, 0, -1])
-    )
+    weights = torch.tensor([1.0, math.nan, 0, -1], dtype=torch.float64)
+    result = symmetric_products(matrix(3, 2), matrix(3, 2), matrix(4, 3), weights)
     assert bool(result.isnan().all())
 
 

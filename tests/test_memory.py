@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from representer import memory
 from representer.kernels import Gaussian
-from representer.memory import MemoryWarning, available_bytes, require, row_blocks
+from representer.memory import (
+    MemoryWarning,
+    available_bytes,
+    empty_matrix,
+    recycling,
+    require,
+    row_blocks,
+)
 
 GB = 10**9
 
@@ -100,3 +107,35 @@ def test_a_gram_matrix_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MemoryError, match=r"20000 × 20000 samples needs about 3\.2 GB.*blocks of rows"):
         Gaussian(1.0)(X)
     assert Gaussian(1.0)(X[:3], X).shape == (3, 20_000)
+
+
+def test_memory_is_recycled_only_when_nobody_holds_it() -> None:
+    like = torch.zeros(1, dtype=torch.float64)
+    with recycling():
+        first = empty_matrix((30, 20), like)
+        place = first.data_ptr()
+        assert empty_matrix((30, 20), like).data_ptr() != place  # held by its name
+        view = first.mT[3:].numpy()
+        del first
+        assert empty_matrix((30, 20), like).data_ptr() != place  # held by a view
+        del view
+        again = empty_matrix((30, 20), like)
+        assert again.data_ptr() == place
+        assert again.dtype == like.dtype
+        assert empty_matrix((30, 20), like.float()).dtype == torch.float32
+        assert empty_matrix((20, 30), like).shape == (20, 30)
+
+
+def test_a_saved_matrix_keeps_its_memory_until_the_gradient_is_taken() -> None:
+    X = torch.linspace(0.0, 1.0, 40, dtype=torch.float64)[:, None]
+
+    def gram(lengthscale: float) -> tuple[torch.Tensor, torch.Tensor]:
+        variable = torch.tensor(lengthscale, dtype=torch.float64, requires_grad=True)
+        return variable, Gaussian(variable)._gram(X, None).square().sum()
+
+    alone = [torch.autograd.grad(value, variable)[0] for variable, value in map(gram, (0.3, 0.7))]
+    with recycling():
+        both = [gram(0.3), gram(0.7)]
+        gram(2.0)
+        together = [torch.autograd.grad(value, variable)[0] for variable, value in both]
+    torch.testing.assert_close(together, alone)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +23,38 @@ WARN_SHARE = 0.7
 
 class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hides unless asked
     """A computation will take most of the free memory."""
+
+
+_RECYCLED: ContextVar[list[np.ndarray] | None] = ContextVar("recycled matrices", default=None)
+
+
+@contextmanager
+def recycling() -> Iterator[None]:
+    """Inside it a new Gram matrix, factor or inverse takes the memory of an earlier one that nobody holds any more.
+
+    A search makes the same matrices again at every step, and pages fresh from the system cost more than filling them.
+    """
+    token = _RECYCLED.set([])
+    try:
+        yield
+    finally:
+        _RECYCLED.reset(token)
+
+
+def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
+    """A contiguous matrix of the type of ``like``, not initialised."""
+    kept = _RECYCLED.get()
+    if kept is None or like.device.type != "cpu":
+        return like.new_empty(*shape)
+    kind = like.new_empty(0).numpy().dtype
+    kept[:] = [array for array in kept if array.shape == tuple(shape) and array.dtype == kind]
+    for array in kept:
+        if (
+            sys.getrefcount(array) == 3
+        ):  # the list, this loop and the question itself; a tensor would be a fourth
+            return torch.from_numpy(array)
+    kept.append(like.new_empty(*shape).numpy())
+    return torch.from_numpy(kept[-1])
 
 
 def available_bytes() -> int | None:

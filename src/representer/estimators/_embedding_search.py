@@ -18,6 +18,7 @@ from representer.estimators._ridge import random_starts
 from representer.estimators._validation import warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError
+from representer.memory import recycling
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.rademacher import ClassRisk
 from representer.objectives.squared import SquaredLoss
@@ -205,6 +206,7 @@ class EmbeddingSearch:
             alpha = float(start_value("alpha", self.given.get("alpha", first), torch.Size(), Positive()))
             point = torch.cat([point, like.new_tensor([math.log(alpha)])])
             usual = torch.cat([usual, like.new_tensor([math.log(first)])])
+        self.usual = usual
         return self._inside(point, usual)
 
     def _inside(self, point: Tensor, usual: Tensor) -> Tensor:
@@ -271,15 +273,19 @@ class EmbeddingSearch:
 
     def scan(self, rows: Tensor | None = None) -> None:
         """Move the start to the best of a few alphas and common factors of the lengthscales, unless it was given."""
-        if self.alpha is not None or self.given:
-            return
-        best, chosen = math.inf, self.start
+        if self.alpha is None and not self.given:
+            self.start = self._usual_start(rows)[1]
+
+    def _usual_start(self, rows: Tensor | None = None) -> tuple[float, Tensor]:
+        """The best of a few points around where the data put the hyperparameters, and the objective there."""
+        best, chosen = math.inf, self.usual
         factors = FIRST_FACTORS if bool(self.positive.any()) else (0.0,)
         for factor in factors:
-            for alpha in FIRST_ALPHAS:
-                point = self.start.clone()
+            for alpha in FIRST_ALPHAS if self.alpha is None else (math.nan,):
+                point = self.usual.clone()
                 point[: len(self.origin)] += factor * self.positive
-                point[-1] = math.log(alpha * self.unit)
+                if self.alpha is None:
+                    point[-1] = math.log(alpha * self.unit)
                 try:
                     with torch.no_grad():
                         value = float(self(point, rows))
@@ -287,7 +293,7 @@ class EmbeddingSearch:
                     continue
                 if value < best:
                     best, chosen = value, point
-        self.start = chosen
+        return best, chosen
 
     # -- running it ---------------------------------------------------------------------------------------------------
     def run(
@@ -309,8 +315,6 @@ class EmbeddingSearch:
         if batch_size is not None and batch_size < self.problem.n:
             generator = torch.Generator().manual_seed(seed)
             rows = torch.randperm(self.problem.n, generator=generator)[:batch_size]
-        self.scan(rows)
-        self.trace.seen.clear()
 
         def report(entry: HistoryEntry) -> bool:
             self.trace(entry)
@@ -323,21 +327,42 @@ class EmbeddingSearch:
             "verbose": verbose,
             "description": description,
         }
-        if solver == "adam":
-            everything = rows is None
-            result = adam(
-                lambda point, index: self.value_and_gradient(point, None if everything else index),
-                self.start,
-                n_samples=self.problem.n,
-                batch_size=None if everything else batch_size,
-                learning_rate=learning_rate,
-                random_state=seed,
-                **options,
-            )
-        else:
-            starts = random_starts(self.start, n_restarts, seed)
-            result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
+        with recycling():
+            self.scan(rows)
+            self.trace.seen.clear()
+            if solver == "adam":
+                everything = rows is None
+                result = adam(
+                    lambda point, index: self.value_and_gradient(point, None if everything else index),
+                    self.start,
+                    n_samples=self.problem.n,
+                    batch_size=None if everything else batch_size,
+                    learning_rate=learning_rate,
+                    random_state=seed,
+                    **options,
+                )
+            else:
+                starts = random_starts(self.start, n_restarts, seed)
+                result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
+                if self.given and result.converged:
+                    result = self._off_plateau(result, options)
         return self._found(result)
+
+    def _off_plateau(self, result: OptimizeResult, options: dict[str, Any]) -> OptimizeResult:
+        """Search again from where the data put the hyperparameters, if the given start ended above the objective there.
+
+        Where every sample is an island, or all are one, the objective is flat, which counts as the end of a search.
+        """
+        value, point = self._usual_start()
+        if result.value <= value:
+            return result
+        entries, self.trace.entries = self.trace.entries, []
+        self.trace.seen.clear()
+        again = lbfgs(self.batched, point[None], longest_step=LONGEST_STEP, **options)
+        if again.value < result.value:
+            return again
+        self.trace.entries = entries
+        return result
 
     def _found(self, result: OptimizeResult) -> Found:
         if not result.converged:

@@ -89,8 +89,8 @@ class EmbeddingClassifier(ClassEmbedding):
     learning_rate : float, default=0.1
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
-        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``; what lies outside the range of the
-        search is announced and left to the data. None: the data decide.
+        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide. They also do
+        what lies outside the range (announced), and all if L-BFGS ends on a plateau above the objective at their start.
     n_restarts : int, default=1
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200

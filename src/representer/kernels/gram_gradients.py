@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+# Rows whose products with a matrix are formed at a time: a block of them stays in a processor's fast memory.
+BLOCK_ROWS = 192
+
 
 class GaussianGram(torch.autograd.Function):
-    """K_ij = exp(−‖x_i − y_j‖²/2), differentiable twice; the second argument None means the first.
+    """K_ij = exp(−‖x_i − y_j‖²/2), as ``gram`` computes it, differentiable twice; without Y, of X with itself.
 
     For the gradient G in K: dX = M Y − diag(M1) X and dY = Mᵀ X − diag(Mᵀ1) Y with M = G ∘ K.
     """
 
     @staticmethod
-    def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
-        left, left_norms = X, _half_norms(X)
-        right, right_norms = (left, left_norms) if Y is None else (Y, _half_norms(Y))
-        gram = (
-            torch.cat([left, left_norms, torch.ones_like(left_norms)], -1)
-            @ torch.cat([right, torch.ones_like(right_norms), right_norms], -1).mT
-        )
-        gram.clamp_(max=0.0).exp_()
-        if Y is None:
-            gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)
-        ctx.save_for_backward(X, Y, gram)
-        return gram
+    def forward(ctx: Any, X: Tensor, Y: Tensor | None, gram: Callable[[], Tensor]) -> Tensor:
+        K = gram()
+        ctx.save_for_backward(X, Y, K)
+        return K
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        X, Y, gram = ctx.saved_tensors
-        M = gradients[0] * gram
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        X, Y, K = ctx.saved_tensors
+        (G,) = gradients
         if Y is None:
             points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
-            product = M @ points + M.mT @ points
-            return product[..., :-1] - product[..., -1:] * X, None
-        in_X, in_Y = ctx.needs_input_grad
+            product = _both_products(G, K, points)
+            return product[..., :-1] - product[..., -1:] * X, None, None
+        M = G * K
+        in_X, in_Y, _ = ctx.needs_input_grad
         return (
             _summed(M @ Y - M.sum(-1).unsqueeze(-1) * X, X) if in_X else None,
             _summed(M.mT @ X - M.sum(-2).unsqueeze(-1) * Y, Y) if in_Y else None,
+            None,
         )
+
+
+def _both_products(G: Tensor, K: Tensor, points: Tensor) -> Tensor:
+    """(M + Mᵀ) P for M = G ∘ K with a symmetric K; of single matrices, half and some rows at a time."""
+    if torch.is_grad_enabled() or G.ndim > 2 or K.ndim > 2 or points.ndim > 2:
+        M = G * K
+        return M @ points + M.mT @ points
+    rows = points.mT.contiguous()  # products of few rows are faster than those of few columns
+    product = torch.zeros_like(rows)
+    for start in range(0, len(K), BLOCK_ROWS):
+        stop = start + BLOCK_ROWS
+        half = (G[start:stop, start:] + G[start:, start:stop].mT).mul_(K[start:stop, start:])
+        product[:, start:stop].addmm_(rows[:, start:], half.mT)
+        product[:, stop:].addmm_(rows[:, start:stop], half[:, BLOCK_ROWS:])
+    return product.mT
 
 
 class LaplacianGram(torch.autograd.Function):
@@ -68,11 +81,6 @@ class LaplacianGram(torch.autograd.Function):
             _summed(_sign_sums(M, X, Y), X) if in_X else None,
             _summed(_sign_sums(M.mT.contiguous(), Y, X), Y) if in_Y else None,
         )
-
-
-def _half_norms(points: Tensor) -> Tensor:
-    """−‖x_i‖²/2 as a column."""
-    return points.square().sum(-1, keepdim=True).mul_(-0.5)
 
 
 def _sign_sums(M: Tensor, X: Tensor, Y: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 from representer.kernels.base import ONE, Kernel, combine
 from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
+from representer.memory import empty_matrix
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
 
@@ -99,7 +100,7 @@ class Stationary(Kernel, ABC):
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
-        gram = left.new_empty(len(left), len(right))
+        gram = empty_matrix((len(left), len(right)), left)
         for start in range(0, len(left), self.block_rows):
             stop = min(start + self.block_rows, len(left))
             columns = stop if symmetric else len(right)
@@ -167,11 +168,13 @@ class Gaussian(Radial):
         self.lengthscale = lengthscale
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        plain = partial(super()._gram, X, Y)
         if not self._learns(X, Y):
-            return super()._gram(X, Y)
+            return plain()
         left = self._scaled(X)
+        right = None if Y is None else self._scaled(Y)
         centre = left.detach().mean(-2, keepdim=True)
-        gram: Tensor = GaussianGram.apply(left - centre, None if Y is None else self._scaled(Y) - centre)
+        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre, plain)
         return gram
 
     def _profile(self, t: Tensor) -> Tensor:

@@ -1,18 +1,18 @@
 """Factor and solve: the one place where a positive semi-definite matrix is taken apart.
 
 Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments
-unless ``overwrite=True`` is passed to ``eigh``; only ``add_weighted_gram`` is made to.
+unless ``overwrite=True`` is passed to ``eigh``.
 """
 
 from representer.linalg.cholesky import (
     Cholesky,
     NotPositiveDefiniteError,
     Woodbury,
-    add_weighted_gram,
     factorize,
     is_finite,
     pivoted_cholesky,
     shifted,
+    symmetric_products,
     woodbury,
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
@@ -32,7 +32,6 @@ __all__ = [
     "RitzPairs",
     "Spectrum",
     "Woodbury",
-    "add_weighted_gram",
     "conjugate_gradient",
     "eigh",
     "factorize",
@@ -47,5 +46,6 @@ __all__ = [
     "self_product",
     "shifted",
     "spectrum_of_factor",
+    "symmetric_products",
     "woodbury",
 ]

@@ -13,6 +13,8 @@ import torch
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
+from representer.memory import empty_matrix
+
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
 # further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
@@ -20,6 +22,9 @@ JITTER_GROWTH = 100.0
 
 # Two blocks of so many rows and columns fit into a processor's fast memory.
 MIRRORED_ROWS = 128
+
+# So many rows a symmetric product takes at a time: enough for its full speed, few beside the matrix.
+WEIGHTED_ROWS = 512
 
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
@@ -60,10 +65,11 @@ class Cholesky:
         """A⁻¹, dense."""
         if not _for_lapack(self.factor):
             return torch.cholesky_inverse(self.factor)
-        # SciPy's LAPACK takes three quarters of the time of torch's here, and half of it in the product below.
-        columns = self.factor.mT.contiguous().numpy().T
-        (potri,) = get_lapack_funcs(("potri",), (columns,))
-        return _mirrored(torch.from_numpy(potri(columns, lower=True)[0]))
+        # SciPy's LAPACK takes three quarters of the time of torch's.
+        columns = empty_matrix(self.factor.shape, self.factor).numpy().T
+        _invert_lower(self.factor.mT.contiguous().numpy().T, columns)
+        (lauum,) = get_lapack_funcs(("lauum",), (columns,))
+        return _mirrored(torch.from_numpy(lauum(columns, lower=True, overwrite_c=True)[0]))
 
     def logdet(self) -> Tensor:
         """log det A."""
@@ -99,9 +105,7 @@ def factorize(
     if callable(matrix):
         build, matrix = matrix, matrix()
         if matrix.is_contiguous() and not matrix.requires_grad:
-            factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
-            info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
-            torch.linalg.cholesky_ex(factor, out=(factor, info))
+            factor, info = _overwritten_by_factor(matrix)
             if not bool(_failures(factor, info).any()):
                 return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
             matrix = build()
@@ -112,22 +116,65 @@ def factorize(
     return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
 
 
-def add_weighted_gram(matrix: Tensor, rows: Tensor, weights: Tensor) -> Tensor:
-    """Add Σ_i w_i r_i r_iᵀ of the rows r_i (..., n, m) to a symmetric matrix (..., m, m), in place.
+def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The factor in the memory of a contiguous matrix, and 0 or the pivot that failed."""
+    factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
+    if _for_lapack(matrix):  # SciPy's takes three quarters of the time of torch's
+        (potrf,) = get_lapack_funcs(("potrf",), (factor.numpy(),))
+        _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
+        return factor, torch.tensor(pivot, dtype=torch.int32)
+    info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
+    torch.linalg.cholesky_ex(factor, out=(factor, info))
+    return factor, info
 
-    The weights (..., n) may have either sign. By the symmetric product of BLAS, which torch has not: half the work of
-    a general one.
+
+def symmetric_products(
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    memory: Tensor | None = None,
+) -> Tensor:
+    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ, exactly symmetric: of A and B (..., m, p) and rows r_i (..., n, m), if any.
+
+    The weights (..., n) may have either sign. By the symmetric products of BLAS, which torch has not: half the work of
+    general ones. ``memory`` is a matrix that is needed no more: the result may take its place.
     """
-    if not (_for_lapack(rows) and matrix.is_contiguous()):
-        return matrix.add_(rows.mT @ (weights[..., None] * rows))
-    columns = matrix.numpy().T
-    (syrk,) = get_blas_funcs(("syrk",), (columns,))
-    for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
-        chosen = torch.nonzero(some)[:, 0]
-        if len(chosen):
-            part = rows.index_select(0, chosen).mul_(weights[chosen, None].abs().sqrt_()).numpy()
-            syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
+    if not (_for_lapack(left) and _for_lapack(right)):
+        half = left @ right.mT
+        total = half + half.mT
+        return total if rows is None or weights is None else total + rows.mT @ (weights[..., None] * rows)
+    # In the order of Fortran the rows are columns, and nothing is copied.
+    A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
+    syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (A, B))
+    shape = (len(left), len(left))
+    if memory is None or memory.shape != shape or not memory.mT.is_contiguous():
+        memory = empty_matrix(shape, left).mT
+    columns = syr2k(1.0, A, B, trans=1, lower=True, c=memory.numpy(), overwrite_c=True)
+    if rows is not None and weights is not None:
+        for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
+            for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
+                part = rows.index_select(0, chosen).mul_(weights[chosen, None].abs().sqrt_()).numpy()
+                syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
     return _mirrored(torch.from_numpy(columns))
+
+
+def _invert_lower(L: np.ndarray, out: np.ndarray) -> None:
+    """L⁻¹ in the lower triangle of ``out``, by halves: LAPACK's own is slower than the products between them."""
+    (trtri,), (trmm,) = get_lapack_funcs(("trtri",), (L,)), get_blas_funcs(("trmm",), (L,))
+    half = len(L) // 2
+    if half < MIRRORED_ROWS // 2:
+        out[:] = trtri(L, lower=True)[0]
+        return
+    parts = []
+    for part in (slice(None, half), slice(half, None)):
+        inverse = np.empty_like(L[part, part], order="F")
+        _invert_lower(np.asfortranarray(L[part, part]), inverse)
+        out[part, part] = inverse
+        parts.append(inverse)
+    first, last = parts
+    out[half:, :half] = trmm(-1.0, last, trmm(1.0, first, L[half:, :half], side=1, lower=1), lower=1)
 
 
 def _for_lapack(matrix: Tensor) -> bool:
@@ -157,7 +204,10 @@ def _failures(factor: Tensor, info: Tensor) -> Tensor:
 
 def shifted(matrix: Tensor, shift: Tensor | float) -> Tensor:
     """A + diag(shift) in new, contiguous memory; one shift, or one for each row (..., n)."""
-    result = matrix.clone(memory_format=torch.contiguous_format)
+    if matrix.ndim > 2 or (matrix.requires_grad and torch.is_grad_enabled()):
+        result = matrix.clone(memory_format=torch.contiguous_format)
+    else:
+        result = empty_matrix(matrix.shape, matrix).copy_(matrix)
     result.diagonal(dim1=-2, dim2=-1).add_(shift)
     return result
 

@@ -82,15 +82,19 @@ def best_scale(G: Tensor, targets: Tensor) -> Tensor:
     """The τ ≥ 0 (...) of least cross entropy of softmax(τG), convex in τ: Newton's method inside a bracket."""
     centred = G - G.mean(-1, keepdim=True)
     unit = centred.square().sum(-1).mean(-1).sqrt().clamp(min=torch.finfo(G.dtype).tiny)
-    G = centred / unit[..., None, None]
-    reward = (targets * G).sum(-1).mean(-1)
+    reward = (targets * centred).sum(-1).mean(-1) / unit
+    # Classes before samples, so that sums over few classes are fast; below the largest, so that nothing overflows.
+    G = (centred / unit[..., None, None]).mT.contiguous()
+    below = G - G.amax(-2, keepdim=True)
+    squares = G.square()
     low, high = torch.zeros_like(unit), torch.full_like(unit, LARGEST_SCALE)
     tau = torch.ones_like(unit)
     for _ in range(60):
-        p = torch.softmax(tau[..., None, None] * G, -1)
-        mean = (p * G).sum(-1)
+        p = (tau[..., None, None] * below).exp_()
+        p /= p.sum(-2, keepdim=True)
+        mean = (p * G).sum(-2)
         slope = mean.mean(-1) - reward
-        curvature = ((p * G.square()).sum(-1) - mean.square()).mean(-1)
+        curvature = ((p * squares).sum(-2) - mean.square()).mean(-1)
         low, high = torch.where(slope < 0, tau, low), torch.where(slope < 0, high, tau)
         newton = tau - slope / curvature.clamp(min=torch.finfo(G.dtype).tiny)
         # Far above the minimum the curvature vanishes: there the geometric middle, or towards zero, is better.

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from representer.linalg import add_weighted_gram, factorize, shifted
+from representer.linalg import factorize, shifted, symmetric_products
 
 
 class RidgeSystem(ABC):
@@ -74,7 +74,8 @@ class RidgeSystem(ABC):
     ) -> Tensor:
         """∂/∂matrix, if ∂/∂K = left dualᵀ + dual leftᵀ + P diag(weights) P. Weights need a fit to all rows.
 
-        Where the first two terms are −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
+        The last that is asked of a system: it may take the memory of the factorisation. Where the first two terms are
+        −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
         """
 
     @abstractmethod
@@ -135,9 +136,8 @@ class DenseSystem(RidgeSystem):
     ) -> Tensor:
         if root is not None and weights is None:
             return -root @ root.mT
-        half = left @ dual.mT
-        gradient = half + half.mT
-        return gradient if weights is None else add_weighted_gram(gradient, self.unit_coefficients, weights)
+        rows = None if weights is None else self.unit_coefficients
+        return symmetric_products(left, dual, rows, weights, memory=self.cholesky.factor)
 
     def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
         return gradient.diagonal(dim1=-2, dim2=-1).sum(-1)

@@ -69,6 +69,9 @@ class SquaredLoss(Objective, ABC):
         C = _spread(solution, system.rows, self.n, dim=-2)
         score = self._score(system, targets.factor, C, alpha)
         matrix_gradient = alpha_gradient = coefficients = intercept = None
+        if dual:
+            coefficients = _coefficients(system, training, solution, self.n)
+            intercept = _intercept(system, training, self.n)
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
             if self.alpha is not None:
@@ -76,9 +79,6 @@ class SquaredLoss(Objective, ABC):
                 alpha_gradient = score.alpha_gradient + len(training.factor) * trace
             if score.diagonal is not None:
                 system.add_diagonal(matrix_gradient, score.diagonal)
-        if dual:
-            coefficients = _coefficients(system, training, solution, self.n)
-            intercept = _intercept(system, training, self.n)
         return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
 
 

@@ -34,7 +34,8 @@ ERROR, LOG_LOSS, ECE, TRAIN = "error rate", "log loss", "calibration error", "tr
 DEFAULT, GMCE, SVC_PLATT, GPC = "our default", "GMCE", "SVC + Platt", "GPC"
 FOLDS = 10
 QUICK_ROWS = 300
-GPC_ROWS = 300  # a Laplace approximation for each class has an O(n³) of its own at every step
+# How many samples GPC may see, of the larger sets: it has an O(n³) for each class at every step of two searches.
+GPC_ROWS = {"yeast": 600, "segment": 600, "robot": 600}
 
 # What the paper has for GMCE, GMCE-SGD, CEN-1, CEN-2, ERM, CV, MED, as error rates.
 METHODS = (GMCE, "GMCE-SGD", "CEN-1", "CEN-2", "ERM", "CV", "MED")
@@ -125,8 +126,6 @@ def fold_scores(
     name: str, model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> Result:
     """The test fold of a model that has seen the others, scaled to the unit range by these."""
-    if name == GPC and len(train) > GPC_ROWS:
-        train, _ = train_test_split(train, train_size=GPC_ROWS, random_state=0)
     scaler = MinMaxScaler().fit(X[train])
     A, B = scaler.transform(X[train]), scaler.transform(X[test])
     model = clone(model).fit(A, y[train])
@@ -165,6 +164,8 @@ def table1(name: str) -> Callable[[Run], None]:
         for method in names:
             for fold, (train, test) in enumerate(splits):
                 model = methods(len(train), X.shape[1], fold, run.quick)[method]
+                if method == GPC and len(train) > GPC_ROWS.get(name, len(train)):
+                    train, _ = train_test_split(train, train_size=GPC_ROWS[name], random_state=0)
                 run.part(name, method, fold, fold_scores, method, model, X, y, train, test)
 
     return function
@@ -187,6 +188,7 @@ def published(name: str) -> Claim:
 def table_experiment(name: str) -> Experiment:
     """Table 1 for one set."""
     source, _ = SOURCES[name]
+    seen = f"{GPC_ROWS[name]:,} of the" if name in GPC_ROWS else "all"
     rest = ", ".join(f"{m} {e}" for m, e in zip(METHODS, PUBLISHED[name], strict=True))
     return Experiment(
         f"hsu-table1-{name}",
@@ -197,7 +199,7 @@ def table_experiment(name: str) -> Experiment:
         "the objective of 1,000 Adam steps); GMCE-SGD 1,000 Adam steps on batches of n/10; CEN 1,000 Adam steps on all "
         "samples at the rate 0.01; CV a grid of 5 × 5 (one lengthscale, alpha); MED the median heuristic with λ = 1. "
         "Hyperparameters of embeddings are learned on at most 1,500 samples, the fit is to all. SVC tuned by 3-fold "
-        f"cross-validation, then Platt scaling; GPC (isotropic, marginal likelihood) on at most {GPC_ROWS} samples.",
+        f"cross-validation, then Platt scaling; GPC (isotropic, marginal likelihood) on {seen} samples.",
         (
             published(name),
             not_worse("our default: at most the error of GMCE", ERROR, name, DEFAULT, [GMCE]),
