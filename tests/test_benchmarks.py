@@ -98,7 +98,7 @@ def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         script = f"import pathlib; from representer import cli; cli.ROOT = pathlib.Path({str(tmp_path)!r}); cli.main()"
         command = [sys.executable, "-c", script, "bench", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
 
     result = run("small", "--out", "out/rows.json")
     assert result.returncode == 0, result.stderr
