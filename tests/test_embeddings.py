@@ -512,11 +512,17 @@ def test_runaways_are_bounded_and_announced(rng):
 def test_lengthscales_beyond_all_measure_are_bounded_and_announced(three, factor):
     X, y = three
     usual = float(Gaussian("auto").resolve(torch.from_numpy(X)).lengthscale)
-    model = EmbeddingClassifier(Gaussian("auto"), start={"lengthscale": usual * factor**0.999, "alpha": 0.1})
+    start = {"lengthscale": usual * factor**0.999, "alpha": 0.1}
+    model = EmbeddingClassifier(Gaussian("auto"), start=start, solver="adam", tol=0.1)
     with pytest.warns(UserWarning, match="ended at a bound: .*lengthscale"):
         model.fit(X, y)
     assert abs(math.log(float(model.kernel_.lengthscale) / (factor * usual))) < 0.25
     assert np.isfinite(model.predict_proba(X)).all()
+    by_data = EmbeddingClassifier(Gaussian("auto")).fit(X, y)
+    left = EmbeddingClassifier(Gaussian("auto"), start=start).fit(
+        X, y
+    )  # by L-BFGS, which does not stay there
+    assert left.objective_value_ == pytest.approx(by_data.objective_value_, rel=1e-4)
 
 
 def test_interruption_keeps_the_best_point(three, monkeypatch):

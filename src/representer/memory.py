@@ -34,7 +34,9 @@ def recycling() -> Iterator[None]:
 
     A search makes the same matrices again at every step, and pages fresh from the system cost more than filling them.
     """
-    token = _RECYCLED.set([])
+    token = _RECYCLED.set(
+        [np.empty(0)]
+    )  # the first is held by the list alone: what others must look like to be free
     try:
         yield
     finally:
@@ -47,11 +49,10 @@ def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
     if kept is None or like.device.type != "cpu":
         return like.new_empty(*shape)
     kind = like.new_empty(0).numpy().dtype
-    kept[:] = [array for array in kept if array.shape == tuple(shape) and array.dtype == kind]
-    for array in kept:
-        if (
-            sys.getrefcount(array) == 3
-        ):  # the list, this loop and the question itself; a tensor would be a fourth
+    kept[1:] = [array for array in kept[1:] if array.shape == tuple(shape) and array.dtype == kind]
+    holders = [sys.getrefcount(array) for array in kept]  # a tensor holds the array whose memory it uses
+    for array, count in zip(kept[1:], holders[1:], strict=True):
+        if count == holders[0]:
             return torch.from_numpy(array)
     kept.append(like.new_empty(*shape).numpy())
     return torch.from_numpy(kept[-1])
