@@ -38,6 +38,21 @@ class NormalSums:
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)}
         )
 
+    @classmethod
+    def zeros(cls, m: int, p: int, *, like: Tensor) -> NormalSums:
+        """Of no samples."""
+        shapes = ((m, m), (m, p), (p, p), (m,), (p,))
+        return cls(0, 0.0, *(like.new_zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def combined(self, matrix: Tensor) -> NormalSums:
+        """The sums for the targets Mᵀy, with M (p, q): combinations of the old ones."""
+        return replace(
+            self,
+            cross=self.cross @ matrix,
+            squares=matrix.mT @ self.squares @ matrix,
+            target_sum=self.target_sum @ matrix,
+        )
+
     def map(self, change: Callable[[Any], Any]) -> NormalSums:
         """With every array changed: tensors to NumPy and back."""
         arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
@@ -69,15 +84,7 @@ class NormalStep(Step):
         corner = torch.cat([Y, root], 1).mT @ Y
         m, p = B.shape[1], Y.shape[1]
         if total is None:
-            total = NormalSums(
-                0,
-                0.0,
-                Y.new_zeros(m, m),
-                Y.new_zeros(m, p),
-                Y.new_zeros(p, p),
-                Y.new_zeros(m),
-                Y.new_zeros(p),
-            )
+            total = NormalSums.zeros(m, p, like=Y)
         add_gram(total.gram, B)
         total.cross.add_(small[:, :p])
         total.feature_sum.add_(small[:, p])

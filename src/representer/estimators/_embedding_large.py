@@ -19,7 +19,7 @@ from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._labels import check_classes
 from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
-from representer.estimators._lazy import keep_columns
+from representer.estimators._lazy import needs_approximation, source_on_dask
 from representer.estimators._validation import DTYPES, plain
 from representer.kernels import Kernel
 
@@ -46,13 +46,7 @@ def search_size(approximation: Any, n: int) -> int:
 
 def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:
     """Samples in Dask collections with one-hot labels; the learner gets their classes and columns."""
-    if learner.approximation is None:
-        raise ValueError(
-            "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
-            "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
-        )
-    if kernel.domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
+    needs_approximation(learner, kernel, kernel.domain)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     import dask.array
@@ -66,10 +60,7 @@ def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:
         new_axis=1,
         chunks=(labels.chunks[0], (len(learner.classes_),)),
     )
-    source = DaskSource(X, one_hot, None, dtype=DTYPES[learner.dtype])
-    keep_columns(learner, X, source)
-    learner.X_fit_ = None
-    return source
+    return source_on_dask(learner, kernel, X, one_hot, dtype=DTYPES[learner.dtype])
 
 
 def _one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -152,16 +143,6 @@ def _set_complexity(learner: Any, largest: float) -> None:
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
-def takes_batches(learner: Any) -> bool:
-    """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
-            "fit needs all samples at once."
-        )
-    return True
-
-
 def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
     """One-hot labels of a batch; the first one gives the learner its classes."""
     if not hasattr(learner, "n_samples_seen_"):

@@ -26,7 +26,7 @@ from representer.estimators._large_parts import (
     pilot_features,
     search_problem,
 )
-from representer.estimators._lazy import keep_columns
+from representer.estimators._lazy import source_on_dask, takes_batches
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
@@ -56,14 +56,9 @@ DIRECT_LIMIT = 6000
 
 def _takes_batches(learner: Any) -> bool:
     """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
-            "fit needs all samples at once."
-        )
     if isinstance(learner.solver, Falkon) or learner.solver == "cg":
         raise AttributeError("partial_fit adds normal equations; use solver='direct'.")
-    return True
+    return takes_batches(learner)
 
 
 class LargeRidge(KernelEstimator):
@@ -186,18 +181,8 @@ class LargeRidge(KernelEstimator):
 
     def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
         """Samples in Dask collections, and what is known of them without a look."""
-        if self.approximation is None:
-            raise ValueError(
-                "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
-                "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
-            )
-        if given.domain != "vectors":
-            raise ValueError(f"Dask collections hold vectors, but {given!r} takes {given.domain}.")
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        source = DaskSource(X, y, sample_weight, dtype=DTYPES[self.dtype])
-        keep_columns(self, X, source)
-        self.X_fit_ = self._targets = self._weights = None
+        source = source_on_dask(self, given, X, y, sample_weight, dtype=DTYPES[self.dtype])
+        self._targets = self._weights = None
         self._flat, self._sparse = y.ndim == 1, False
         return source
 
