@@ -64,14 +64,17 @@ class NormalStep(Step):
     """Adds the samples of a block to the sums; blocks may be in single precision, sums are double."""
 
     features: FeatureMap
+    targets: FeatureMap | None = None  # features of outputs that are no targets themselves
 
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, and a weighted copy of them."""
-        return 3 * self.features.n_features * self.features.dtype.itemsize
+        width = self.features.n_features + (0 if self.targets is None else self.targets.n_features)
+        return 3 * width * self.features.dtype.itemsize
 
     def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
-        B, Y, w = self.features(block.X), block.Y.to(torch.float64), block.weights
+        B, w = self.features(block.X), block.weights
+        Y = (block.Y if self.targets is None else self.targets(block.Y)).to(torch.float64)
         n, weight = len(Y), float(len(Y))
         if w is not None:
             kept = w > 0

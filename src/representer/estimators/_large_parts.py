@@ -60,18 +60,22 @@ class HeldSamples:
         """The ``size`` samples of least keys of both, in the order in which they came."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.sort(np.argsort(keys)[:size])
-        if isinstance(self.X, SparseRows):
-            X: Any = SparseRows(sparse.vstack([sparse.csr_array(X) for X in (self.X, other.X)]))[kept]
-        elif isinstance(self.X, np.ndarray):
-            X = np.concatenate([self.X, other.X])[kept]
-        else:
-            both = [*self.X, *other.X]
-            X = [both[i] for i in kept]
+        X = chosen_of_both(self.X, other.X, kept)
         weights = None
         if self.weights is not None or other.weights is not None:
             parts = [np.ones(len(s.keys)) if s.weights is None else s.weights for s in (self, other)]
             weights = np.concatenate(parts)[kept]
         return HeldSamples(keys[kept], X, np.concatenate([self.Y, other.Y])[kept], weights)
+
+
+def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+    """Some rows of two collections of the same kind, one after the other."""
+    if isinstance(one, SparseRows):
+        return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
+    if isinstance(one, np.ndarray):
+        return np.concatenate([one, two])[rows]
+    both = [*one, *two]
+    return [both[i] for i in rows]
 
 
 def search_problem(source: Source, seed: int) -> RidgeProblem:
