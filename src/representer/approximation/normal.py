@@ -210,6 +210,12 @@ class NormalRidge:
         weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
         return self.target_mean - self.feature_mean @ weighted
 
+    def training_error(self, alpha: float) -> float:
+        """Σ w‖y − b − f(x)‖²/Σ w at the fit, from the sums alone."""
+        u, shift = self.rotated_coefficients(alpha), alpha * self.sums.weight
+        explained = self.scales * ((self.cross * u).sum(0) + shift * u.square().sum(0))
+        return float((self.square - explained).sum().clamp(min=0.0) / self.sums.weight)
+
     # -- its error ----------------------------------------------------------------------------------------------------
     def generalised(self, alphas: Tensor) -> Tensor:
         """The generalised cross-validation errors of many alphas, from the sums alone."""
@@ -259,8 +265,12 @@ class NormalRidge:
         return errors / weight
 
     def variance(self, features: Tensor, alpha: float) -> Tensor:
-        """The diagonal of the covariance of f at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ."""
+        """The diagonal of the covariance of f + b at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ.
+
+        b, which has a flat prior, adds alpha, and φ and S are then centred.
+        """
         shift = alpha * self.sums.weight
-        squares = (features.double() @ self.spectrum.vectors) ** 2
+        squares = self.coordinates(features) ** 2
         rotated = squares @ (shift * self.scales / (self.spectrum.values[:, None] * self.scales + shift))
+        rotated = rotated + float(self.intercept) * alpha
         return rotated if self.rotation is None else rotated @ (self.rotation**2).mT

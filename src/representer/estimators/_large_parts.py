@@ -19,7 +19,7 @@ from representer.data import SparseRows, count, take
 from representer.estimators._adapted import Representation
 from representer.estimators._ridge import RidgeProblem
 from representer.estimators._validation import plain
-from representer.memory import BLOCK_BYTES, as_bytes, require
+from representer.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
 
 # Words in a kernel are decided by so many evenly spaced samples, hyperparameters are learned on so many random ones.
@@ -150,3 +150,41 @@ def _least(errors: Tensor) -> int:
     if not bool(torch.isfinite(errors).any()):
         raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
     return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())
+
+
+def leave_one_out(
+    ridge: NormalRidge, features: FeatureMap, block: Block, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
+    alphas = torch.tensor([alpha], dtype=torch.float64)
+    residuals, variances = [], []
+    for rows in row_blocks(len(block), 3 * 8 * features.n_features):
+        part = block.rows(np.arange(len(block))[rows])
+        coordinates = ridge.coordinates(features(part.X))
+        found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
+        w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
+        variance = alpha * ridge.sums.weight / (w[:, None] * rest)
+        if ridge.rotation is not None:
+            found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
+        residuals.append(found)
+        variances.append(variance)
+    return torch.cat(residuals), torch.cat(variances)
+
+
+def predictive_std(
+    ridge: NormalRidge,
+    features: FeatureMap,
+    inputs: Any,
+    alpha: float,
+    scale: Tensor,
+    operator: Tensor | float = 1.0,
+) -> Tensor:
+    """The deviations of new observations; what the features miss of k(x, x), times the operator's diagonal, counts."""
+    parts = []
+    for rows in row_blocks(count(inputs), 3 * 8 * features.n_features):
+        block = inputs[rows]
+        phi = features(block)
+        missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
+        variance = ridge.variance(phi, alpha) + missed[:, None] * operator
+        parts.append(((variance + alpha * ridge.sums.weight) * scale).sqrt())
+    return torch.cat(parts)

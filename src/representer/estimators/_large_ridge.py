@@ -23,7 +23,9 @@ from representer.estimators._large_parts import (
     HeldSamples,
     block_limit,
     choose_alpha_by_sums,
+    leave_one_out,
     pilot_features,
+    predictive_std,
     search_problem,
 )
 from representer.estimators._lazy import source_on_dask, takes_batches
@@ -330,21 +332,8 @@ class LargeRidge(KernelEstimator):
         return torch.cat([features(inputs[block]) @ weighted for block in rows])
 
     def _left_out(self, block: Block) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
-        ridge, features = self._large_ridge(), self._feature_map()
-        alphas = torch.tensor([self.alpha_], dtype=torch.float64)
-        residuals, variances = [], []
-        for rows in row_blocks(len(block), 3 * 8 * features.n_features):
-            part = block.rows(np.arange(len(block))[rows])
-            coordinates = ridge.coordinates(features(part.X))
-            found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
-            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance = self.alpha_ * ridge.sums.weight / (w[:, None] * rest)
-            if ridge.rotation is not None:
-                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
-            residuals.append(found)
-            variances.append(variance)
-        return torch.cat(residuals), torch.cat(variances)
+        """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit."""
+        return leave_one_out(self._large_ridge(), self._feature_map(), block, self.alpha_)
 
     def _large_std(self, inputs: Any) -> Tensor:
         """The deviations of new observations, as for the exact fit."""
@@ -354,14 +343,7 @@ class LargeRidge(KernelEstimator):
         residuals, variances = self._left_out(held.rows(kept))
         scale = (residuals**2 / variances).mean(0)
         own = self.operator_.as_matrix(len(scale), scale).diagonal()
-        parts = []
-        for rows in row_blocks(len(inputs), 3 * 8 * features.n_features):
-            block = inputs[rows]
-            phi = features(block)
-            missed = (self._scalar()._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
-            variance = ridge.variance(phi, self.alpha_) + missed[:, None] * own
-            parts.append(((variance + self.alpha_ * ridge.sums.weight) * scale).sqrt())
-        return torch.cat(parts).to(features.dtype)
+        return predictive_std(ridge, features, inputs, self.alpha_, scale, own).to(features.dtype)
 
     def _large_loo(self) -> np.ndarray:
         """Leave-one-out predictions of the training samples."""

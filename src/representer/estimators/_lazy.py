@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.approximation.dask_source import DaskSource, map_rows
+from representer.approximation.dask_source import DaskSource, as_rows, is_dask, map_rows
+from representer.estimators._labels import check_classes
 from representer.kernels.base import Domain
 
 # What a fitted learner keeps beside what it takes to predict; its samples are no ballast to an exact fit.
@@ -57,6 +58,21 @@ def source_on_dask(
     keep_columns(learner, X, source)
     learner.X_fit_ = None
     return source
+
+
+def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """A column of zeros and ones for each class."""
+    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+
+
+def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
+    """The classes of labels, and these as a Dask array of zeros and ones."""
+    import dask.array
+
+    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
+    classes = check_classes(dask.array.unique(labels.ravel()).compute())
+    chunks = (labels.chunks[0], (len(classes),))
+    return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
 
 
 def takes_batches(learner: Any) -> bool:
