@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
+from representer.approximation.missing import SeparateRidge
 from representer.approximation.normal import NormalRidge
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, Source
@@ -82,17 +83,20 @@ def search_problem(source: Source, seed: int) -> RidgeProblem:
     """The samples that hyperparameters are learned on."""
     block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
     weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
+    missing = block.Y.isnan()
+    observed = ~missing if bool(missing.any()) else None
+    problem = RidgeProblem(block.X, block.Y.masked_fill(missing, 0.0), weights, observed)
     if block.weights is None:
-        return RidgeProblem(block.X, block.Y, weights, None)
-    problem = RidgeProblem(block.X, block.Y, block.weights, None)
+        return problem
+    problem = replace(problem, weights=block.weights)
     return problem.rows((block.weights > 0).nonzero()[:, 0])
 
 
-def block_limit(memory_limit: Any, m: int, p: int) -> int | None:
+def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 3) -> int | None:
     """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
     limit = as_bytes(memory_limit)
-    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients.
-    sums = 8 * (3 * m * m + 2 * m * p)
+    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients, the targets' squares.
+    sums = 8 * (matrices * m * m + 2 * m * p + p * p)
     if limit is None:
         require(
             sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them, or solver='cg'."
@@ -116,7 +120,11 @@ def pilot_features(features: FeatureMap) -> FeatureMap:
 
 
 def choose_alpha_by_sums(
-    ridge: NormalRidge, candidates: np.ndarray | None, criterion: Criterion, features: FeatureMap, held: Block
+    ridge: NormalRidge | SeparateRidge,
+    candidates: np.ndarray | None,
+    criterion: Criterion,
+    features: FeatureMap,
+    held: Block,
 ) -> tuple[float, float]:
     """The candidate, or the positive number, of least criterion, and the criterion there: one eigendecomposition."""
     like = ridge.cross
@@ -153,7 +161,7 @@ def _least(errors: Tensor) -> int:
 
 
 def leave_one_out(
-    ridge: NormalRidge, features: FeatureMap, block: Block, alpha: float
+    ridge: NormalRidge | SeparateRidge, features: FeatureMap, block: Block, alpha: float
 ) -> tuple[Tensor, Tensor]:
     """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
     alphas = torch.tensor([alpha], dtype=torch.float64)
@@ -172,7 +180,7 @@ def leave_one_out(
 
 
 def predictive_std(
-    ridge: NormalRidge,
+    ridge: NormalRidge | SeparateRidge,
     features: FeatureMap,
     inputs: Any,
     alpha: float,

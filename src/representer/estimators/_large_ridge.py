@@ -13,6 +13,7 @@ from torch import Tensor
 from representer.approximation import Falkon, FeatureMap, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.dask_source import DaskSource
+from representer.approximation.missing import SeparateRidge, SeparateStep, SeparateSums
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
@@ -50,7 +51,7 @@ from representer.estimators._validation import (
 from representer.kernels import Kernel
 from representer.memory import as_bytes, row_blocks
 from representer.objectives.operator_valued import Criterion
-from representer.operators import Decomposable, OperatorKernel
+from representer.operators import Decomposable, Diagonal, Identity, OperatorKernel
 
 # Up to so many features the normal equations are formed; with more, conjugate gradients.
 DIRECT_LIMIT = 6000
@@ -75,7 +76,8 @@ class LargeRidge(KernelEstimator):
     _targets: Any
     _weights: Any
     _validate: Any
-    _sums: NormalSums | None
+    _sums: NormalSums | SeparateSums | None
+    _missing: bool = False  # are there targets that are NaN?
     _held: HeldSamples | None
     _flat: bool
     _state: Any
@@ -173,13 +175,19 @@ class LargeRidge(KernelEstimator):
             self.__dict__.pop(name, None)
         self.__dict__.pop("approximation_error_", None)
         self._sums = self._held = self._state = None
+        self._missing = False
 
     def _memory_source(self, problem: RidgeProblem) -> InMemory:
         """The samples, with their weights as they were given."""
         weights = None
         if self._weights is not None:
             weights = self._represented.tensor(self._weights)[self._kept()]
-        return InMemory(Block(problem.X, problem.Y, weights))
+        Y = problem.Y if problem.observed is None else problem.Y.masked_fill(~problem.observed, torch.nan)
+        return InMemory(Block(problem.X, Y, weights))
+
+    def _by_outputs(self, given: OperatorKernel) -> bool:
+        """Do the outputs come apart, so that each can have the sums of the samples that know it?"""
+        return isinstance(given, Decomposable) and isinstance(given._operator, Identity | Diagonal)
 
     def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
         """Samples in Dask collections, and what is known of them without a look."""
@@ -228,7 +236,16 @@ class LargeRidge(KernelEstimator):
         self._held = HeldSamples.of(sample, held, self._seed)
         self._sums = None
         falkon = self._solver_for(features.n_features)
-        if falkon is None:
+        if self._missing:
+            if falkon is not None:
+                raise ValueError(
+                    f"Missing targets (NaN) take normal equations; use solver='direct', and fewer than the "
+                    f"{features.n_features} features."
+                )
+            p = sample.Y.shape[1]
+            limit = block_limit(self.memory_limit, features.n_features, p, matrices=p + 2)
+            self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha)
+        elif falkon is None:
             limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1])
             sums = source.total(NormalStep(features), limit=limit)
             self._solve_sums(sums, alpha)
@@ -246,12 +263,19 @@ class LargeRidge(KernelEstimator):
         assert isinstance(kernel, Decomposable)  # as an approximation needs
         return kernel.kernel
 
-    def _solve_sums(self, sums: NormalSums, alpha: float | np.ndarray | None) -> None:
+    def _ridge_of(self, sums: NormalSums | SeparateSums) -> NormalRidge | SeparateRidge:
+        """The normal equations, of tensors."""
+        scales, rotation = self._outputs(sums.cross)
+        if isinstance(sums, SeparateSums):
+            return SeparateRidge(sums, scales)
+        return NormalRidge(sums, scales, rotation)
+
+    def _solve_sums(self, sums: NormalSums | SeparateSums, alpha: float | np.ndarray | None) -> None:
         """alpha and the coefficients from the sums."""
         if not sums.weight > 0:
             raise ValueError("Sample weights must contain at least one non-zero number.")
         features = self._feature_map()
-        ridge = NormalRidge(sums, *self._outputs(sums.cross))
+        ridge = self._ridge_of(sums)
         self.criterion_value_: float | None = None
         if not isinstance(alpha, float):
             found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, self._held_block())
@@ -274,7 +298,7 @@ class LargeRidge(KernelEstimator):
             alpha, self.criterion_value_ = choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample)
         self.alpha_ = alpha
         standing = getattr(features, "landmarks", None)
-        coefficients, reached = falkon.solve(
+        coefficients, problem = falkon.solve(
             features,
             source,
             features(sample.X if standing is None else standing),
@@ -284,11 +308,8 @@ class LargeRidge(KernelEstimator):
             rotation=rotation,
             limit=limit,
         )
-        if not reached:
-            warn_unconverged(
-                f"Conjugate gradients have not reached {falkon!r} after {falkon.max_iter} iterations. Increase alpha, "
-                "max_iter or tol, or use solver='direct'."
-            )
+        if problem is not None:
+            warn_unconverged(f"Conjugate gradients {problem}, or use solver='direct'.")
         self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
 
     def _held_block(self) -> Block:
@@ -298,7 +319,7 @@ class LargeRidge(KernelEstimator):
 
     def _add_batch(self, block: Block, alpha: float | np.ndarray | None) -> None:
         """More samples: their sums are added, and the system is solved again."""
-        assert self._sums is not None and self._held is not None
+        assert isinstance(self._sums, NormalSums) and self._held is not None
         if (p := block.Y.shape[1]) != self._sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self._sums.cross.shape[1]} before.")
         features, seen = self._feature_map(), self.n_samples_seen_
@@ -310,7 +331,7 @@ class LargeRidge(KernelEstimator):
         self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _large_ridge(self) -> NormalRidge:
+    def _large_ridge(self) -> NormalRidge | SeparateRidge:
         """The normal equations of the fit, for leverages and variances."""
         check_is_fitted(self)
         if self._sums is None:
@@ -319,8 +340,7 @@ class LargeRidge(KernelEstimator):
                 "conjugate gradients. Use solver='direct', or fewer landmarks."
             )
         if "_cached_ridge" not in self.__dict__:
-            sums = self._sums.map(torch.from_numpy)
-            self._cached_ridge = NormalRidge(sums, *self._outputs(sums.cross))
+            self._cached_ridge = self._ridge_of(self._sums.map(torch.from_numpy))
         return self._cached_ridge
 
     def _large_mean(self, inputs: Any, coefficients: Tensor) -> Tensor:
@@ -341,7 +361,7 @@ class LargeRidge(KernelEstimator):
         held = self._held_block()
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         residuals, variances = self._left_out(held.rows(kept))
-        scale = (residuals**2 / variances).mean(0)
+        scale = (residuals**2 / variances).nanmean(0)
         own = self.operator_.as_matrix(len(scale), scale).diagonal()
         return predictive_std(ridge, features, inputs, self.alpha_, scale, own).to(features.dtype)
 
@@ -350,4 +370,7 @@ class LargeRidge(KernelEstimator):
         kernel, tensor = self._operator_kernel(), self._represented.tensor
         weights = None if self._weights is None else tensor(self._weights)
         block = Block(self._represented.inputs(kernel, self.X_fit_), tensor(self._targets), weights)
-        return self._shaped(block.Y.double() - self._left_out(block)[0])
+        found = plain(block.Y.double() - self._left_out(block)[0])
+        if self._missing:  # a target that is not there is left out of the fit itself
+            found = np.where(np.isnan(found), self.predict(self.X_fit_).reshape(found.shape), found)
+        return found[:, 0] if self._flat else found
