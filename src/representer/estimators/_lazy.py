@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.approximation.dask_source import DaskSource, as_rows, is_dask, map_rows
+from representer.approximation.dask_source import DaskSource, as_rows, is_dask, map_rows, require_dask
 from representer.estimators._labels import check_classes
 from representer.kernels.base import Domain
 
@@ -67,8 +67,7 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
     """The classes of labels, and these as a Dask array of zeros and ones."""
-    import dask.array
-
+    dask = require_dask()
     labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
     chunks = (labels.chunks[0], (len(classes),))
