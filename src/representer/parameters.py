@@ -6,6 +6,7 @@ line search strays, so a kernel that is learned by gradient never goes out of ra
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 from collections.abc import Callable, Mapping
@@ -208,6 +209,12 @@ class Word:
     learned: bool = False  # is the value only where learning starts?
 
 
+@functools.lru_cache(maxsize=1024)
+def _problem_of(constraint: Constraint, value: float) -> str | None:
+    """Of a plain number, which is asked about with every Gram matrix."""
+    return constraint.problem(torch.tensor(value, dtype=torch.float64))
+
+
 @dataclass(frozen=True)
 class Hyperparameter:
     """A continuous hyperparameter: what it may be, and the words that stand for a value.
@@ -224,6 +231,8 @@ class Hyperparameter:
         if isinstance(value, str):
             known = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
             return None if value in self.words else f"must be a number{known}"
+        if type(value) is float:
+            return _problem_of(self.constraint, value)
         try:
             tensor = as_tensor(value).detach()
         except (TypeError, ValueError, RuntimeError):

@@ -244,6 +244,8 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
 
 def check_alpha(alpha: Any) -> float | np.ndarray | None:
     """A positive number, an array of candidates, or None for ``"auto"``."""
+    if isinstance(alpha, float) and 0.0 < alpha < math.inf:
+        return float(alpha)
     if isinstance(alpha, str):
         if alpha == "auto":
             return None

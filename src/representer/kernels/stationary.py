@@ -87,9 +87,15 @@ class Stationary(Kernel, ABC):
     def _is_plain(self, left: Tensor, right: Tensor) -> bool:
         """Two single matrices, and no gradient asked? Then one buffer is enough."""
         own = [getattr(self, name) for name in self.hyperparameters]
-        learned = any(isinstance(value, Tensor) and value.requires_grad for value in (left, right, *own))
         batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in own)
-        return not batched and not (learned and torch.is_grad_enabled())
+        return not batched and not self._learns(left, right)
+
+    def _learns(self, *data: Tensor | None) -> bool:
+        """Is a gradient asked, with respect to data or hyperparameters?"""
+        own = (getattr(self, name) for name in self.hyperparameters)
+        return torch.is_grad_enabled() and any(
+            isinstance(v, Tensor) and v.requires_grad for v in (*data, *own)
+        )
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
@@ -127,7 +133,8 @@ class Radial(Stationary, ABC):
         centre = left.detach().mean(-2, keepdim=True)
         left = left - centre
         right = left if Y is None else self._scaled(Y) - centre
-        left_norms, right_norms = (-0.5 * (points**2).sum(-1, keepdim=True) for points in (left, right))
+        left_norms = -0.5 * (left**2).sum(-1, keepdim=True)
+        right_norms = left_norms if Y is None else -0.5 * (right**2).sum(-1, keepdim=True)
         return (
             torch.cat([left, left_norms, torch.ones_like(left_norms)], -1),
             torch.cat([right, torch.ones_like(right_norms), right_norms], -1),
@@ -160,13 +167,11 @@ class Gaussian(Radial):
         self.lengthscale = lengthscale
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        left = self._scaled(X)
-        right = None if Y is None else self._scaled(Y)
-        learned = left.requires_grad or (right is not None and right.requires_grad)
-        if not (learned and torch.is_grad_enabled()):
+        if not self._learns(X, Y):
             return super()._gram(X, Y)
+        left = self._scaled(X)
         centre = left.detach().mean(-2, keepdim=True)
-        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre)
+        gram: Tensor = GaussianGram.apply(left - centre, None if Y is None else self._scaled(Y) - centre)
         return gram
 
     def _profile(self, t: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -200,7 +201,7 @@ def _diagnose(matrix: Tensor, info: Tensor, name: str) -> str:
 def is_finite(matrix: Tensor) -> bool:
     """Are all entries finite? One pass without a temporary, unless the sum itself overflows."""
     matrix = matrix.detach()
-    return bool(torch.isfinite(matrix.sum())) or bool(torch.isfinite(matrix).all())
+    return math.isfinite(matrix.sum().item()) or bool(torch.isfinite(matrix).all())
 
 
 @torch.no_grad()

@@ -83,11 +83,14 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
     if matrix.ndim > 2 or matrix.device.type != "cpu" or matrix.requires_grad or not matrix.numel():
         values, vectors = torch.linalg.eigh(matrix)
         return vectors, values
-    # SciPy's divide-and-conquer driver is a third faster than torch's on the CPU, and can work in place.
+    # LAPACK's divide and conquer through SciPy is a third faster than torch's on the CPU, and can work in place.
     array = matrix.contiguous().numpy().T
-    values, vectors = scipy.linalg.eigh(
-        array, lower=False, driver="evd", overwrite_a=overwrite, check_finite=False
-    )
+    (syevd,) = scipy.linalg.get_lapack_funcs(("syevd",), (array,))
+    values, vectors, failed = syevd(array, lower=0, overwrite_a=overwrite)
+    if failed:
+        raise NotPositiveDefiniteError(
+            f"The eigenvalues of {name} did not converge: are its entries in range?"
+        )
     return torch.from_numpy(vectors), torch.from_numpy(values)
 
 
