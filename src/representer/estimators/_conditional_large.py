@@ -21,11 +21,12 @@ from representer.estimators._adapted import Adapted, Representation, repaired_gr
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
+    SEARCH_ROWS,
     HeldSamples,
     block_limit,
     choose_alpha_by_sums,
 )
-from representer.estimators._lazy import source_on_dask
+from representer.estimators._lazy import check_columns, source_on_dask
 from representer.estimators._validation import DTYPES, check_alpha, check_inputs, check_outputs, plain
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import pivoted_cholesky
@@ -104,8 +105,11 @@ def read_targets(learner: Any, kernel: Kernel, y: Any, n: int) -> tuple[Targets,
 
 def read_inputs(learner: Any, given: Kernel, X: Any, *, reset: bool) -> Source:
     """The inputs, without targets."""
-    if is_dask(X):
+    if is_dask(X) and reset:
         return source_on_dask(learner, given, X, None, dtype=DTYPES[learner.dtype], targets=False)
+    if is_dask(X):
+        check_columns(learner, X)
+        return DaskSource(X, None, None, dtype=DTYPES[learner.dtype])
     X = check_inputs(learner, X, given.domain, reset=reset, sparse=takes_sparse(given))
     learner.X_fit_ = X if reset else None
     return InMemory(Block(learner._inputs(given, X), torch.zeros(len(X), 0)))
@@ -204,7 +208,7 @@ def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callba
     if learner.criterion is None:
         learner._first_alpha = learner._problem(given, block.X).scale(kernel) / inputs.n
     elif free or (alpha is None and learner.criterion == "validation"):
-        rows = sample_rows(inputs.n, learner._search_rows, learner._seed)
+        rows = sample_rows(inputs.n, SEARCH_ROWS, learner._seed)
         gram, _ = repaired_gram(learner._output_adapted(), targets.prepared(targets.rows(rows)))
         problem = learner._problem(given, inputs.rows(rows).X)
         found = learner._search(kernel, free, problem, learner._factor(gram), learner._seed, callback)
@@ -217,7 +221,7 @@ def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callba
 def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block) -> None:
     """alpha, the weights of the cells and the moments, from the sums and a few samples."""
     alpha = check_alpha(learner.alpha)
-    intercept, one = bool(learner.fit_intercept), torch.ones(1, dtype=torch.float64)
+    intercept = bool(learner.fit_intercept)
     if alpha is None:
         alpha = learner._first_alpha
     if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
@@ -225,14 +229,13 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block) -> None:
         gram, _ = repaired_gram(kernel, learner._targets(learner.output_kernel_, learner.output_landmarks_))
         anchors = pivoted_cholesky(gram.double(), tol=torch.finfo(gram.dtype).eps ** 0.75)[0]
         moments = anchors.new_zeros(step.width - step.n_cells, anchors.shape[1])
-        ridge = NormalRidge(
-            sums.combined(torch.cat([anchors, moments])), one.expand(anchors.shape[1]), intercept=intercept
-        )
+        combined = sums.combined(torch.cat([anchors, moments]))
+        ridge = NormalRidge(combined, torch.ones_like(combined.target_sum), intercept=intercept)
         known = Block(held.X, anchors[step.numbers(held.Y)])
         alpha, learner.criterion_value_ = choose_alpha_by_sums(ridge, None, "loo", step.features, known)
     assert isinstance(alpha, float)  # candidates are refused
     learner.alpha_ = alpha
-    ridge = NormalRidge(sums, one.expand(step.width), intercept=intercept)
+    ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=intercept)
     theta = ridge.coefficients(alpha)
     learner._coefficients, learner._constants = plain(theta), plain(ridge.intercepts(theta))
     learner._shares = plain(sums.target_sum[: step.n_cells] / sums.weight)

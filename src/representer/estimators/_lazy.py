@@ -1,4 +1,4 @@
-"""Predictions for Dask collections: chunk by chunk, when they are asked for."""
+"""Dask collections: what fits by sums take, and predictions chunk by chunk, when they are asked for."""
 
 from __future__ import annotations
 
@@ -92,6 +92,15 @@ def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:
         learner.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
 
+def check_columns(learner: Any, X: Any) -> None:
+    """Refuse a collection with other columns than those of the fit."""
+    names = getattr(learner, "feature_names_in_", None)
+    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
+        raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
+    if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
+        raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+
+
 def lazily(
     learner: Any, method: str, X: Any, width: int | None, dtype: Any, *first: Any, **options: Any
 ) -> Any:
@@ -99,9 +108,5 @@ def lazily(
 
     Arguments before the chunk are ``first``, those after it ``options``.
     """
-    names = getattr(learner, "feature_names_in_", None)
-    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
-        raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
-    if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
-        raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+    check_columns(learner, X)
     return map_rows(partial(getattr(without_data(learner), method), *first, **options), X, width, dtype)

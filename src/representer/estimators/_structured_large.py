@@ -12,7 +12,7 @@ from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
-from representer.approximation.dask_source import as_rows, is_dask
+from representer.approximation.dask_source import DaskSource, as_rows, is_dask
 from representer.approximation.normal import NormalStep, NormalSums, symmetric
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, InMemory, Source
@@ -64,7 +64,7 @@ class ManySamples:
     def source(self, learner: Any) -> Source:
         """For sums, when the learner's kernels are known."""
         if is_dask(self.X):
-            source = source_on_dask(learner, learner.kernel_, self.X, self.y, dtype=DTYPES[learner.dtype])
+            source = DaskSource(self.X, self.y, None, dtype=DTYPES[learner.dtype])
             keep_columns(learner, self.X, source)
             return source
         return InMemory(
@@ -242,7 +242,11 @@ def chosen_again(learner: Any, problem: Problem) -> Choice:
 
 def first_batch(learner: Any, problem: Problem) -> Batches:
     """After a fit to the first one."""
-    assert isinstance(problem, SummedProblem) and problem.sums is not None
+    if not isinstance(problem, SummedProblem):
+        raise ValueError(
+            "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
+        )
+    assert problem.sums is not None
     n = problem.sums.n
     keys = sampling_keys(sample_rows(n, KNOWN_ROWS, learner._seed), learner._seed)
     return Batches(problem.sums.map(plain), keys, n)

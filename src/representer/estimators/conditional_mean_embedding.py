@@ -35,7 +35,7 @@ from representer.linalg import pivoted_cholesky
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.parameters import is_real
 
-# Beyond it, hyperparameters are learned on a random subset.
+# Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
 
 
@@ -254,11 +254,6 @@ class ConditionalMeanEmbedding(Conditionals):
     @property
     def _input_approximation(self) -> Any:
         return both_approximations(self.approximation)[0]
-
-    @property
-    def _search_rows(self) -> int:
-        """How many samples hyperparameters are learned on."""
-        return LARGEST_BATCH
 
     def _check_own(self) -> None:
         if self.criterion is not None:

@@ -12,6 +12,7 @@ from representer.approximation.dask_source import is_dask
 from representer.data import count
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._lazy import takes_batches
+from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
 from representer.estimators._structured_large import chosen_again, first_batch, many_samples, next_batch
 from representer.estimators._validation import plain
@@ -201,14 +202,18 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
-        many = many_samples(self, X, y)
-        known, seed = ((X, y), None) if many is None else (many.known, many.seed)
-        kernel, inputs, labelled, seed = self._prepare(*known, iteration_callback(self, context), seed)
-        self.__dict__.pop("n_samples_seen_", None)
-        self.__dict__.pop("_batches", None)
-        self._choose(kernel, inputs, labelled, seed, None if many is None else many.source(self))
+        self._fit_whole(X, y, iteration_callback(self, context))
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    def _fit_whole(self, X: Any, y: Any, callback: Any) -> Problem:
+        """Fit to all samples, however many; the problem that was solved."""
+        for name in ("n_samples_seen_", "_batches"):
+            self.__dict__.pop(name, None)
+        many = many_samples(self, X, y)
+        if many is None:
+            return self._choose(*self._prepare(X, y, callback))
+        return self._choose(*self._prepare(*many.known, callback, many.seed), many.source(self))
 
     @available_if(takes_batches)
     def partial_fit(self, X: Any, y: Any) -> Self:
@@ -238,16 +243,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
             self._use_outputs(self.output_kernel_)  # the decoder learns of new outputs
             self._solve(again, chosen_again(self, again))
         else:
-            many = many_samples(self, X, y)
-            known, seed = ((X, y), None) if many is None else (many.known, many.seed)
-            kernel, inputs, labelled, seed = self._prepare(*known, lambda entry: False, seed)
-            if labelled is not None:
-                raise ValueError(
-                    "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
-                )
-            problem = self._choose(
-                kernel, inputs, labelled, seed, None if many is None else many.source(self)
-            )
+            problem = self._fit_whole(X, y, lambda entry: False)
             self._batches = first_batch(self, problem)
         self.n_samples_seen_ = self._batches.seen
         return self
