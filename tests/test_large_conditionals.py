@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import ConditionalMeanEmbedding
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
@@ -16,6 +18,16 @@ from representer.approximation.cells import Cells, CellStep
 from representer.approximation.normal import NormalStep
 from representer.approximation.sources import Block, InMemory
 from representer.kernels import Delta, Gaussian, Linear, Spectrum
+
+
+@parametrize_with_checks(
+    [ConditionalMeanEmbedding(approximation=RandomFeatures(5), max_iter=5, tol=1e-2, random_state=0)]
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
 
 METHODS: Any = {
     "mean": (),
@@ -168,6 +180,8 @@ def test_batches_equal_one_fit(data):
                 np.testing.assert_allclose(
                     getattr(parts, method)(Q), getattr(whole, method)(Q), atol=1e-8, err_msg=method
                 )
+    plain = model(pair, "auto", criterion=None).partial_fit(X[:100], Y[:100]).partial_fit(X[100:], Y[100:])
+    assert plain.alpha_ == pytest.approx(1 / 250)  # the mean k(x, x) over n
     with pytest.raises(ValueError, match="columns"):
         parts.partial_fit(X, Y[:, [0, 1, 1]])
     with pytest.raises(ValueError, match="one dimension"):

@@ -206,7 +206,7 @@ def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callba
     learner.criterion_value_, learner.history_, learner.n_iter_ = None, [], 0
     learner._first_alpha = None
     if learner.criterion is None:
-        learner._first_alpha = learner._problem(given, block.X).scale(kernel) / inputs.n
+        learner._scale = learner._problem(given, block.X).scale(kernel)
     elif free or (alpha is None and learner.criterion == "validation"):
         rows = sample_rows(inputs.n, SEARCH_ROWS, learner._seed)
         gram, _ = repaired_gram(learner._output_adapted(), targets.prepared(targets.rows(rows)))
@@ -223,7 +223,7 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block) -> None:
     alpha = check_alpha(learner.alpha)
     intercept = bool(learner.fit_intercept)
     if alpha is None:
-        alpha = learner._first_alpha
+        alpha = learner._first_alpha if learner.criterion is not None else learner._scale / sums.n
     if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
         kernel = learner._output_adapted()
         gram, _ = repaired_gram(kernel, learner._targets(learner.output_kernel_, learner.output_landmarks_))
