@@ -115,8 +115,8 @@ def test_blocks_of_any_size_give_the_same(data):
     X, Y, w = data
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
     whole = clone(model).fit(X, Y, w).predict(X)
-    # 30 features: 3 · 8 · 30² of sums, and 8 · 3 · 30 for each row.
-    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90) + 64 * 720).fit(X, Y, w)
+    # 30 features: 3 · 8 · 30² of sums, 8 · 3² of squared targets, and 8 · 3 · 30 for each row.
+    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90 + 9) + 64 * 720).fit(X, Y, w)
     np.testing.assert_allclose(small.predict(X), whole, atol=1e-9)
 
 
