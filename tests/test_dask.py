@@ -14,7 +14,17 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from representer import EmbeddingClassifier, KernelFeatures, OperatorRidge
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelPCA,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    KernelFeatures,
+    OperatorRidge,
+    StructuredPredictor,
+)
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.approximation.dask_source import is_dask
 from representer.kernels import Gaussian, Polynomial, Spectrum
@@ -152,6 +162,20 @@ def test_frames_and_files(data, tmp_path: Path):
     np.testing.assert_allclose(again.predict(X), predictions, atol=1e-8)
 
 
+def test_a_zarr_store(data, tmp_path: Path):
+    zarr: Any = pytest.importorskip("zarr")
+    X, Y, _ = data
+    for name, array in (("X", X), ("Y", Y)):
+        stored = zarr.create_array(
+            tmp_path / name, shape=array.shape, chunks=(150, array.shape[1]), dtype=array.dtype
+        )
+        stored[:] = array
+    dX, dY = (da.from_zarr(str(tmp_path / name)) for name in ("X", "Y"))
+    model = OperatorRidge(Gaussian("median"), approximation=Nystroem(30), random_state=0)
+    remote = clone(model).fit(dX, dY)
+    np.testing.assert_allclose(remote.predict(dX).compute(), clone(model).fit(X, Y).predict(X), atol=1e-8)
+
+
 def test_no_more_than_a_chunk_is_loaded_at_a_time(data):
     X, Y, _ = data
     alive, most = [0], [0]
@@ -207,6 +231,38 @@ def test_errors_name_the_fix(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "dask", None)
     with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
         model.fit(dX, dY)
+
+
+LEARNERS: Any = [
+    OperatorRidge(approximation=Nystroem(20)),
+    EmbeddingClassifier(approximation=Nystroem(20)),
+    ConditionalMeanEmbedding(approximation=Nystroem(20)),
+    StructuredPredictor(approximation=Nystroem(20)),
+    DeepKernelRegressor(approximation=Nystroem(20)),
+    DeepKernelClassifier(approximation=Nystroem(20), loss="squared"),
+    KernelAutoencoder(approximation=Nystroem(20)),
+    DeepKernelPCA(max_samples=20),
+    KernelFeatures(approximation=Nystroem(20)),
+]
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
+def test_every_learner_names_the_fix(data, monkeypatch, learner):
+    X, Y, _ = data
+    dX, dy = on_dask(X, np.where(Y[:, 0] > 0, 1, 0))
+    for bad, message in (
+        (dX.rechunk((100, 2)), r"X is cut along its columns into 2 chunks.*X\.rechunk"),
+        (dX[dX[:, 0] > 0], r"X has chunks of unknown sizes. Call X\.compute_chunk_sizes\(\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            clone(learner).fit(bad, dy)
+    if not isinstance(learner, KernelFeatures):
+        exact = {"max_samples": None} if isinstance(learner, DeepKernelPCA) else {"approximation": None}
+        with pytest.raises(ValueError, match=f"need {next(iter(exact))}="):
+            clone(learner).set_params(**exact).fit(dX, dy)
+    monkeypatch.setitem(sys.modules, "dask", None)
+    with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
+        clone(learner).fit(dX, dy)
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from representer.approximation import (
     TensorSketch,
     approximation_error,
 )
+from representer.approximation.missing import SeparateStep
 from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, InMemory
@@ -114,8 +115,8 @@ def test_blocks_of_any_size_give_the_same(data):
     X, Y, w = data
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
     whole = clone(model).fit(X, Y, w).predict(X)
-    # 30 features: 3 · 8 · 30² of sums, and 8 · 3 · 30 for each row.
-    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90) + 64 * 720).fit(X, Y, w)
+    # 30 features: 3 · 8 · 30² of sums, 8 · 3² of squared targets, and 8 · 3 · 30 for each row.
+    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90 + 9) + 64 * 720).fit(X, Y, w)
     np.testing.assert_allclose(small.predict(X), whole, atol=1e-9)
 
 
@@ -301,6 +302,74 @@ def test_bad_batches(data):
     with pytest.raises(ValueError, match="y has 1 outputs, but 3 before"):
         model.partial_fit(X, Y[:, 0])
     assert model.n_samples_seen_ == 200 and model.predict(X).shape == Y.shape  # nothing has changed
+
+
+# -- missing targets --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("operator", [None, Diagonal([1.0, 2.0, 0.5]), Dense(np.eye(3) + 0.4)], ids=repr)
+def test_missing_targets_have_sums_of_their_own(rng, operator):
+    X = rng.normal(size=(120, 2))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] ** 2, X[:, 0] * X[:, 1]]) + 0.1 * rng.normal(size=(120, 3))
+    holes, w, Q = (
+        np.where(rng.random(Y.shape) < 0.3, np.nan, Y),
+        rng.uniform(0.5, 2.0, 120),
+        rng.normal(size=(9, 2)),
+    )
+    for criterion, alpha in (("loo", [1e-4, 1e-2]), ("gcv", [1e-4, 1e-2]), ("loo", 1e-3)):
+        if criterion == "gcv" and isinstance(operator, Dense):
+            continue  # refused: outputs are coupled
+        options = {"operator": operator, "alpha": alpha, "criterion": criterion}
+        exact = OperatorRidge(Gaussian(1.0), **options).fit(X, holes, w)
+        found = OperatorRidge(Gaussian(1.0), approximation=Nystroem(120), random_state=0, **options).fit(
+            X, holes, w
+        )
+        assert found.alpha_ == exact.alpha_
+        if exact.criterion_value_ is not None:
+            assert found.criterion_value_ == pytest.approx(exact.criterion_value_, rel=1e-6)
+        for one, two in zip(found.predict(Q, True), exact.predict(Q, True), strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+        np.testing.assert_allclose(found.loo_predict_, exact.loo_predict_, atol=1e-6)
+        again = pickle.loads(pickle.dumps(found))
+        np.testing.assert_allclose(again.predict(Q, True)[1], found.predict(Q, True)[1], atol=1e-12)
+
+
+def test_missing_targets_in_blocks(rng):
+    X = torch.from_numpy(rng.normal(size=(90, 2)))
+    Y = torch.from_numpy(np.where(rng.random((90, 2)) < 0.3, np.nan, rng.normal(size=(90, 2))))
+    features = Nystroem(10).features(Gaussian(1.0), X, seed=0)
+    found = InMemory(Block(X, Y)).total(SeparateStep(features), limit=2000)
+    for j, part in enumerate(found.parts):
+        seen = ~Y[:, j].isnan()
+        B = features(X[seen])
+        torch.testing.assert_close(part.gram.tril(), (B.mT @ B).tril())
+        torch.testing.assert_close(part.cross[:, 0], B.mT @ Y[seen, j])
+        assert part.n == int(seen.sum())
+    assert found.weight == 90.0
+    learned = OperatorRidge(Gaussian("ard"), approximation=Nystroem(10), random_state=0).fit(X, Y)
+    assert len(learned.history_) > 1
+    with pytest.raises(ValueError, match="solver='direct'"):
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(10), solver="cg").fit(X, Y)
+    with pytest.raises(MemoryError, match="leaves no room"):
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(90), memory_limit="200kB").fit(X, Y)
+
+
+def test_conjugate_gradients_say_why_they_ended(data):
+    X, Y, _ = (torch.from_numpy(array) for array in data)
+    features = Nystroem(20).features(Gaussian(1.0), X, seed=0)
+
+    class Wrong(InMemory):
+        """Products with the wrong sign, as rounding may make them."""
+
+        def total(self, step, *, limit=None):
+            sign = 1.0 if step.coefficients is None else -1.0
+            return sign * super().total(step, limit=limit)
+
+    def solve(falkon: Falkon, source: InMemory) -> str | None:
+        options: Any = {"shift": 0.2, "weight": 200.0, "scales": torch.ones(3).double(), "rotation": None}
+        return falkon.solve(features, source, features(X[:40]), **options)[1]
+
+    assert solve(Falkon(), InMemory(Block(X, Y))) is None
+    assert "have not reached" in str(solve(Falkon(1e-12, 2), InMemory(Block(X, Y))))
+    assert "without positive curvature in iteration 1" in str(solve(Falkon(), Wrong(Block(X, Y))))
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------

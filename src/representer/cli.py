@@ -215,7 +215,7 @@ def run_bench(names: list[str], quick: bool, out: Path | None, console: Console,
         )
         return 2
     sys.path.insert(0, str(ROOT))
-    benchmarks, timing = (importlib.import_module(f"benchmarks.{name}") for name in ("runner", "_timing"))
+    benchmarks, timing = map(importlib.import_module, ("benchmarks.runner", "benchmarks._timing"))
     if quick:
         os.environ[timing.SCALE] = str(timing.QUICK_SCALE)
     try:

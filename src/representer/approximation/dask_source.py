@@ -25,7 +25,8 @@ def is_dask(X: Any) -> bool:
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
 
 
-def _dask() -> Any:
+def require_dask() -> Any:
+    """The package, or an error that names the extra."""
     try:
         import dask
         import dask.array
@@ -36,7 +37,7 @@ def _dask() -> Any:
 
 def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
-    _dask()
+    require_dask()
     if hasattr(collection, "to_dask_array"):
         collection = collection.to_dask_array()
         if sizes:
@@ -107,7 +108,7 @@ class DaskSource(Source):
         self.X = as_rows(X, "X")
         self.n = int(self.X.shape[0])
         rows = self.X.chunks[0]
-        none = _dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
+        none = require_dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
         self.Y = self._aligned(Y, "y", rows) if none is None else none
         self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
         self.weights = None if weights is None else self._aligned(weights, "sample_weight", rows)
@@ -121,7 +122,7 @@ class DaskSource(Source):
     def _aligned(self, collection: Any, name: str, rows: tuple[int, ...]) -> Any:
         """With the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
-            collection = _dask().array.from_array(np.asarray(collection), chunks=-1)
+            collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
         found = as_rows(collection, name)
         if found.shape[0] != self.n:
             raise ValueError(
@@ -132,12 +133,12 @@ class DaskSource(Source):
     def rows(self, index: np.ndarray) -> Block:
         """Some samples, brought here."""
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
-        found = _dask().compute(*(array[index] for array in whole))
+        found = require_dask().compute(*(array[index] for array in whole))
         return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype)
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""
-        delayed = _dask().delayed
+        delayed = require_dask().delayed
         shared = delayed(step, traverse=False, pure=False)
         columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
         columns.append([None] * len(columns[0]) if self.weights is None else self.weights.to_delayed())
@@ -154,7 +155,7 @@ class DaskSource(Source):
 
 def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | None, dtype: Any) -> Any:
     """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None."""
-    dask = _dask()
+    dask = require_dask()
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
     options: dict[str, Any] = {

@@ -80,8 +80,8 @@ class Falkon(Value):
         scales: Tensor,
         rotation: Tensor | None,
         limit: int | None = None,
-    ) -> tuple[Tensor, bool]:
-        """U (m, p) as of ``NormalRidge.coefficients``, and whether the tolerance was reached.
+    ) -> tuple[Tensor, str | None]:
+        """U (m, p) as of ``NormalRidge.coefficients``, and what kept the iterations from the tolerance, if anything.
 
         ``preconditioner`` (r, m) are the features of samples that stand for all, ``weight`` is Σ w, and ``shift`` is
         alpha Σ w.
@@ -108,12 +108,14 @@ class Falkon(Value):
 
         right = product(None)
         right = right if rotation is None else right @ rotation
-        iterations = 0
+        iterations, curved = 0, True
 
         def apply(values: Tensor) -> Tensor:
-            nonlocal iterations
+            nonlocal iterations, curved
             iterations += 1
-            return scales * product(values) + shift * values
+            image = scales * product(values) + shift * values
+            curved = bool(((values * image).sum(0) >= 0).all())  # false also for NaN
+            return image
 
         found = conjugate_gradient(
             apply,
@@ -125,7 +127,17 @@ class Falkon(Value):
             strict=False,
             columnwise=True,
         )
-        return found if rotation is None else found @ rotation.mT, iterations < int(self.max_iter)
+        problem = None
+        if not curved:
+            problem = (
+                f"met a direction without positive curvature in iteration {iterations}: rounding errors of the blocks "
+                "outweigh alpha. Use dtype='float64' or a larger alpha"
+            )
+        elif iterations >= int(self.max_iter):
+            problem = (
+                f"have not reached {self!r} after {self.max_iter} iterations. Increase alpha, max_iter or tol"
+            )
+        return found if rotation is None else found @ rotation.mT, problem
 
 
 def _shifted(inner: Tensor, scale: float, shift: float) -> Tensor:

@@ -38,6 +38,21 @@ class NormalSums:
             **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)}
         )
 
+    @classmethod
+    def zeros(cls, m: int, p: int, *, like: Tensor) -> NormalSums:
+        """Of no samples."""
+        shapes = ((m, m), (m, p), (p, p), (m,), (p,))
+        return cls(0, 0.0, *(like.new_zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def combined(self, matrix: Tensor) -> NormalSums:
+        """The sums for the targets Mᵀy, with M (p, q): combinations of the old ones."""
+        return replace(
+            self,
+            cross=self.cross @ matrix,
+            squares=matrix.mT @ self.squares @ matrix,
+            target_sum=self.target_sum @ matrix,
+        )
+
     def map(self, change: Callable[[Any], Any]) -> NormalSums:
         """With every array changed: tensors to NumPy and back."""
         arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
@@ -49,14 +64,17 @@ class NormalStep(Step):
     """Adds the samples of a block to the sums; blocks may be in single precision, sums are double."""
 
     features: FeatureMap
+    targets: FeatureMap | None = None  # features of outputs that are no targets themselves
 
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
         """Columns, features, and a weighted copy of them."""
-        return 3 * self.features.n_features * self.features.dtype.itemsize
+        width = self.features.n_features + (0 if self.targets is None else self.targets.n_features)
+        return 3 * width * self.features.dtype.itemsize
 
     def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
-        B, Y, w = self.features(block.X), block.Y.to(torch.float64), block.weights
+        B, w = self.features(block.X), block.weights
+        Y = (block.Y if self.targets is None else self.targets(block.Y)).to(torch.float64)
         n, weight = len(Y), float(len(Y))
         if w is not None:
             kept = w > 0
@@ -69,15 +87,7 @@ class NormalStep(Step):
         corner = torch.cat([Y, root], 1).mT @ Y
         m, p = B.shape[1], Y.shape[1]
         if total is None:
-            total = NormalSums(
-                0,
-                0.0,
-                Y.new_zeros(m, m),
-                Y.new_zeros(m, p),
-                Y.new_zeros(p, p),
-                Y.new_zeros(m),
-                Y.new_zeros(p),
-            )
+            total = NormalSums.zeros(m, p, like=Y)
         add_gram(total.gram, B)
         total.cross.add_(small[:, :p])
         total.feature_sum.add_(small[:, p])
@@ -200,6 +210,12 @@ class NormalRidge:
         weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
         return self.target_mean - self.feature_mean @ weighted
 
+    def training_error(self, alpha: float) -> float:
+        """Σ w‖y − b − f(x)‖²/Σ w at the fit, from the sums alone."""
+        u, shift = self.rotated_coefficients(alpha), alpha * self.sums.weight
+        explained = self.scales * ((self.cross * u).sum(0) + shift * u.square().sum(0))
+        return float((self.square - explained).sum().clamp(min=0.0) / self.sums.weight)
+
     # -- its error ----------------------------------------------------------------------------------------------------
     def generalised(self, alphas: Tensor) -> Tensor:
         """The generalised cross-validation errors of many alphas, from the sums alone."""
@@ -249,8 +265,12 @@ class NormalRidge:
         return errors / weight
 
     def variance(self, features: Tensor, alpha: float) -> Tensor:
-        """The diagonal of the covariance of f at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ."""
+        """The diagonal of the covariance of f + b at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ.
+
+        b, which has a flat prior, adds alpha, and φ and S are then centred.
+        """
         shift = alpha * self.sums.weight
-        squares = (features.double() @ self.spectrum.vectors) ** 2
+        squares = self.coordinates(features) ** 2
         rotated = squares @ (shift * self.scales / (self.spectrum.values[:, None] * self.scales + shift))
+        rotated = rotated + float(self.intercept) * alpha
         return rotated if self.rotation is None else rotated @ (self.rotation**2).mT

@@ -16,10 +16,10 @@ from representer.memory import row_blocks
 
 @dataclass(frozen=True)
 class Block:
-    """Some samples: prepared inputs, targets (n, p), and weights (n,) or None for ones."""
+    """Some samples: prepared inputs, targets (n, p) or prepared outputs, and weights (n,) or None for ones."""
 
     X: Any
-    Y: Tensor
+    Y: Any
     weights: Tensor | None = None
 
     def __len__(self) -> int:
@@ -29,7 +29,7 @@ class Block:
         """Some of them."""
         chosen = torch.from_numpy(np.asarray(index))
         weights = None if self.weights is None else self.weights[chosen]
-        return Block(take(self.X, chosen), self.Y[chosen], weights)
+        return Block(take(self.X, chosen), take(self.Y, chosen), weights)
 
 
 class Step(ABC):

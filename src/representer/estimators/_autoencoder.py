@@ -23,8 +23,9 @@ from representer.estimators._callbacks import iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine, as_layer
 from representer.estimators._deep_fit import Settings
+from representer.estimators._deep_large import autoencoder_part, fit_outer
 from representer.estimators._gram_once import precompute
-from representer.estimators._supervision import label_targets
+from representer.estimators._supervision import label_targets, rows_of
 from representer.estimators._target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
 from representer.estimators._validation import (
     DTYPES,
@@ -125,8 +126,8 @@ class Autoencoder(DeepKernelMachine):
         self._check_autoencoder()
         self._dtype = DTYPES[self.dtype]
         first = self._first_kernel()
-        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
-        n = len(X)
+        part = autoencoder_part(self, first, X)
+        X, n = part.X, len(part.X)
         if n < 2:
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
         self.X_fit_, self._sparse = X, isinstance(X, SparseRows)
@@ -151,7 +152,7 @@ class Autoencoder(DeepKernelMachine):
         self._check_spaces(composition, space)
         targets = coordinates
         if self.supervision > 0:
-            labels = label_targets(y, coordinates, self.supervision, n)
+            labels = label_targets(rows_of(y, part.rows), coordinates, self.supervision, n)
             targets = torch.cat([coordinates, labels], 1)
         loss, settings = _losses.squared(self.fit_intercept), self._settings(context)
         fit = AutoencoderFit(
@@ -171,6 +172,9 @@ class Autoencoder(DeepKernelMachine):
         ]
         solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
         self._keep(solution, restore)
+        if part.source is not None and isinstance(space, FeatureSpace) and not self.supervision > 0:
+            fit_outer(self, part, solution)
+        self._outer_sums = None
         self._keep_autoencoder(space, coordinates, data, code)
 
     def _first_kernel(self) -> OperatorKernel:

@@ -34,6 +34,7 @@ from representer.estimators._validation import (
 from representer.expansions import Expansion, Layer, Network
 from representer.kernels import Kernel, Polynomial, Pullback, as_kernel
 from representer.linalg import repair_gram
+from representer.memory import as_bytes
 from representer.operators import Decomposable, OperatorKernel
 from representer.parameters import is_count, is_real
 
@@ -66,6 +67,8 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     criterion: str
     cv: Any
     approximation: Nystroem | None
+    memory_limit: Any = None
+    _outer_sums: Any  # where the outer function was fitted by sums
     n_restarts: int
     max_iter: int
     tol: float
@@ -117,6 +120,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             check_options(self, {"loss": losses})
         check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
         check_device(self.device)
+        as_bytes(self.memory_limit)
         if isinstance(self.cv, int | np.integer) and self.cv < 2:
             raise ValueError(f"cv must be at least 2 folds, or a splitter of scikit-learn; got {self.cv!r}.")
         if self.approximation is not None and self.loss != "squared":
@@ -180,7 +184,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         context: Any,
     ) -> tuple[DeepFit, Solution]:
         """Fit, and keep what is public of it."""
-        self._dtype = DTYPES[self.dtype]
+        self._dtype, self._outer_sums = DTYPES[self.dtype], None
         if isinstance(self.layers, str) and composition.layers:
             composition.layers[0].size = min(LARGEST_AUTO, X.shape[1])
         self._sparse = isinstance(X, SparseRows)

@@ -10,9 +10,11 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation.dask_source import is_dask
 from representer.data import count, take
 from representer.estimators._adapted import Representation, takes_sparse
 from representer.estimators._deep_pca import FirstLevel
+from representer.estimators._lazy import lazily
 from representer.estimators._validation import check_inputs, plain, warn_unconverged
 from representer.kernels import Kernel
 from representer.memory import row_blocks
@@ -40,7 +42,7 @@ class NewSamples:
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Data; with a precomputed kernel, k(X, X_train).
+            Data; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the features: lazy.
         level : int, default=None
             Only those of one level, counted from 0; None: all levels side by side.
 
@@ -52,6 +54,9 @@ class NewSamples:
         """
         check_is_fitted(self)
         j = None if level is None else self._level(level)
+        if is_dask(X):
+            width = sum(self.n_components_) if j is None else self.n_components_[j]
+            return lazily(self, "_features_of", X, width, np.float64, level=j)
         return _wrap_data_with_container("transform", self._features_of(X, j), X, _Output(self, j))
 
     def _features_of(self, X: Any, level: int | None) -> np.ndarray:

@@ -67,15 +67,22 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         tol: Any = getattr(self, "tol")  # noqa: B009
         if not (is_real(tol) and tol >= 0):
             raise ValueError(f"tol must be a number of at least 0; got {tol!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
+        given = self._input_approximation
+        if given is not None and not isinstance(given, Approximation):
             raise ValueError(
                 "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
                 f"got {self.approximation!r}."
             )
 
     @property
+    def _input_approximation(self) -> Any:
+        """That of the inputs' kernel."""
+        return self.approximation
+
+    @property
     def _represented(self) -> Representation:
-        return Representation(DTYPES[self.dtype], self.device, isinstance(self.X_fit_, SparseRows))
+        sparse = any(isinstance(X, SparseRows) for X in (self.X_fit_, self._state))
+        return Representation(DTYPES[self.dtype], self.device, sparse)
 
     @property
     def _like(self) -> Tensor:
@@ -96,7 +103,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
 
     def _keep_features(self, features: FeatureMap) -> None:
         """Remember what was chosen or drawn."""
-        self._approximation, self._state = self.approximation, plain(features.state)
+        self._approximation, self._state = self._input_approximation, plain(features.state)
         self.landmarks_ = self._state if isinstance(features, LandmarkFeatures) else None
         self._cached_features = features
 

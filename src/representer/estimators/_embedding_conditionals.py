@@ -10,113 +10,31 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import herd_rows
+from representer.approximation.dask_source import is_dask
 from representer.data import take
-from representer.estimators._adapted import Adapted, repaired_gram, silent_repairs, takes_sparse
-from representer.estimators._embedding import EmbeddingEstimator
+from representer.estimators._adapted import repaired_gram, silent_repairs
+from representer.estimators._conditional_large import AtAnchors, OfFeatures, regressed
+from representer.estimators._conditional_weights import ConditionalWeights
 from representer.estimators._embedding_density import (
     bandwidths,
     check_numbers,
     check_points,
     densities,
-    proper,
     variance,
+    variance_of_moments,
 )
-from representer.estimators._embedding_problem import EmbeddingProblem
-from representer.estimators._validation import (
-    DTYPES,
-    check_inputs,
-    check_outputs,
-    plain,
-)
+from representer.estimators._lazy import lazily
+from representer.estimators._validation import plain
 from representer.expansions.embedding import Embedding, as_values, own_copy
-from representer.kernels import Kernel
 from representer.memory import row_blocks
-from representer.objectives.ridge_system import DenseSystem
 from representer.parameters import is_count, is_real
 
 
-class Conditionals(EmbeddingEstimator):
-    """A fitted embedding: w(x) = P k(X, x) + g, with P and g of the ridge system (g of the intercept)."""
-
-    output_kernel_: Kernel
-    Y_fit_: Any
-    alpha_: float
-    fit_intercept: bool
-    _flat: bool
-    _seed: int
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    # -- targets ------------------------------------------------------------------------------------------------------
-    def _targets(self, kernel: Kernel, Y: Any) -> Any:
-        numeric = kernel.domain in ("vectors", "gram")
-        return kernel.prepare(self._represented.tensor(Y) if numeric else Y)
-
-    def _output_adapted(self) -> Kernel:
-        kernel = self.output_kernel_
-        if kernel.domain == "vectors":
-            return kernel
-        return Adapted(kernel, DTYPES[self.dtype], self.device, repair=True)
-
-    def _vectors(self, what: str) -> Tensor:
-        """The training targets as a matrix; refused if they are no vectors."""
-        check_is_fitted(self)
-        numeric = (
-            isinstance(self.Y_fit_, np.ndarray) and self.Y_fit_.dtype.kind in "biuf" and self.Y_fit_.ndim == 2
-        )
-        if self.output_kernel_.domain == "gram" or not numeric:
-            raise ValueError(
-                f"{what} needs targets that are vectors; these are {self.output_kernel_.domain}. Use expect(g, X) with "
-                "a function of them."
-            )
-        return self._represented.tensor(self.Y_fit_)
-
-    def _new_targets(self, y: Any) -> Any:
-        """Targets of new inputs, of the kind and width of those that were fitted."""
-        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
-        if self.output_kernel_.domain in ("vectors", "gram") and targets.shape[1] != self.Y_fit_.shape[1]:
-            raise ValueError(
-                f"y has {targets.shape[1]} columns, but the targets that were fitted have {self.Y_fit_.shape[1]}."
-            )
-        return targets
-
-    # -- weights ------------------------------------------------------------------------------------------------------
-    def _system(self, problem: EmbeddingProblem | None = None, kernel: Kernel | None = None) -> DenseSystem:
-        """The factored system of the fit, made at first use and kept."""
-        if "_cached_system" not in self.__dict__:
-            if problem is None or kernel is None:
-                kernel = self._adapted(self.kernel_)
-                inputs = self._inputs(kernel, self.X_fit_)
-                problem = self._problem(kernel, inputs)
-                with silent_repairs():  # fit has said it
-                    problem = problem.with_fixed_gram(kernel)
-            else:
-                problem = problem.with_fixed_gram(kernel)
-            gram = problem.gram
-            assert gram is not None
-            shift = gram.new_tensor(len(gram) * self.alpha_)
-            self._cached_kept = problem.kept
-            self._cached_system = DenseSystem(gram, shift, intercept=bool(self.fit_intercept))
-        return self._cached_system
-
-    def _weights(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        X = check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
-        kernel, system = self._adapted(self.kernel_), self._system()
-        inputs, anchors = self._inputs(kernel, X), self._inputs(kernel, self.X_fit_)
-        with torch.no_grad():
-            cross = kernel._gram(inputs, anchors)
-            if self._cached_kept is not None:
-                cross = (cross @ self._cached_kept) @ self._cached_kept.mT
-            # P is symmetric, and annihilates constants: P k = W⁻¹(k − 1 gᵀk).
-            weights = system.solve(cross.mT).mT
-            return weights if system.g is None else weights + system.g[:, 0]
+class Conditionals(ConditionalWeights):
+    """The methods of a fitted embedding."""
 
     def weights(self, X: Any) -> np.ndarray:
-        """The weights w_i(x) of the training samples in the distribution given x.
+        """The weights w_i(x) of the training samples, or of ``output_landmarks_``, in the distribution given x.
 
         Parameters
         ----------
@@ -125,9 +43,11 @@ class Conditionals(EmbeddingEstimator):
 
         Returns
         -------
-        weights : ndarray of shape (n_queries, n_samples)
+        weights : ndarray of shape (n_queries, n_samples) or (n_queries, n_anchors)
             Some may be negative; with an intercept they sum to one.
         """
+        if is_dask(X):
+            return self._lazily("weights", X, len(self._anchors))
         return plain(self._weights(X))
 
     def embedding(self, X: Any) -> Embedding:
@@ -145,28 +65,48 @@ class Conditionals(EmbeddingEstimator):
             and expectations.
         """
         weights = self._weights(X)
-        return Embedding(self._output_adapted(), self._targets(self.output_kernel_, self.Y_fit_), weights)
+        return Embedding(self._output_adapted(), self._targets(self.output_kernel_, self._anchors), weights)
 
-    def expect(self, g: Any, X: Any) -> np.ndarray:
+    def expect(self, g: Any, X: Any, samples: Any = None) -> np.ndarray:
         """E[g(Y) | X = x].
 
         Parameters
         ----------
         g : callable or array-like of shape (n_samples,) or (n_samples, p)
             A function of the training targets as a whole, as they were given, that returns one value or one vector for
-            each; or these values.
+            each; or these values. With an approximation, of ``output_landmarks_``: each stands for its cell.
         X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
             Inputs; with a precomputed kernel, k(X, X_train).
+        samples : pair of inputs and targets, default=None
+            With an approximation: samples to go through once more, in memory or on Dask, for an expectation without
+            the error of cells. g, a function, is called with all targets, or with those of one chunk.
 
         Returns
         -------
         expectations : ndarray of shape (n_queries,) or (n_queries, p)
             One for each input.
         """
-        weights = self._weights(X)
-        samples = self.Y_fit_[:, 0] if self._flat else self.Y_fit_
-        values = g(own_copy(samples)) if callable(g) else g
-        return plain(weights @ as_values(values, self.Y_fit_, weights))
+        check_is_fitted(self)
+        found: AtAnchors | OfFeatures
+        if samples is not None:
+            found = regressed(self, g, samples)
+        else:
+            given = self._anchors[:, 0] if self._flat else self._anchors
+            values = g(own_copy(given)) if callable(g) else g
+            found = AtAnchors(plain(as_values(values, self._anchors, self._like)))
+        if is_dask(X):
+            return lazily(self, "_expectations", X, found.width, self.dtype, found)
+        return self._expectations(found, X)
+
+    def _expectations(self, g: AtAnchors | OfFeatures, X: Any) -> np.ndarray:
+        """Of a function that is known at the anchors, or regressed on the features."""
+        tensor = self._represented.tensor
+        if isinstance(g, AtAnchors):
+            return plain(self._weights(X) @ tensor(g.values))
+        fitted = self._apply(self._new_inputs(X), tensor(g.coefficients), by_features=True) + tensor(
+            g.constants
+        )
+        return plain(fitted[:, 0] if g.width is None else fitted)
 
     def predict(self, X: Any) -> np.ndarray:
         """The conditional mean, for targets that are vectors: the same as ``mean``.
@@ -225,8 +165,14 @@ class Conditionals(EmbeddingEstimator):
         mean : ndarray of shape (n_queries,) or (n_queries, n_outputs)
             One for each input.
         """
-        values = plain(self._weights(X) @ self._vectors("mean"))
-        return values[:, 0] if self._flat else values
+        if is_dask(X):
+            return self._lazily("mean", X, self._width("mean"))
+        if self._state is None:
+            values = self._weights(X) @ self._vectors("mean")
+        else:
+            c, first, _, total = self._moments(X, "mean")
+            values = first + c * total
+        return plain(values[:, 0] if self._flat else values)
 
     def var(self, X: Any) -> np.ndarray:
         """Var[Y_j | X = x], clipped at zero.
@@ -241,9 +187,13 @@ class Conditionals(EmbeddingEstimator):
         var : ndarray of shape (n_queries,) or (n_queries, n_outputs)
             One for each input.
         """
-        weights, Y = self._weights(X), self._vectors("var")
-        values = plain(variance(weights, Y))
-        return values[:, 0] if self._flat else values
+        if is_dask(X):
+            return self._lazily("var", X, self._width("var"))
+        if self._state is None:
+            values = variance(self._weights(X), self._vectors("var"))
+        else:
+            values = variance_of_moments(*self._moments(X, "var"))
+        return plain(values[:, 0] if self._flat else values)
 
     def cdf(self, X: Any, y: Any) -> np.ndarray:
         """P[Y ≤ y | X = x], made monotone and between 0 and 1.
@@ -262,12 +212,14 @@ class Conditionals(EmbeddingEstimator):
         probabilities : ndarray of shape (n_queries, m)
             One row for each input.
         """
+        if is_dask(X):
+            return self._lazily("cdf", X, np.size(y), y=y)
         levels, steps = self._steps(X, "cdf")
         index = np.searchsorted(levels, check_numbers(y, "y"), side="right")
         return np.concatenate([np.zeros((len(steps), 1)), steps], 1)[:, index]
 
     def quantile(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
-        """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets.
+        """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets or anchors.
 
         Parameters
         ----------
@@ -281,6 +233,8 @@ class Conditionals(EmbeddingEstimator):
         quantiles : ndarray of shape (n_queries, m)
             One row for each input.
         """
+        if is_dask(X):
+            return self._lazily("quantile", X, np.size(q), q=q)
         levels, steps = self._steps(X, "quantile")
         q = check_numbers(q, "q")
         if not bool(((q >= 0) & (q <= 1)).all()):
@@ -296,7 +250,7 @@ class Conditionals(EmbeddingEstimator):
                 f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X)."
             )
         order = np.argsort(Y[:, 0], kind="stable")
-        raw = plain(proper(self._weights(X)))[:, order].cumsum(1)
+        raw = plain(self._proper_weights(X))[:, order].cumsum(1)
         # Negative weights make it fall in places: the mean of the least majorant and the greatest minorant is as near
         # to it as a monotone function can be, in the largest deviation.
         above = np.maximum.accumulate(raw, 1)
@@ -328,7 +282,7 @@ class Conditionals(EmbeddingEstimator):
         """
         if bandwidth is not None and not (is_real(bandwidth) and 0 < bandwidth < np.inf):
             raise ValueError(f"bandwidth must be positive; got {bandwidth!r}.")
-        weights, Y = proper(self._weights(X)), self._vectors("density")
+        weights, Y = self._proper_weights(X), self._vectors("density")
         points = self._represented.tensor(check_points(y, Y.shape[1]))
         scale = bandwidths(weights, Y)
         if bandwidth is not None:
@@ -336,7 +290,7 @@ class Conditionals(EmbeddingEstimator):
         return plain(densities(weights, Y, points, scale, self._seed))
 
     def sample(self, X: Any, n_samples: int = 1, method: str = "herding") -> Any:
-        """Samples of Y given X = x, among the training targets.
+        """Samples of Y given X = x, among the training targets or, with an approximation, the anchors.
 
         Parameters
         ----------
@@ -361,19 +315,22 @@ class Conditionals(EmbeddingEstimator):
             chosen = self._herd(weights, n_samples)
         elif method == "resampling":
             clipped = weights.clamp(min=0.0)
-            clipped = torch.where(clipped.sum(1, keepdim=True) > 0, clipped, 1.0)
+            shares = self._cell_shares()
+            clipped = torch.where(
+                clipped.sum(1, keepdim=True) > 0, clipped, 1.0 if shares is None else shares
+            )
             generator = torch.Generator().manual_seed(self._seed)
             chosen = torch.multinomial(clipped.cpu(), n_samples, replacement=True, generator=generator)
         else:
             raise ValueError(f"method must be 'herding' or 'resampling'; got {method!r}.")
-        if isinstance(self.Y_fit_, np.ndarray):
-            samples = self.Y_fit_[plain(chosen)]
+        if isinstance(self._anchors, np.ndarray):
+            samples = self._anchors[plain(chosen)]
             return samples[..., 0] if self._flat else samples
-        return [take(self.Y_fit_, row) for row in chosen]
+        return [take(self._anchors, row) for row in chosen]
 
     def _herd(self, weights: Tensor, n_samples: int) -> Tensor:
         with silent_repairs():
             kernel = self._output_adapted()
-            gram, _ = repaired_gram(kernel, self._targets(self.output_kernel_, self.Y_fit_))
+            gram, _ = repaired_gram(kernel, self._targets(self.output_kernel_, self._anchors))
         blocks = row_blocks(len(weights), 4 * weights.shape[1] * weights.element_size())
         return torch.cat([herd_rows(weights[rows] @ gram, gram.__getitem__, n_samples) for rows in blocks])

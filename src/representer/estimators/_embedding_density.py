@@ -15,17 +15,22 @@ LEAST_BANDWIDTH = 0.01
 INTEGRATION_POINTS = 4096
 
 
-def proper(weights: Tensor) -> Tensor:
-    """Weights (q, n) in rows of sum one; equal ones where they have no positive sum, far from all samples."""
+def proper(weights: Tensor, shares: Tensor | None = None) -> Tensor:
+    """Weights (q, n) in rows of sum one; ``shares``, or equal ones, where they have no positive sum: far from all."""
     total, size = weights.sum(1, keepdim=True), weights.abs().sum(1, keepdim=True)
     known = total > torch.finfo(weights.dtype).eps ** 0.5 * size  # else it is a rounding error, or nearly
-    return torch.where(known, weights / torch.where(known, total, 1.0), 1.0 / weights.shape[1])
+    far = 1.0 / weights.shape[1] if shares is None else shares
+    return torch.where(known, weights / torch.where(known, total, 1.0), far)
 
 
 def variance(weights: Tensor, Y: Tensor) -> Tensor:
-    """E[Y²] − E[Y]², through centred targets, for the digits; s is E[1]."""
-    c, s = Y.mean(0), weights.sum(1, keepdim=True)
-    first, second = weights @ (Y - c), weights @ (Y - c).square()
+    """E[Y²] − E[Y]²."""
+    c = Y.mean(0)
+    return variance_of_moments(c, weights @ (Y - c), weights @ (Y - c).square(), weights.sum(1, keepdim=True))
+
+
+def variance_of_moments(c: Tensor, first: Tensor, second: Tensor, s: Tensor) -> Tensor:
+    """E[Y²] − E[Y]² through the moments of centred targets Y − c, for the digits; s is E[1]."""
     return (second - first.square() + (1.0 - s) * (2.0 * c * first + c.square() * s)).clamp(min=0.0)
 
 

@@ -12,14 +12,14 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from representer.approximation import FeatureMap, Nystroem, RandomFeatures
-from representer.approximation.dask_source import DaskSource, as_rows, is_dask
+from representer.approximation.dask_source import DaskSource
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._labels import check_classes
 from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
-from representer.estimators._lazy import keep_columns
+from representer.estimators._lazy import needs_approximation, one_hot, one_hot_on_dask, source_on_dask
 from representer.estimators._validation import DTYPES, plain
 from representer.kernels import Kernel
 
@@ -46,34 +46,11 @@ def search_size(approximation: Any, n: int) -> int:
 
 def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:
     """Samples in Dask collections with one-hot labels; the learner gets their classes and columns."""
-    if learner.approximation is None:
-        raise ValueError(
-            "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
-            "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
-        )
-    if kernel.domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
+    needs_approximation(learner, kernel, kernel.domain)
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
-    import dask.array
-
-    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
-    learner.classes_ = check_classes(dask.array.unique(labels.ravel()).compute())
-    one_hot = labels.map_blocks(
-        _one_hot,
-        classes=learner.classes_,
-        dtype=float,
-        new_axis=1,
-        chunks=(labels.chunks[0], (len(learner.classes_),)),
-    )
-    source = DaskSource(X, one_hot, None, dtype=DTYPES[learner.dtype])
-    keep_columns(learner, X, source)
-    learner.X_fit_ = None
-    return source
-
-
-def _one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+    learner.classes_, indicators = one_hot_on_dask(y)
+    return source_on_dask(learner, kernel, X, indicators, dtype=DTYPES[learner.dtype])
 
 
 @dataclass(frozen=True)
@@ -152,16 +129,6 @@ def _set_complexity(learner: Any, largest: float) -> None:
 
 
 # -- batches ----------------------------------------------------------------------------------------------------------
-def takes_batches(learner: Any) -> bool:
-    """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
-            "fit needs all samples at once."
-        )
-    return True
-
-
 def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
     """One-hot labels of a batch; the first one gives the learner its classes."""
     if not hasattr(learner, "n_samples_seen_"):
@@ -179,7 +146,7 @@ def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
     strangers = np.setdiff1d(labels, learner.classes_)
     if len(strangers):
         raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
-    return _one_hot(labels, learner.classes_)
+    return one_hot(labels, learner.classes_)
 
 
 def add_batch(learner: Any, kernel: Kernel, block: Block) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
+from representer.approximation.missing import SeparateRidge
 from representer.approximation.normal import NormalRidge
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, Source
@@ -19,7 +20,7 @@ from representer.data import SparseRows, count, take
 from representer.estimators._adapted import Representation
 from representer.estimators._ridge import RidgeProblem
 from representer.estimators._validation import plain
-from representer.memory import BLOCK_BYTES, as_bytes, require
+from representer.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
 
 # Words in a kernel are decided by so many evenly spaced samples, hyperparameters are learned on so many random ones.
@@ -60,13 +61,7 @@ class HeldSamples:
         """The ``size`` samples of least keys of both, in the order in which they came."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.sort(np.argsort(keys)[:size])
-        if isinstance(self.X, SparseRows):
-            X: Any = SparseRows(sparse.vstack([sparse.csr_array(X) for X in (self.X, other.X)]))[kept]
-        elif isinstance(self.X, np.ndarray):
-            X = np.concatenate([self.X, other.X])[kept]
-        else:
-            both = [*self.X, *other.X]
-            X = [both[i] for i in kept]
+        X = chosen_of_both(self.X, other.X, kept)
         weights = None
         if self.weights is not None or other.weights is not None:
             parts = [np.ones(len(s.keys)) if s.weights is None else s.weights for s in (self, other)]
@@ -74,21 +69,34 @@ class HeldSamples:
         return HeldSamples(keys[kept], X, np.concatenate([self.Y, other.Y])[kept], weights)
 
 
+def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+    """Some rows of two collections of the same kind, one after the other."""
+    if isinstance(one, SparseRows):
+        return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
+    if isinstance(one, np.ndarray):
+        return np.concatenate([one, two])[rows]
+    both = [*one, *two]
+    return [both[i] for i in rows]
+
+
 def search_problem(source: Source, seed: int) -> RidgeProblem:
     """The samples that hyperparameters are learned on."""
     block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
     weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
+    missing = block.Y.isnan()
+    observed = ~missing if bool(missing.any()) else None
+    problem = RidgeProblem(block.X, block.Y.masked_fill(missing, 0.0), weights, observed)
     if block.weights is None:
-        return RidgeProblem(block.X, block.Y, weights, None)
-    problem = RidgeProblem(block.X, block.Y, block.weights, None)
+        return problem
+    problem = replace(problem, weights=block.weights)
     return problem.rows((block.weights > 0).nonzero()[:, 0])
 
 
-def block_limit(memory_limit: Any, m: int, p: int) -> int | None:
+def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 3) -> int | None:
     """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
     limit = as_bytes(memory_limit)
-    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients.
-    sums = 8 * (3 * m * m + 2 * m * p)
+    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients, the targets' squares.
+    sums = 8 * (matrices * m * m + 2 * m * p + p * p)
     if limit is None:
         require(
             sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them, or solver='cg'."
@@ -112,7 +120,11 @@ def pilot_features(features: FeatureMap) -> FeatureMap:
 
 
 def choose_alpha_by_sums(
-    ridge: NormalRidge, candidates: np.ndarray | None, criterion: Criterion, features: FeatureMap, held: Block
+    ridge: NormalRidge | SeparateRidge,
+    candidates: np.ndarray | None,
+    criterion: Criterion,
+    features: FeatureMap,
+    held: Block,
 ) -> tuple[float, float]:
     """The candidate, or the positive number, of least criterion, and the criterion there: one eigendecomposition."""
     like = ridge.cross
@@ -146,3 +158,41 @@ def _least(errors: Tensor) -> int:
     if not bool(torch.isfinite(errors).any()):
         raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
     return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())
+
+
+def leave_one_out(
+    ridge: NormalRidge | SeparateRidge, features: FeatureMap, block: Block, alpha: float
+) -> tuple[Tensor, Tensor]:
+    """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
+    alphas = torch.tensor([alpha], dtype=torch.float64)
+    residuals, variances = [], []
+    for rows in row_blocks(len(block), 3 * 8 * features.n_features):
+        part = block.rows(np.arange(len(block))[rows])
+        coordinates = ridge.coordinates(features(part.X))
+        found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
+        w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
+        variance = alpha * ridge.sums.weight / (w[:, None] * rest)
+        if ridge.rotation is not None:
+            found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
+        residuals.append(found)
+        variances.append(variance)
+    return torch.cat(residuals), torch.cat(variances)
+
+
+def predictive_std(
+    ridge: NormalRidge | SeparateRidge,
+    features: FeatureMap,
+    inputs: Any,
+    alpha: float,
+    scale: Tensor,
+    operator: Tensor | float = 1.0,
+) -> Tensor:
+    """The deviations of new observations; what the features miss of k(x, x), times the operator's diagonal, counts."""
+    parts = []
+    for rows in row_blocks(count(inputs), 3 * 8 * features.n_features):
+        block = inputs[rows]
+        phi = features(block)
+        missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
+        variance = ridge.variance(phi, alpha) + missed[:, None] * operator
+        parts.append(((variance + alpha * ridge.sums.weight) * scale).sqrt())
+    return torch.cat(parts)

@@ -13,6 +13,7 @@ from torch import Tensor
 from representer.approximation import Falkon, FeatureMap, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.dask_source import DaskSource
+from representer.approximation.missing import SeparateRidge, SeparateStep, SeparateSums
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
@@ -23,10 +24,12 @@ from representer.estimators._large_parts import (
     HeldSamples,
     block_limit,
     choose_alpha_by_sums,
+    leave_one_out,
     pilot_features,
+    predictive_std,
     search_problem,
 )
-from representer.estimators._lazy import keep_columns
+from representer.estimators._lazy import source_on_dask, takes_batches
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
@@ -48,7 +51,7 @@ from representer.estimators._validation import (
 from representer.kernels import Kernel
 from representer.memory import as_bytes, row_blocks
 from representer.objectives.operator_valued import Criterion
-from representer.operators import Decomposable, OperatorKernel
+from representer.operators import Decomposable, Diagonal, Identity, OperatorKernel
 
 # Up to so many features the normal equations are formed; with more, conjugate gradients.
 DIRECT_LIMIT = 6000
@@ -56,14 +59,9 @@ DIRECT_LIMIT = 6000
 
 def _takes_batches(learner: Any) -> bool:
     """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
-            "fit needs all samples at once."
-        )
     if isinstance(learner.solver, Falkon) or learner.solver == "cg":
         raise AttributeError("partial_fit adds normal equations; use solver='direct'.")
-    return True
+    return takes_batches(learner)
 
 
 class LargeRidge(KernelEstimator):
@@ -78,7 +76,8 @@ class LargeRidge(KernelEstimator):
     _targets: Any
     _weights: Any
     _validate: Any
-    _sums: NormalSums | None
+    _sums: NormalSums | SeparateSums | None
+    _missing: bool = False  # are there targets that are NaN?
     _held: HeldSamples | None
     _flat: bool
     _state: Any
@@ -176,28 +175,24 @@ class LargeRidge(KernelEstimator):
             self.__dict__.pop(name, None)
         self.__dict__.pop("approximation_error_", None)
         self._sums = self._held = self._state = None
+        self._missing = False
 
     def _memory_source(self, problem: RidgeProblem) -> InMemory:
         """The samples, with their weights as they were given."""
         weights = None
         if self._weights is not None:
             weights = self._represented.tensor(self._weights)[self._kept()]
-        return InMemory(Block(problem.X, problem.Y, weights))
+        Y = problem.Y if problem.observed is None else problem.Y.masked_fill(~problem.observed, torch.nan)
+        return InMemory(Block(problem.X, Y, weights))
+
+    def _by_outputs(self, given: OperatorKernel) -> bool:
+        """Do the outputs come apart, so that each can have the sums of the samples that know it?"""
+        return isinstance(given, Decomposable) and isinstance(given._operator, Identity | Diagonal)
 
     def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
         """Samples in Dask collections, and what is known of them without a look."""
-        if self.approximation is None:
-            raise ValueError(
-                "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
-                "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
-            )
-        if given.domain != "vectors":
-            raise ValueError(f"Dask collections hold vectors, but {given!r} takes {given.domain}.")
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        source = DaskSource(X, y, sample_weight, dtype=DTYPES[self.dtype])
-        keep_columns(self, X, source)
-        self.X_fit_ = self._targets = self._weights = None
+        source = source_on_dask(self, given, X, y, sample_weight, dtype=DTYPES[self.dtype])
+        self._targets = self._weights = None
         self._flat, self._sparse = y.ndim == 1, False
         return source
 
@@ -241,7 +236,16 @@ class LargeRidge(KernelEstimator):
         self._held = HeldSamples.of(sample, held, self._seed)
         self._sums = None
         falkon = self._solver_for(features.n_features)
-        if falkon is None:
+        if self._missing:
+            if falkon is not None:
+                raise ValueError(
+                    f"Missing targets (NaN) take normal equations; use solver='direct', and fewer than the "
+                    f"{features.n_features} features."
+                )
+            p = sample.Y.shape[1]
+            limit = block_limit(self.memory_limit, features.n_features, p, matrices=p + 2)
+            self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha)
+        elif falkon is None:
             limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1])
             sums = source.total(NormalStep(features), limit=limit)
             self._solve_sums(sums, alpha)
@@ -259,12 +263,19 @@ class LargeRidge(KernelEstimator):
         assert isinstance(kernel, Decomposable)  # as an approximation needs
         return kernel.kernel
 
-    def _solve_sums(self, sums: NormalSums, alpha: float | np.ndarray | None) -> None:
+    def _ridge_of(self, sums: NormalSums | SeparateSums) -> NormalRidge | SeparateRidge:
+        """The normal equations, of tensors."""
+        scales, rotation = self._outputs(sums.cross)
+        if isinstance(sums, SeparateSums):
+            return SeparateRidge(sums, scales)
+        return NormalRidge(sums, scales, rotation)
+
+    def _solve_sums(self, sums: NormalSums | SeparateSums, alpha: float | np.ndarray | None) -> None:
         """alpha and the coefficients from the sums."""
         if not sums.weight > 0:
             raise ValueError("Sample weights must contain at least one non-zero number.")
         features = self._feature_map()
-        ridge = NormalRidge(sums, *self._outputs(sums.cross))
+        ridge = self._ridge_of(sums)
         self.criterion_value_: float | None = None
         if not isinstance(alpha, float):
             found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, self._held_block())
@@ -287,7 +298,7 @@ class LargeRidge(KernelEstimator):
             alpha, self.criterion_value_ = choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample)
         self.alpha_ = alpha
         standing = getattr(features, "landmarks", None)
-        coefficients, reached = falkon.solve(
+        coefficients, problem = falkon.solve(
             features,
             source,
             features(sample.X if standing is None else standing),
@@ -297,11 +308,8 @@ class LargeRidge(KernelEstimator):
             rotation=rotation,
             limit=limit,
         )
-        if not reached:
-            warn_unconverged(
-                f"Conjugate gradients have not reached {falkon!r} after {falkon.max_iter} iterations. Increase alpha, "
-                "max_iter or tol, or use solver='direct'."
-            )
+        if problem is not None:
+            warn_unconverged(f"Conjugate gradients {problem}, or use solver='direct'.")
         self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
 
     def _held_block(self) -> Block:
@@ -311,7 +319,7 @@ class LargeRidge(KernelEstimator):
 
     def _add_batch(self, block: Block, alpha: float | np.ndarray | None) -> None:
         """More samples: their sums are added, and the system is solved again."""
-        assert self._sums is not None and self._held is not None
+        assert isinstance(self._sums, NormalSums) and self._held is not None
         if (p := block.Y.shape[1]) != self._sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self._sums.cross.shape[1]} before.")
         features, seen = self._feature_map(), self.n_samples_seen_
@@ -323,7 +331,7 @@ class LargeRidge(KernelEstimator):
         self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _large_ridge(self) -> NormalRidge:
+    def _large_ridge(self) -> NormalRidge | SeparateRidge:
         """The normal equations of the fit, for leverages and variances."""
         check_is_fitted(self)
         if self._sums is None:
@@ -332,8 +340,7 @@ class LargeRidge(KernelEstimator):
                 "conjugate gradients. Use solver='direct', or fewer landmarks."
             )
         if "_cached_ridge" not in self.__dict__:
-            sums = self._sums.map(torch.from_numpy)
-            self._cached_ridge = NormalRidge(sums, *self._outputs(sums.cross))
+            self._cached_ridge = self._ridge_of(self._sums.map(torch.from_numpy))
         return self._cached_ridge
 
     def _large_mean(self, inputs: Any, coefficients: Tensor) -> Tensor:
@@ -345,21 +352,8 @@ class LargeRidge(KernelEstimator):
         return torch.cat([features(inputs[block]) @ weighted for block in rows])
 
     def _left_out(self, block: Block) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
-        ridge, features = self._large_ridge(), self._feature_map()
-        alphas = torch.tensor([self.alpha_], dtype=torch.float64)
-        residuals, variances = [], []
-        for rows in row_blocks(len(block), 3 * 8 * features.n_features):
-            part = block.rows(np.arange(len(block))[rows])
-            coordinates = ridge.coordinates(features(part.X))
-            found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
-            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance = self.alpha_ * ridge.sums.weight / (w[:, None] * rest)
-            if ridge.rotation is not None:
-                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
-            residuals.append(found)
-            variances.append(variance)
-        return torch.cat(residuals), torch.cat(variances)
+        """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit."""
+        return leave_one_out(self._large_ridge(), self._feature_map(), block, self.alpha_)
 
     def _large_std(self, inputs: Any) -> Tensor:
         """The deviations of new observations, as for the exact fit."""
@@ -367,20 +361,16 @@ class LargeRidge(KernelEstimator):
         held = self._held_block()
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         residuals, variances = self._left_out(held.rows(kept))
-        scale = (residuals**2 / variances).mean(0)
+        scale = (residuals**2 / variances).nanmean(0)
         own = self.operator_.as_matrix(len(scale), scale).diagonal()
-        parts = []
-        for rows in row_blocks(len(inputs), 3 * 8 * features.n_features):
-            block = inputs[rows]
-            phi = features(block)
-            missed = (self._scalar()._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
-            variance = ridge.variance(phi, self.alpha_) + missed[:, None] * own
-            parts.append(((variance + self.alpha_ * ridge.sums.weight) * scale).sqrt())
-        return torch.cat(parts).to(features.dtype)
+        return predictive_std(ridge, features, inputs, self.alpha_, scale, own).to(features.dtype)
 
     def _large_loo(self) -> np.ndarray:
         """Leave-one-out predictions of the training samples."""
         kernel, tensor = self._operator_kernel(), self._represented.tensor
         weights = None if self._weights is None else tensor(self._weights)
         block = Block(self._represented.inputs(kernel, self.X_fit_), tensor(self._targets), weights)
-        return self._shaped(block.Y.double() - self._left_out(block)[0])
+        found = plain(block.Y.double() - self._left_out(block)[0])
+        if self._missing:  # a target that is not there is left out of the fit itself
+            found = np.where(np.isnan(found), self.predict(self.X_fit_).reshape(found.shape), found)
+        return found[:, 0] if self._flat else found

@@ -1,4 +1,4 @@
-"""Predictions for Dask collections: chunk by chunk, when they are asked for."""
+"""Dask collections: what fits by sums take, and predictions chunk by chunk, when they are asked for."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
-from representer.approximation.dask_source import DaskSource, map_rows
+from representer.approximation.dask_source import DaskSource, as_rows, is_dask, map_rows, require_dask
+from representer.estimators._labels import check_classes
+from representer.kernels.base import Domain
 
-# What a fitted learner keeps beside what it takes to predict.
-BALLAST = ("X_fit_", "loo_estimates_", "_held", "_sums", "_targets", "_weights")
+# What a fitted learner keeps beside what it takes to predict; its samples are no ballast to an exact fit.
+BALLAST = ("loo_estimates_", "_held", "_sums", "_targets", "_weights")
+SAMPLES = ("X_fit_", "Y_fit_")
 
 
 def without_data(learner: Any) -> Any:
@@ -19,9 +23,65 @@ def without_data(learner: Any) -> Any:
     light = copy.copy(learner)
     for name in [name for name in light.__dict__ if name.startswith("_cached")]:
         del light.__dict__[name]
-    light.__dict__.update({name: None for name in BALLAST if name in light.__dict__})
+    dropped = BALLAST + (SAMPLES if getattr(learner, "_state", None) is not None else ())
+    light.__dict__.update({name: None for name in dropped if name in light.__dict__})
     light.__dict__.pop("feature_names_in_", None)  # chunks are arrays
     return light
+
+
+def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
+    """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
+    if learner.approximation is None:
+        raise ValueError(
+            "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
+            "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
+        )
+    if domain != "vectors":
+        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
+
+
+def source_on_dask(
+    learner: Any,
+    given: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    dtype: torch.dtype,
+    targets: bool = True,
+) -> DaskSource:
+    """The samples of a fit by sums; the learner remembers their columns, and keeps none of them."""
+    needs_approximation(learner, given, given.domain)
+    if y is None and targets:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    source = DaskSource(X, y, sample_weight, dtype=dtype)
+    keep_columns(learner, X, source)
+    learner.X_fit_ = None
+    return source
+
+
+def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """A column of zeros and ones for each class."""
+    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+
+
+def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
+    """The classes of labels, and these as a Dask array of zeros and ones."""
+    dask = require_dask()
+    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
+    classes = check_classes(dask.array.unique(labels.ravel()).compute())
+    chunks = (labels.chunks[0], (len(classes),))
+    return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
+
+
+def takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    return True
 
 
 def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:
@@ -32,11 +92,21 @@ def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:
         learner.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
 
-def lazily(learner: Any, method: str, X: Any, width: int | None, dtype: Any, **options: Any) -> Any:
-    """learner.method(chunk) for every chunk of a Dask collection, as a Dask array (n, width), or (n,) for None."""
+def check_columns(learner: Any, X: Any) -> None:
+    """Refuse a collection with other columns than those of the fit."""
     names = getattr(learner, "feature_names_in_", None)
     if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
         raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
     if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
         raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
-    return map_rows(partial(getattr(without_data(learner), method), **options), X, width, dtype)
+
+
+def lazily(
+    learner: Any, method: str, X: Any, width: int | None, dtype: Any, *first: Any, **options: Any
+) -> Any:
+    """learner.method(chunk) for every chunk of a Dask collection, as a Dask array (n, width), or (n,) for None.
+
+    Arguments before the chunk are ``first``, those after it ``options``.
+    """
+    check_columns(learner, X)
+    return map_rows(partial(getattr(without_data(learner), method), *first, **options), X, width, dtype)

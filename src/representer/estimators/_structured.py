@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
 from representer.data import count, is_single, take
 from representer.estimators._adapted import original, repaired_gram
 from representer.estimators._embedding_problem import explicit_features
@@ -26,7 +26,7 @@ from representer.linalg import (
     shifted,
     spectrum_of_factor,
 )
-from representer.objectives.structured import DiagonalRegression, OutputRegression, Unexplained
+from representer.objectives.structured import DiagonalRegression, HeldOutputs, OutputRegression, Unexplained
 from representer.operators import Operator
 
 FORMS = ("identity", "kpca", "covariance", "conditional_covariance")
@@ -158,15 +158,24 @@ def exact_inputs(kernel: Kernel, X: Any, labelled: Tensor | None) -> Inputs:
     return Inputs(gram=gram, labelled=labelled, kept=kept)
 
 
-def landmark_inputs(kernel: Kernel, X: Any, nystroem: Nystroem, labelled: Tensor | None, seed: int) -> Inputs:
+def landmark_inputs(
+    kernel: Kernel, X: Any, nystroem: Nystroem | Landmarks, labelled: Tensor | None, seed: int
+) -> Inputs:
     """By landmarks."""
     features = independent_landmarks(kernel, X, nystroem, seed)
     return Inputs(factor=features(X), labelled=labelled, features=features)
 
 
-def independent_landmarks(kernel: Kernel, X: Any, nystroem: Nystroem, seed: int) -> LandmarkFeatures:
+def independent_landmarks(
+    kernel: Kernel, X: Any, nystroem: Nystroem | Landmarks, seed: int
+) -> LandmarkFeatures:
     """Features of landmarks none of which is, to rounding, a combination of the others in the RKHS."""
-    features = nystroem.features(kernel, X, seed=seed)
+    return independent(nystroem.features(kernel, X, seed=seed))
+
+
+def independent(features: LandmarkFeatures) -> LandmarkFeatures:
+    """The same without landmarks that are, to rounding, combinations of the others."""
+    kernel = features.kernel
     gram = kernel._gram(features.landmarks, None)
     _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
     if len(pivots) == len(gram):
@@ -263,7 +272,9 @@ def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor 
     return vectors * values.sqrt(), vectors
 
 
-def landmark_outputs(kernel: Kernel, Y: Any, nystroem: Nystroem, seed: int, *, centred: bool) -> Outputs:
+def landmark_outputs(
+    kernel: Kernel, Y: Any, nystroem: Nystroem | Landmarks, seed: int, *, centred: bool
+) -> Outputs:
     """By landmarks among the outputs."""
     features = independent_landmarks(kernel, Y, nystroem, seed)
     return Outputs(
@@ -287,13 +298,17 @@ class Problem:
     inputs: Inputs
     outputs: Outputs
     operator: str | Operator
+    held: HeldOutputs | None = None
 
     @cached_property
     def regression(self) -> OutputRegression:
         """On the spectrum of the inputs."""
         conditional = self.operator == "conditional_covariance"
         return OutputRegression(
-            self.inputs.spectrum, self.outputs.coordinates, self.inputs.unexplained if conditional else None
+            self.inputs.spectrum,
+            self.outputs.coordinates,
+            self.inputs.unexplained if conditional else None,
+            self.held,
         )
 
     def under(self, epsilon: float | None = None, n_components: int | None = None) -> DiagonalRegression:
@@ -321,6 +336,10 @@ class Problem:
             return self.inputs.place(self.outputs.known(self.inputs.solve(n * alpha)))
         R = self.outputs.coordinates
         return self.outputs.weigh(self.inputs.place(self.inputs.solve(len(R) * alpha, R)))
+
+    def left_out(self, Y: Any) -> Any:
+        """The outputs that leave-one-out predictions are made for."""
+        return Y
 
     def loo_weights(self, diagonal: DiagonalRegression, alpha: float) -> Tensor:
         """The weights (n, anchors of outputs) of the leave-one-out predictions."""

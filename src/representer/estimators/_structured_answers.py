@@ -10,8 +10,10 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, is_single, take
 from representer.estimators._adapted import Adapted, Representation, takes_sparse
+from representer.estimators._lazy import lazily, without_data
 from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
 from representer.expansions import Embedding
 from representer.kernels import Kernel
@@ -132,7 +134,7 @@ class Answers(KernelEstimator):
         Parameters
         ----------
         X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
+            Inputs; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the predictions: lazy.
 
         Returns
         -------
@@ -141,8 +143,26 @@ class Answers(KernelEstimator):
             chooses from them, floats where it makes new vectors); with a precomputed output kernel, numbers of
             candidates.
         """
+        if is_dask(X):
+            return self._predict_lazily(X)
         X = self._checked(X)
         return self._shaped(self.decoder_.decode(self._embedding(X), X))
+
+    def _predict_lazily(self, X: Any) -> Any:
+        """Chunk by chunk: vectors, or one object each."""
+        check_is_fitted(self)
+        kind, width = np.dtype(object), None
+        if isinstance(self.Y_fit_, np.ndarray) and self.output_kernel_.domain in ("vectors", "labels"):
+            example = np.asarray(without_data(self).predict(np.zeros((1, self.n_features_in_))))
+            kind, width = example.dtype, None if example.ndim == 1 else example.shape[1]
+        return lazily(self, "_predict_objects" if kind.hasobject else "predict", X, width, kind)
+
+    def _predict_objects(self, X: Any) -> np.ndarray:
+        """Predictions as an array of objects."""
+        found = self.predict(X)
+        objects = np.empty(len(found), dtype=object)
+        objects[:] = found
+        return objects
 
     def predict_topk(self, X: Any, k: int) -> tuple[Any, np.ndarray]:
         """The k best candidates for each input.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Nystroem
+from representer.approximation.sources import Block, InMemory, Source
 from representer.data import count, is_single, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._structured import (
@@ -25,6 +25,7 @@ from representer.estimators._structured import (
     landmark_outputs,
 )
 from representer.estimators._structured_answers import Answers
+from representer.estimators._structured_large import SummedProblem, as_pair, summed_problem
 from representer.estimators._structured_search import (
     OUTPUT_FACTORS,
     Choice,
@@ -48,7 +49,7 @@ from representer.estimators._validation import (
 from representer.expansions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
 from representer.kernels.columns import as_records
-from representer.memory import BLOCK_BYTES, require
+from representer.memory import BLOCK_BYTES, as_bytes, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
@@ -73,12 +74,15 @@ class StructuredFit(Answers):
     task_loss: Any
     cv: Any
     approximation: Any
+    memory_limit: Any
     tol: float
     random_state: Any
     history_: list[HistoryEntry]
-    _settings: tuple[Any, tuple[Nystroem, Nystroem] | None, bool]
+    _settings: tuple[Any, tuple[Any, Any] | None, bool]
 
-    def _prepare(self, X: Any, y: Any, callback: Any) -> tuple[Kernel, Any, Tensor | None, int]:
+    def _prepare(
+        self, X: Any, y: Any, callback: Any, seed: int | None = None
+    ) -> tuple[Kernel, Any, Tensor | None, int]:
         """Check and keep the data, the kernels and the decoder; the input kernel and the inputs to compute with."""
         self._check()
         self._settings = copy.deepcopy((self._form()[0], self._approximations(), bool(self.center)))
@@ -91,7 +95,7 @@ class StructuredFit(Answers):
         self._use_outputs(output.resolve(self._outputs(output, self.Y_fit_)))
         self._guard_memory()
         inputs, adapted = self._inputs(given, self.X_fit_), self._adapted(given)
-        self._seed = seed = seed_of(self.random_state)
+        self._seed = seed = seed_of(self.random_state) if seed is None else seed
         self._labelled = None if labelled is None else labelled.numpy()
         self.__dict__.pop("_cached_root", None)
         kernel = adapted.resolve(inputs)
@@ -129,6 +133,7 @@ class StructuredFit(Answers):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
+        as_bytes(self.memory_limit)
         self._approximations()
         self._form()
 
@@ -162,16 +167,8 @@ class StructuredFit(Answers):
         if given is not None and given != own:
             raise ValueError(f"{name}={given!r} contradicts operator={self.operator!r}; give it once.")
 
-    def _approximations(self) -> tuple[Nystroem, Nystroem] | None:
-        given = self.approximation
-        if given is None:
-            return None
-        pair = (given, given) if isinstance(given, Nystroem) else given
-        if not (
-            isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(a, Nystroem) for a in pair)
-        ):
-            raise ValueError(f"approximation must be None, Nystroem(...) or a pair of these; got {given!r}.")
-        return pair[0], pair[1]
+    def _approximations(self) -> tuple[Any, Any] | None:
+        return as_pair(self.approximation)
 
     def _keep_outputs(self, output: Kernel, y: Any) -> Tensor | None:
         """Check and keep the outputs; the samples that have one, None for all."""
@@ -225,21 +222,29 @@ class StructuredFit(Answers):
             # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
             plain_vectors = self._form()[0] == "identity" and self.output_kernel_.domain == "vectors"
             matrices = 3 if plain_vectors and not self._chooses() else 10
-            elements, advice = (
-                matrices * n**2,
-                "Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
-            )
+            elements = matrices * n**2
+            advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
         else:
-            elements, advice = 4 * n * sum(a.n_components for a in pair), "Use fewer landmarks."
+            if len(self.Y_fit_) == n:  # by sums, which ask for themselves
+                return
+            elements, advice = 4 * n * sum(a.size(n) for a in pair), "Use fewer landmarks."
         needed = elements * DTYPES[self.dtype].itemsize
         if needed > BLOCK_BYTES:  # less is not worth the question
             require(needed, what=f"A fit to {n} samples", advice=advice)
 
     # -- the problem --------------------------------------------------------------------------------------------------
     def _problem(
-        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, *, exact: bool = False
+        self,
+        kernel: Kernel,
+        X: Any,
+        Y: Any,
+        labelled: Tensor | None,
+        seed: int,
+        *,
+        source: Source | None = None,
+        exact: bool = False,
     ) -> Problem:
-        """Of prepared inputs and outputs; ``exact``: without the approximation."""
+        """Of prepared inputs and outputs, or of all samples of a source; ``exact``: without the approximation."""
         form, pair, centred = self._settings  # those of the fit, also after set_params
         output, pair = self.output_kernel_, None if exact else pair
         on_axes = has_axes(output, Y)
@@ -250,6 +255,9 @@ class StructuredFit(Answers):
                     f"output_kernel='linear'; got {output!r}."
                 )
             on_axes = True
+        if pair is not None and labelled is None:
+            every = source or InMemory(Block(X, Y))
+            return summed_problem(self, kernel, every, form, on_axes=on_axes, seed=seed)
         if pair is None:
             inputs = exact_inputs(kernel, X, labelled)
         else:
@@ -283,19 +291,21 @@ class StructuredFit(Answers):
         learned: Any = found.kernel
         return self._adapted(original(learned.kernel))
 
-    def _choose(self, kernel: Kernel, X: Any, labelled: Tensor | None, seed: int) -> None:
-        """Choose what is not given, and solve."""
+    def _choose(
+        self, kernel: Kernel, X: Any, labelled: Tensor | None, seed: int, source: Source | None = None
+    ) -> Problem:
+        """Choose what is not given, and solve; ``source`` has all samples, if X does not."""
         _, epsilon, components = self._form()
         alpha = check_alpha(self.alpha)
         Y = self._outputs(self.output_kernel_, self.Y_fit_)
-        problem = self._problem(kernel, X, Y, labelled, seed)
+        problem = self._problem(kernel, X, Y, labelled, seed, source=source)
         if self.output_kernel_.domain != "vectors":
             problem.outputs.coordinates  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
         if not self._chooses() and not (self.history_ and self.criterion == "loo"):
             assert isinstance(alpha, float)
             choice = Choice(alpha, epsilon, components)
         elif self.criterion == "validation":
-            problem, choice = self._validated(kernel, X, Y, labelled, seed)
+            problem, choice = self._validated(kernel, X, Y, labelled, seed, source)
         elif self.approximation is None and count(Y) > LARGEST_SEARCH:
             with silent_repairs():
                 part = self._problem(
@@ -306,9 +316,10 @@ class StructuredFit(Answers):
         else:
             choice = choose(problem, alpha, epsilon, components)
         self._solve(problem, choice)
+        return problem
 
     def _validated(
-        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int
+        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, source: Source | None
     ) -> tuple[Problem, Choice]:
         """The numbers of least task loss, those of the output kernel included, and their problem."""
         _, epsilon, components = self._form()
@@ -316,7 +327,7 @@ class StructuredFit(Answers):
         for output in rescaled(self.output_kernel_, self._free_outputs(), OUTPUT_FACTORS):
             try:
                 self._use_outputs(output)
-                problem = self._problem(kernel, X, Y, labelled, seed)
+                problem = self._problem(kernel, X, Y, labelled, seed, source=source)
                 alpha, first = check_alpha(self.alpha), best is None
                 choice = validate(
                     self, problem, alpha, epsilon, components, labelled, seed, keep_partial=first
@@ -362,14 +373,20 @@ class StructuredFit(Answers):
         features = problem.inputs.features
         self.landmarks_ = None if features is None else plain(features.landmarks)
         self.output_landmarks_ = None if features is None or self._on_axes else plain(problem.outputs.anchors)
+        self._by_sums, self._root = isinstance(problem, SummedProblem), None
+        if self._by_sums and problem.operator != "identity":
+            assert diagonal is not None
+            self._root = plain(problem.operator_root(diagonal))
         if calibrated:
             assert diagonal is not None
             weights = problem.loo_weights(diagonal, choice.alpha)
             held_out = Embedding(self.output_kernel_, self._output_anchors(), weights)
-            self.decoder_ = self.decoder_.calibrate(held_out, self.Y_fit_)
+            self.decoder_ = self.decoder_.calibrate(held_out, problem.left_out(self.Y_fit_))
 
     def _operator_root(self) -> Tensor | None:
         """Of the fitted operator, made at first use and kept."""
+        if self._by_sums:
+            return None if self._root is None else self._represented.tensor(self._root)
         if "_cached_root" not in self.__dict__:
             kernel = self._adapted(self.kernel_)
             labelled = None if self._labelled is None else torch.from_numpy(self._labelled)

@@ -260,7 +260,10 @@ def _fold_losses(
     Y_train = part(learner.Y_fit_, train, train if gram_out else None)
     pair = learner._approximations()
     if pair is not None:  # a fold may have fewer samples than landmarks were asked for
-        pair = tuple(Nystroem(min(a.n_components, len(train)), a.sampling) for a in pair)
+        pair = tuple(
+            Nystroem(min(a.n_components, len(train)), a.sampling) if isinstance(a, Nystroem) else a
+            for a in pair
+        )
     fold = clone(learner).set_params(
         kernel=learner.kernel_,
         output_kernel=learner.output_kernel_,

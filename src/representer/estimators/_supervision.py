@@ -9,6 +9,7 @@ import torch
 from sklearn.utils._missing import is_pandas_na
 from torch import Tensor
 
+from representer.approximation.dask_source import as_rows, is_dask
 from representer.estimators._validation import plain
 
 
@@ -31,6 +32,16 @@ def label_targets(y: Any, coordinates: Tensor, weight: float, n: int) -> Tensor:
         raise ValueError("All labels in y are equal: there is nothing for codes to serve.")
     scale = (coordinates - coordinates.mean(0)).square().sum(1).mean().sqrt()
     return torch.as_tensor(columns / np.sqrt(variance)).to(coordinates) * scale * weight**0.5
+
+
+def rows_of(y: Any, rows: np.ndarray) -> Any:
+    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
+    if y is None:
+        return y
+    if is_dask(y):
+        return np.asarray(as_rows(y, "y")[rows].compute())
+    labels = np.asarray(plain(y))
+    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
 
 
 def _columns(column: np.ndarray) -> np.ndarray:

@@ -6,14 +6,23 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
+from representer.approximation.dask_source import is_dask
 from representer.estimators._adapted import repaired_gram, silent_repairs, takes_sparse
 from representer.estimators._callbacks import iteration_callback, with_callbacks
+from representer.estimators._conditional_large import (
+    add_conditionals,
+    both_approximations,
+    fit_conditionals,
+    keep_batch,
+)
 from representer.estimators._embedding_conditionals import Conditionals
 from representer.estimators._embedding_problem import EmbeddingProblem, guard_memory
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import held_out_rows
+from representer.estimators._lazy import takes_batches
 from representer.estimators._validation import (
     check_alpha,
     check_inputs,
@@ -26,7 +35,7 @@ from representer.linalg import pivoted_cholesky
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.parameters import is_real
 
-# Beyond it, hyperparameters are learned on a random subset.
+# Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
 
 
@@ -64,8 +73,15 @@ class ConditionalMeanEmbedding(Conditionals):
         Its most iterations.
     tol : float, default=1e-5
         Relative decrease of the criterion at which it stops.
+    approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch, pair of these or None, default=None
+        None is exact, with n × n matrices. With an approximation of m features of the inputs the fit is a sum over
+        blocks of samples, also on Dask, and a distribution is weights of few targets (``output_landmarks_``): the sums
+        of the weights in cells around them. The second of a pair, ``Nystroem(r)`` or ``Landmarks(Z)``, says which;
+        else m random ones. Means and variances of vectors are exact.
+    memory_limit : int, str or None, default=None
+        What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
     random_state : int, RandomState instance or None, default=None
-        Seed of restarts, held-out samples and of ``sample``.
+        Seed of restarts, held-out samples, landmarks and of ``sample``.
     verbose : int, default=0
         1: a progress bar for long searches. 2: also why they stopped.
     device : str or None, default=None
@@ -85,8 +101,14 @@ class ConditionalMeanEmbedding(Conditionals):
         The search over hyperparameters.
     n_iter_ : int
         Its iterations.
-    X_fit_, Y_fit_ : ndarray or list
-        The training data.
+    X_fit_, Y_fit_ : ndarray, list or None
+        The training data; not kept after ``partial_fit`` or a fit on Dask.
+    landmarks_, output_landmarks_ : ndarray, list or None
+        The landmarks of an approximate fit among inputs, if it has some, and the targets that its weights belong to.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ of an approximate fit in the Frobenius norm, from sampled columns.
+    n_samples_seen_ : int
+        Of all batches, after ``partial_fit``.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -122,6 +144,8 @@ class ConditionalMeanEmbedding(Conditionals):
         validation_fraction: float = 0.25,
         fit_intercept: bool = True,
         shrinkage: float = 1.0,
+        approximation: Any = None,
+        memory_limit: int | str | None = None,
         n_restarts: int = 1,
         max_iter: int = 100,
         tol: float = 1e-5,
@@ -137,6 +161,8 @@ class ConditionalMeanEmbedding(Conditionals):
         self.validation_fraction = validation_fraction
         self.fit_intercept = fit_intercept
         self.shrinkage = shrinkage
+        self.approximation = approximation
+        self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.tol = tol
@@ -153,7 +179,7 @@ class ConditionalMeanEmbedding(Conditionals):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Training targets; with a precomputed output kernel, their Gram matrix.
 
@@ -168,6 +194,52 @@ class ConditionalMeanEmbedding(Conditionals):
         self._check_common()
         self._check_own()
         given = self._given_kernel()
+        self._seed = seed_of(self.random_state)
+        if self.approximation is not None or is_dask(X):
+            fit_conditionals(self, given, X, y, iteration_callback(self, context))
+        else:
+            self._fit_exactly(given, X, y, iteration_callback(self, context))
+        context.call_on_fit_task_end(estimator=self)
+        return self
+
+    @available_if(takes_batches)
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
+
+        The first batch decides what the data decide: words in the kernels, landmarks, anchors, what is learned. So
+        where these are given (numbers in the kernels, ``Landmarks`` or random features with a ``random_state``, and
+        ``Landmarks`` of the targets), it equals ``fit`` on all batches at once; alpha is chosen anew after each.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
+            Their targets.
+
+        Returns
+        -------
+        self : ConditionalMeanEmbedding
+            The fitted model.
+        """
+        self._check_common()
+        self._check_own()
+        if is_dask(X):
+            raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+        if hasattr(self, "n_samples_seen_"):
+            with torch.no_grad():
+                add_conditionals(self, X, y)
+        else:
+            self._seed = seed_of(self.random_state)
+            sums = fit_conditionals(self, self._given_kernel(), X, y, lambda entry: False)
+            keep_batch(self, sums, len(self.X_fit_))
+        return self
+
+    def _fit_exactly(self, given: Kernel, X: Any, y: Any, callback: Any) -> None:
+        """With n × n matrices."""
+        self._state = self.landmarks_ = self.output_landmarks_ = None
+        for name in ("n_samples_seen_", "approximation_error_", "_cached_features"):
+            self.__dict__.pop(name, None)
         self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
         targets = self._validate_targets(y, len(self.X_fit_))
         inputs = self._inputs(given, self.X_fit_)
@@ -176,11 +248,12 @@ class ConditionalMeanEmbedding(Conditionals):
         free = adapted.free() if self.criterion is not None else []
         guard_memory(problem.n, min(problem.n, LARGEST_BATCH), None, self._like.element_size())
         kernel = adapted.resolve(inputs)
-        seed = seed_of(self.random_state)
-        found = self._search(kernel, free, problem, targets, seed, iteration_callback(self, context))
+        found = self._search(kernel, free, problem, targets, self._seed, callback)
         self._finish(found, problem)
-        context.call_on_fit_task_end(estimator=self)
-        return self
+
+    @property
+    def _input_approximation(self) -> Any:
+        return both_approximations(self.approximation)[0]
 
     def _check_own(self) -> None:
         if self.criterion is not None:
@@ -210,8 +283,10 @@ class ConditionalMeanEmbedding(Conditionals):
             )
         prepared = self._targets(given, self.Y_fit_)
         self.output_kernel_ = given.resolve(prepared)
-        gram, _ = repaired_gram(self._output_adapted(), prepared)
-        # To this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost.
+        return self._factor(repaired_gram(self._output_adapted(), prepared)[0])
+
+    def _factor(self, gram: Tensor) -> Tensor:
+        """To this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost."""
         factor, _ = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
         return factor.contiguous()
 
@@ -266,6 +341,5 @@ class ConditionalMeanEmbedding(Conditionals):
         self._keep_kernel(found.kernel)
         self.alpha_, self.criterion_value_ = found.alpha, found.value
         self.history_, self.n_iter_ = found.history, found.n_iter
-        self._seed = seed_of(self.random_state)
         self.__dict__.pop("_cached_system", None)
         self._system(problem, found.kernel)

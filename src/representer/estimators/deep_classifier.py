@@ -7,15 +7,19 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
+from representer.approximation.dask_source import is_dask
 from representer.estimators import _losses
 from representer.estimators._adapted import takes_sparse
 from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Solution
+from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
 from representer.estimators._labels import encode
+from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
 from representer.estimators._validation import check_inputs, plain, warn_unconverged
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -62,7 +66,11 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         The folds of ``criterion="validation"`` and of the calibration, as in scikit-learn; fewer where there are too
         few samples for so many.
     approximation : Nystroem, default=None
-        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples.
+        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples. Of more
+        than 10,000 samples, inner layers see as many random ones; the outer function is then fitted to all, by sums
+        over blocks, also on Dask, its alpha chosen again, and probabilities calibrated on samples that are left out.
+    memory_limit : int, str or None, default=None
+        What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
     n_restarts : int, default=4
         Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
         as one.
@@ -141,6 +149,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         criterion: str = "auto",
         cv: Any = 5,
         approximation: Nystroem | None = None,
+        memory_limit: int | str | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -158,6 +167,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         self.criterion = criterion
         self.cv = cv
         self.approximation = approximation
+        self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.tol = tol
@@ -173,7 +183,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse. With an
+            approximation, also a Dask array or DataFrame.
         y : array-like of shape (n_samples,)
             Class labels.
 
@@ -191,20 +202,42 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             raise ValueError(f"calibrated must be True or False; got {self.calibrated!r}.")
         composition = self._composition()
         first = composition.input_kernel
-        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
-        self.classes_, labels = encode(X, y)
-        self._frequencies = np.bincount(labels)
+        part = self._part(first, X, y)
+        labels = self._labels(part.Y)
         if self.loss == "squared":
             loss = _losses.squared(self.fit_intercept)
         else:
             loss = _losses.convex(self.loss, self.fit_intercept)
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
-        fit, solution = self._solve(composition, X, self._codes(labels), loss, labels, context)
-        if self.calibrated:
+        fit, solution = self._solve(composition, part.X, part.Y, loss, labels, context)
+        if part.source is not None:
+            left_out, codes = fit_outer(self, part, solution)
+            if self.calibrated:
+                self.calibration_ = calibrate(left_out.cpu(), torch.from_numpy(self._labels(codes)))
+        elif self.calibrated:
             self._calibrate(fit, solution, labels)
         context.call_on_fit_task_end(estimator=self)
         return self
+
+    def _part(self, kernel: Any, X: Any, y: Any) -> Part:
+        """The samples, checked, with codes as targets."""
+        if is_dask(X):
+            needs_approximation(self, kernel, kernel.domain)
+            if y is None:
+                raise ValueError("requires y to be passed, but the target y is None.")
+            self.classes_, indicators = one_hot_on_dask(y)
+            self._frequencies = indicators.sum(0).compute().astype(int)
+            codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
+            return part_on_dask(self, kernel, X, 2.0 * codes - 1.0)
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        self.classes_, labels = encode(X, y)
+        self._frequencies = np.bincount(labels)
+        return part_in_memory(self, kernel, X, self._codes(labels))
+
+    def _labels(self, codes: np.ndarray) -> np.ndarray:
+        """The classes' numbers of codes."""
+        return codes.argmax(1) if codes.shape[1] > 1 else (codes[:, 0] > 0).astype(np.int64)
 
     def _codes(self, labels: np.ndarray) -> np.ndarray:
         """Targets: a column for each class, or one for two classes; 0 and 1 for cross entropy, −1 and 1 otherwise."""
@@ -234,6 +267,15 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             self.calibration_ = calibrate(torch.cat(decisions), targets)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
+    def _lazily(self, method: str, X: Any, width: int | None, dtype: Any) -> Any:
+        check_is_fitted(self)
+        return lazily(self, method, X, width, dtype)
+
+    @property
+    def _n_decisions(self) -> int | None:
+        check_is_fitted(self)
+        return None if len(self.classes_) == 2 else len(self.classes_)
+
     def _decisions(self, X: Any) -> np.ndarray:
         return plain(self._decide(self._image(self._inputs(X))))
 
@@ -250,6 +292,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         decisions : ndarray of shape (n_samples,) for two classes, otherwise (n_samples, n_classes)
             For two classes, positive values speak for the second.
         """
+        if is_dask(X):
+            return self._lazily("decision_function", X, self._n_decisions, self.dual_coef_.dtype)
         decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
@@ -266,6 +310,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         y : ndarray of shape (n_samples,)
             The class of the largest decision value, the most frequent one of several.
         """
+        if is_dask(X):
+            return self._lazily("predict", X, None, self.classes_.dtype)
         decisions = self._decisions(X)
         if decisions.shape[1] == 1:
             return self.classes_[(decisions[:, 0] > 0).astype(int)]
@@ -286,6 +332,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
+        if is_dask(X):
+            return self._lazily("predict_proba", X, len(self.classes_), np.float64)
         decisions = self._decisions(X)
         if self.calibration_ is None:
             raise AttributeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,9 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from representer.approximation import SAMPLING, choose_samples
-from representer.data import count, take
+from representer.approximation.dask_source import DaskSource, is_dask
+from representer.approximation.sampling import candidate_rows, sample_rows
+from representer.data import take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._deep_pca import (
@@ -26,6 +29,7 @@ from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
 from representer.estimators._deep_pca_extension import NewSamples
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, check_init, solve
 from representer.estimators._deep_pca_generation import Generation, check_preimage
+from representer.estimators._lazy import keep_columns
 from representer.estimators._validation import (
     check_counts,
     check_device,
@@ -98,7 +102,8 @@ class DeepKernelPCA(
     max_samples : int or float, default=None
         Fit to so many samples, or such a share of them, and find the hidden features of the others by ``extension``.
     sampling : {"uniform", "leverage", "entropy"}, default="uniform"
-        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy.
+        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy; of more than 20,000
+        samples (and four times ``max_samples``), among as many random ones.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
@@ -227,7 +232,8 @@ class DeepKernelPCA(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training data; with a precomputed kernel, their Gram matrix.
+            Training data; with a precomputed kernel, their Gram matrix. With ``max_samples``, also a Dask array or
+            DataFrame.
         y : Ignored
             Not used, present for API consistency.
 
@@ -241,15 +247,8 @@ class DeepKernelPCA(
         self._check_arguments()
         levels = Levels.of(self.n_components, self.kernels, self.eta)
         first = levels.kernels[0]
-        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
-        if len(X) < 2:
-            raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
-        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+        X = self.X_fit_ = self._samples(first, X)
         data = self._form.inputs(first, X)
-        self.subset_ = self._subset(first, data)
-        if len(self.subset_) < len(X):
-            data, X = take(data, torch.from_numpy(self.subset_)), take(X, torch.from_numpy(self.subset_))
-        self.X_fit_ = X
         levels.check_samples(len(X))
         settings = Settings(
             self.solver,
@@ -269,9 +268,34 @@ class DeepKernelPCA(
         context.call_on_fit_task_end(estimator=self)
         return self
 
-    def _subset(self, kernel: Kernel, data: Any) -> np.ndarray:
-        """The numbers of the samples to fit to."""
-        n = count(data)
+    def _samples(self, kernel: Kernel, X: Any) -> Any:
+        """The samples to fit to, checked; of a Dask collection, brought here."""
+        if is_dask(X):
+            if self.max_samples is None:
+                raise ValueError(
+                    "Samples in Dask collections need max_samples=: the components are those of so many samples, and "
+                    "transform finds the others' hidden features, a chunk at a time."
+                )
+            if kernel.domain != "vectors":
+                raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
+            source = DaskSource(X, None, None, dtype=torch.float64)
+            keep_columns(self, X, source)
+            self._form = Representation(torch.float64, self.device)
+            self.subset_ = self._subset(kernel, source.n, lambda rows: source.rows(rows).X)
+            return plain(source.rows(self.subset_).X)
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        if len(X) < 2:
+            raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
+        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+
+        def read(rows: np.ndarray) -> Any:
+            return self._form.inputs(kernel, X if len(rows) == len(X) else take(X, torch.from_numpy(rows)))
+
+        self.subset_ = self._subset(kernel, len(X), read)
+        return X if len(self.subset_) == len(X) else take(X, torch.from_numpy(self.subset_))
+
+    def _subset(self, kernel: Kernel, n: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
+        """The numbers of the samples to fit to, by a look at some of them."""
         wanted = sample_count(self.max_samples, n)
         if wanted == n:
             return np.arange(n)
@@ -281,7 +305,13 @@ class DeepKernelPCA(
                 "n × n already. Pass the Gram matrix of a part, or a kernel object."
             )
         seed = seed_of(self.random_state)
-        return plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
+        if self.sampling == "uniform":
+            return sample_rows(n, wanted, seed)
+        rows = candidate_rows(n, wanted, seed)
+        data = read(rows)
+        return rows[
+            plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
+        ]
 
     def _keep(self, problem: MultiLevel, solution: Solution) -> None:
         coupled = solution.solver != "levelwise"

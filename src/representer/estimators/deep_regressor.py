@@ -9,22 +9,24 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
+from representer.approximation.dask_source import is_dask
 from representer.estimators import _losses
-from representer.estimators._adapted import silent_repairs, takes_sparse
+from representer.estimators._adapted import silent_repairs
 from representer.estimators._callbacks import with_callbacks
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Settings
+from representer.estimators._deep_large import SummedSpread, fit_outer, regression_part
 from representer.estimators._gram_once import precompute
+from representer.estimators._lazy import lazily
 from representer.estimators._losses import Loss
 from representer.estimators._uncertainty import PredictiveSpread
 from representer.estimators._validation import (
     as_operator_kernel,
-    check_inputs,
-    check_targets,
     plain,
     warn_unconverged,
 )
@@ -83,7 +85,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     cv : int or splitter, default=5
         The folds of ``criterion="validation"``, as in scikit-learn; fewer where there are too few samples for so many.
     approximation : Nystroem, default=None
-        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples.
+        For large data and squared loss: the outer function, and every inner one, is spanned by so many samples. Of more
+        than 10,000 samples, inner layers see as many random ones; the outer function is then fitted to all, by sums
+        over blocks, also on Dask, and its alpha chosen again.
+    memory_limit : int, str or None, default=None
+        What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
     n_restarts : int, default=4
         Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
         as one.
@@ -168,6 +174,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         criterion: str = "auto",
         cv: Any = 5,
         approximation: Nystroem | None = None,
+        memory_limit: int | str | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -188,6 +195,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self.criterion = criterion
         self.cv = cv
         self.approximation = approximation
+        self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.tol = tol
@@ -203,7 +211,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse.
+            Training inputs; with a precomputed kernel, their Gram matrix. Fingerprints may be sparse. With an
+            approximation, also a Dask array or DataFrame.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
 
@@ -218,13 +227,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         composition = self._composition()
         loss = self._loss(composition)
         first = composition.input_kernel
-        X = check_inputs(self, X, first.domain, reset=True, sparse=takes_sparse(first))
-        targets, self._flat = check_targets(y, len(X))
-        if np.isnan(targets).any():
-            raise ValueError(
-                f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
-                "out, or use OperatorRidge, which takes missing targets."
-            )
+        part = regression_part(self, first, X, y)
+        X, targets = part.X, part.Y
         self.__dict__.pop("_cached_spread", None)
         self.X_fit_, self._targets = X, targets
         fit, solution = self._solve(composition, X, targets, loss, None, context)
@@ -237,6 +241,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             self._refits = replace(fit.settings, cv=fit.folds(), verbose=0, callback=None)
         if self.loss == "interpolate":
             self._check_interpolation(X, targets)
+        if part.source is not None:
+            fit_outer(self, part, solution)
         context.call_on_fit_task_end(estimator=self)
         return self
 
@@ -309,6 +315,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         std : ndarray like y
             Only with ``return_std``.
         """
+        if is_dask(X):
+            if return_std:
+                raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
+            check_is_fitted(self)
+            width = None if self._flat else self.dual_coef_.shape[1]
+            return lazily(self, "predict", X, width, self.dual_coef_.dtype)
         image = self._image(self._inputs(X))
         mean = self._shaped(self._decide(image))
         return (mean, self._shaped(self._spread()(image))) if return_std else mean
@@ -316,10 +328,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
 
-    def _spread(self) -> PredictiveSpread:
+    def _spread(self) -> PredictiveSpread | SummedSpread:
         """Made at first use and kept."""
         if not self._squared:
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
+        if "_cached_spread" not in self.__dict__ and self._outer_sums is not None:
+            self._cached_spread: PredictiveSpread | SummedSpread = SummedSpread(self)
         if "_cached_spread" not in self.__dict__:
             outer = self._placed()[-1]
             if outer.kernel.domain == "gram":

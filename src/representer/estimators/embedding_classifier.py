@@ -25,12 +25,12 @@ from representer.estimators._embedding_large import (
     labels_on_dask,
     search_size,
     searched_rows,
-    takes_batches,
 )
 from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
 from representer.estimators._embedding_risk import Risk, check_classifier, check_start
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
+from representer.estimators._lazy import takes_batches
 from representer.estimators._validation import check_alpha, check_inputs, plain, seed_of
 from representer.kernels import Kernel
 from representer.objectives.base import inner

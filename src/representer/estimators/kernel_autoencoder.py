@@ -9,9 +9,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
+from representer.approximation.dask_source import is_dask
 from representer.estimators._autoencoder import Autoencoder
 from representer.estimators._bound import GeneralizationBound, estimated_bound
 from representer.estimators._callbacks import with_callbacks
+from representer.estimators._lazy import lazily
 from representer.estimators._target_space import FeatureSpace
 from representer.estimators._validation import plain
 
@@ -63,7 +65,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     cv : float, int or splitter, default=0.2
         What ``criterion="validation"`` holds out: a share of the samples once, or folds as in scikit-learn.
     approximation : Nystroem, default=None
-        For large data: encoder, decoder and target space are spanned by so many samples.
+        For large data: encoder, decoder and target space are spanned by so many samples. Of more than 10,000 samples
+        the search sees as many random ones (with ``batch_size``, all that are in memory); a decoder into vectors is
+        then fitted to all, by sums over blocks, also on Dask.
+    memory_limit : int, str or None, default=None
+        What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
     batch_size : int, default=None
         Samples in each step of Adam, each with the best decoder for them; the last decoder is fitted to all. None: all
         samples in each step of L-BFGS. Without ``approximation``, 500 landmarks are taken.
@@ -158,6 +164,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         criterion: str = "auto",
         cv: Any = 0.2,
         approximation: Nystroem | None = None,
+        memory_limit: int | str | None = None,
         batch_size: int | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
@@ -179,6 +186,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         self.criterion = criterion
         self.cv = cv
         self.approximation = approximation
+        self.memory_limit = memory_limit
         self.batch_size = batch_size
         self.n_restarts = n_restarts
         self.max_iter = max_iter
@@ -196,7 +204,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training data; with a precomputed kernel, their Gram matrix.
+            Training data; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Numbers or class labels that the codes shall serve, if ``supervision`` is positive; otherwise ignored.
 
@@ -218,13 +226,16 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Data; with a precomputed kernel, k(X, X_train).
+            Data; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the codes: lazy.
 
         Returns
         -------
         codes : ndarray of shape (n_samples, n_components)
             In order of variance where the decoder's kernel is invariant under rotations.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            return self._lazily("transform", X, self._n_features_out)
         return plain(self._codes(self._inputs(X)))
 
     def inverse_transform(self, Z: Any, candidates: Any = None, diagonal: Any = None) -> Any:
@@ -271,7 +282,17 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         X : ndarray of shape (n_samples, n_features), or list of objects
             Reconstructions.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            if not isinstance(self._space, FeatureSpace):
+                raise ValueError(
+                    "Only reconstructions that are vectors are lazy; these are elements of an RKHS."
+                )
+            return self._lazily("reconstruct", X, self.n_features_in_)
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
+
+    def _lazily(self, method: str, X: Any, width: int | None) -> Any:
+        return lazily(self, method, X, width, self.dtype)
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def reconstruction_error(self, X: Any, diagonal: Any = None) -> np.ndarray:
@@ -290,6 +311,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         errors : ndarray of shape (n_samples,)
             Squared distances. ``mean()`` is the test distortion.
         """
+        if is_dask(X):
+            check_is_fitted(self)
+            return self._lazily("reconstruction_error", X, None)
         X = self._inputs(X)
         return plain(self._distortion(X, self._squared_norms(X, diagonal)).clamp(min=0.0))
 

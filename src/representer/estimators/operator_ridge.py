@@ -212,7 +212,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
             self._fit_source(self._dask_source(given, X, y, sample_weight), given, callback)
         else:
             problem = self._validate(given, X, y, sample_weight)
-            if self.approximation is not None and problem.observed is None:
+            self._missing = problem.observed is not None and self._by_outputs(given)
+            if self.approximation is not None and (problem.observed is None or self._missing):
                 self._fit_source(self._memory_source(problem), given, callback)
             else:
                 self._fit_exactly(problem, given, callback)
@@ -220,7 +221,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         return self
 
     def _fit_exactly(self, problem: RidgeProblem, given: OperatorKernel, callback: Any) -> None:
-        """With a system of all samples; of their features, where outputs are missing under an approximation."""
+        """With a system of all samples; of their features, where coupled outputs are missing for an approximation."""
         learn_operator = isinstance(self.operator, str)
         given = self._represented.adapted(given, repair=True)
         free = given.free() + ([OPERATOR] if learn_operator else [])
@@ -329,7 +330,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
             raise ValueError(
                 "loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none."
             )
-        if self._state is not None and not np.isnan(self._targets).any():
+        if self._held is not None:
             return self._large_loo()
         system, problem, coefficients = self._system()
         predictions = np.empty(self._targets.shape)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from representer.approximation.dask_source import is_dask
 from representer.data import count
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._lazy import takes_batches
+from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
+from representer.estimators._structured_large import chosen_again, first_batch, many_samples, next_batch
 from representer.estimators._validation import plain
 
 
@@ -58,8 +63,12 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         better. None: the squared distance in the RKHS of l.
     cv : int or cross-validation splitter, default=5
         The folds of ``criterion="validation"``.
-    approximation : Nystroem, pair of them or None, default=None
-        None is exact, with n × n matrices; ``Nystroem(m)`` keeps n × m for inputs and outputs, or a pair one each.
+    approximation : Nystroem, pair of Nystroem or Landmarks, or None, default=None
+        None is exact, with n × n matrices. ``Nystroem(m)`` takes m landmarks of inputs and of outputs, a pair some of
+        each: the fit is a sum over blocks of samples, also on Dask, and of more than 20,000 samples kernels and
+        decoders see as many random ones.
+    memory_limit : int, str or None, default=None
+        What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what the landmarks need.
     max_iter, tol, n_restarts
         Of the search over hyperparameters of ``kernel``, as in ``OperatorRidge``.
     random_state : int, RandomState instance or None, default=None
@@ -88,7 +97,8 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
     offset_ : ndarray of shape (n_output_anchors,) or None
         With ``center``, the weights of the mean output.
     X_fit_, Y_fit_ : ndarray or list
-        The training inputs, and the outputs of those that have one.
+        The training inputs, and the outputs of those that have one; of an approximate fit to more than 20,000 samples,
+        as many random ones.
     landmarks_, output_landmarks_ : ndarray, list or None
         The anchors of an approximate fit.
     criterion_value_ : float or None
@@ -98,6 +108,8 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         The search over hyperparameters of ``kernel``.
     n_iter_ : int
         Its iterations, 1 if there was none.
+    n_samples_seen_ : int
+        Of all batches, after ``partial_fit``.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -139,6 +151,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         task_loss: Any = None,
         cv: Any = 5,
         approximation: Any = None,
+        memory_limit: int | str | None = None,
         max_iter: int = 100,
         tol: float = 1e-5,
         n_restarts: int = 1,
@@ -159,6 +172,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         self.task_loss = task_loss
         self.cv = cv
         self.approximation = approximation
+        self.memory_limit = memory_limit
         self.max_iter = max_iter
         self.tol = tol
         self.n_restarts = n_restarts
@@ -175,7 +189,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
-            Training inputs; with a precomputed kernel, their Gram matrix.
+            Training inputs; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Training outputs; with a precomputed output kernel, their Gram matrix. None, or a row of NaN, marks an
             input without output: it takes part in the conditional covariance. Of a Gram matrix, the row and the
@@ -188,9 +202,50 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
-        kernel, inputs, labelled, seed = self._prepare(X, y, iteration_callback(self, context))
-        self._choose(kernel, inputs, labelled, seed)
+        self._fit_whole(X, y, iteration_callback(self, context))
         context.call_on_fit_task_end(estimator=self)
+        return self
+
+    def _fit_whole(self, X: Any, y: Any, callback: Any) -> Problem:
+        """Fit to all samples, however many; the problem that was solved."""
+        for name in ("n_samples_seen_", "_batches"):
+            self.__dict__.pop(name, None)
+        many = many_samples(self, X, y)
+        if many is None:
+            return self._choose(*self._prepare(X, y, callback))
+        return self._choose(*self._prepare(*many.known, callback, many.seed), many.source(self))
+
+    @available_if(takes_batches)
+    def partial_fit(self, X: Any, y: Any) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
+
+        The first batch decides what the data decide: words in the kernels, landmarks, what is learned, and with
+        ``criterion="validation"`` all numbers. So where these are given (numbers in the kernels and pairs of
+        ``Landmarks``), it equals ``fit`` on all batches at once, operator and chosen numbers included.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
+            Their outputs, all of them known.
+
+        Returns
+        -------
+        self : StructuredPredictor
+            The fitted model.
+        """
+        if is_dask(X) or is_dask(y):
+            raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+        if hasattr(self, "n_samples_seen_"):
+            self._check()
+            again, self._batches = next_batch(self, X, y)
+            self._use_outputs(self.output_kernel_)  # the decoder learns of new outputs
+            self._solve(again, chosen_again(self, again))
+        else:
+            problem = self._fit_whole(X, y, lambda entry: False)
+            self._batches = first_batch(self, problem)
+        self.n_samples_seen_ = self._batches.seen
         return self
 
     # -- pairs --------------------------------------------------------------------------------------------------------

@@ -42,6 +42,33 @@ class Unexplained:
 
 
 @dataclass(frozen=True)
+class HeldOutputs:
+    """Samples to leave out one by one, where the rows of a regression are not the samples but stand for n of them.
+
+    Such rows have the second moments of the samples, and so their fit (see ``summed_problem``).
+
+    Parameters
+    ----------
+    cross : tensor (h, N)
+        k between some of the samples and the N rows.
+    R : tensor (h, r)
+        The outputs of these samples.
+    ratio : float
+        N/n.
+    """
+
+    cross: Tensor
+    R: Tensor
+    ratio: float
+
+    def squares(self, inputs: Spectrum) -> Tensor:
+        """The squared coordinates (h, m) of the samples' features in the eigenvectors of the features' covariance."""
+        known = inputs.values > len(inputs.values) * torch.finfo(self.R.dtype).eps * inputs.values.max()
+        scale = torch.where(known, torch.where(known, inputs.values, 1.0).rsqrt(), 0.0)
+        return (self.cross @ inputs.vectors * scale).square()
+
+
+@dataclass(frozen=True)
 class OutputRegression:
     """The regression of n outputs R (n, r) on inputs with the spectrum k = U diag(e) Uᵀ; an operator makes it definite.
 
@@ -53,11 +80,14 @@ class OutputRegression:
         Coordinates of the outputs.
     unexplained : Unexplained, optional
         Where inputs without outputs take part in the conditional covariance.
+    held : HeldOutputs, optional
+        Whom to leave out, if not the rows.
     """
 
     inputs: Spectrum
     R: Tensor
     unexplained: Unexplained | None = None
+    held: HeldOutputs | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -169,8 +199,9 @@ class DiagonalRegression:
 
     @cached_property
     def squares(self) -> Tensor:
-        """U², (n, m)."""
-        return self.regression.inputs.vectors.square()
+        """U², (n, m); of samples that are held, what takes its place."""
+        held, inputs = self.regression.held, self.regression.inputs
+        return inputs.vectors.square() if held is None else held.squares(inputs)
 
     @cached_property
     def missed(self) -> Tensor:
@@ -200,6 +231,10 @@ class DiagonalRegression:
 
     def residuals(self, alpha: float) -> Tensor:
         """The coordinates (n, s) of φ(y_i) − g₋ᵢ(x_i): g₋ᵢ is the fit without i, with the same operator and nα."""
+        if (held := self.regression.held) is not None:
+            fitted = held.cross @ self.coefficients(alpha) * self.values
+            leverage = held.ratio * (self.squares @ (self._filters(alpha) * self.values))
+            return (self._left_out - fitted) / (1.0 - leverage).clamp(min=torch.finfo(fitted.dtype).eps)
         shift = len(self.regression.R) * alpha
         diagonals = self.squares @ self._filters(alpha)
         if self.outside is not None:
@@ -208,7 +243,16 @@ class DiagonalRegression:
 
     def errors(self, alpha: float) -> Tensor:
         """Σ_i of the squared leave-one-out residuals of each coordinate, (s,)."""
-        return self.residuals(alpha).square_().sum(0)
+        residuals = self.residuals(alpha)
+        return residuals.square_().sum(0) * (len(self.regression.R) / len(residuals))
+
+    @property
+    def _left_out(self) -> Tensor:
+        """The coordinates of the samples that are left out: of all, or of those that are held."""
+        held = self.regression.held
+        if held is None:
+            return self.Z
+        return held.R if self.vectors is None else held.R @ self.vectors
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def coordinates(self, alpha: float) -> Tensor:
@@ -231,7 +275,7 @@ class DiagonalRegression:
 
     def loo_coordinates(self, alpha: float) -> Tensor:
         """The g₋ᵢ(x_i) (n, r) in the coordinates of R."""
-        predictions = self.Z - self.residuals(alpha)
+        predictions = self._left_out - self.residuals(alpha)
         return predictions if self.vectors is None else predictions @ self.vectors.mT
 
     def loo_dual(self, alpha: float) -> Tensor:

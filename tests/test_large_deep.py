@@ -1,0 +1,213 @@
+"""Deep machines, autoencoders and deep kernel PCA on many samples: a part for what is searched, all for sums."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder
+from representer.approximation import Nystroem
+from representer.estimators import _deep_large as large
+from representer.estimators._uncertainty import PredictiveSpread
+from representer.estimators._validation import seed_of
+from representer.kernels import Gaussian
+from representer.operators import Decomposable
+
+da: Any = pytest.importorskip("dask.array")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(400, 3))
+    y = np.abs(X[:, 0] + X[:, 1]) + 0.1 * rng.normal(size=400)
+    return X, y, rng.uniform(-1, 1, size=(20, 3))
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Inner layers see 150 samples."""
+    monkeypatch.setattr(large, "INNER_ROWS", 150)
+
+
+def regressor(**options: Any) -> DeepKernelRegressor:
+    options = {"alpha": 1e-3, "approximation": Nystroem(30), "random_state": 0, **options}
+    return DeepKernelRegressor([1], Gaussian(0.5), n_restarts=1, max_iter=30, tol=1e-3, **options)
+
+
+def test_the_outer_function_is_that_of_all_samples(data, few):
+    """By a dense solve on the images of all samples, with the standard deviations of the class that has no sums."""
+    X, y, Q = data
+    model = regressor().fit(X, y)
+    assert len(model.X_fit_) == 150
+    Z, images = (torch.from_numpy(model.transform_layers(part)[0]) for part in (X, Q))
+    outer = model._functions[-1]
+    kernel: Any = outer.kernel
+    L = torch.linalg.cholesky(kernel.kernel._gram(outer.anchors, None))
+    B, new = (
+        torch.linalg.solve_triangular(L, kernel.kernel._gram(outer.anchors, z), upper=False).T
+        for z in (Z, images)
+    )
+    centred = B - B.mean(0)
+    theta = torch.linalg.solve(
+        centred.T @ centred + 400 * 1e-3 * torch.eye(B.shape[1]), centred.T @ torch.from_numpy(y - y.mean())
+    )
+    expected = new @ theta + y.mean() - B.mean(0) @ theta
+    found, std = model.predict(Q, return_std=True)
+    np.testing.assert_allclose(found, expected, atol=1e-8)
+    loss = np.mean((model.predict(X) - y) ** 2)
+    inner = model.layers_[0].penalized(torch.tensor(model.layer_norms_[0] ** 2)).item()
+    objective = loss + model.alpha_ * model.layer_norms_[1] ** 2 + inner
+    assert model.objective_value_ == pytest.approx(objective, rel=1e-6)
+    spread = PredictiveSpread(
+        Decomposable(kernel.kernel),
+        Z,
+        torch.from_numpy(y - model.intercept_)[:, None],
+        1e-3,
+        intercept=True,
+        landmarks=outer.anchors,
+    )(images)[:, 0]
+    np.testing.assert_allclose(std / std.mean(), spread / spread.mean(), rtol=1e-6)  # but for who is left out
+    assert std.mean() == pytest.approx(float(spread.mean()), rel=0.1)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_allclose(again.predict(Q, return_std=True)[1], std, atol=1e-12)
+
+
+def test_alpha_is_chosen_on_all(data, few):
+    X, y, Q = data
+    model = regressor(alpha="auto").fit(X, y)
+    assert model.criterion_value_ == pytest.approx(0.01, rel=0.5)  # the variance of the noise
+    assert np.mean((model.predict(Q) - np.abs(Q[:, 0] + Q[:, 1])) ** 2) < 0.003
+
+
+def test_dask_equals_memory(data, few):
+    X, y, Q = data
+    dX, dy, dQ = (
+        da.from_array(X, chunks=(90, 3)),
+        da.from_array(y, chunks=70),
+        da.from_array(Q, chunks=(6, 3)),
+    )
+    local, remote = regressor().fit(X, y), regressor().fit(dX, dy)
+    np.testing.assert_allclose(remote.predict(dQ).compute(), local.predict(Q), atol=1e-8)
+    two = np.column_stack([y, -y])
+    wide = regressor().fit(dX, da.from_array(two, chunks=(80, 2)))
+    assert wide.predict(dQ).shape == (20, 2)
+    np.testing.assert_allclose(wide.predict(dQ).compute(), regressor().fit(X, two).predict(Q), atol=1e-8)
+    with pytest.raises(ValueError, match="need approximation="):
+        DeepKernelRegressor([1]).fit(dX, dy)
+    with pytest.raises(ValueError, match="rechunk"):
+        regressor().fit(dX.rechunk((90, 1)), dy)
+    with pytest.raises(ValueError, match="compute_chunk_sizes"):
+        regressor().fit(dX[dX[:, 0] > 0], dy)
+    with pytest.raises(ValueError, match="return_std"):
+        remote.predict(dQ, return_std=True)
+    with pytest.raises(MemoryError, match="leaves no room"):
+        regressor(memory_limit="1kB").fit(X, y)
+
+
+@pytest.mark.parametrize("names", [["low", "high"], ["low", "high", "mid"]])
+def test_a_classifier(data, few, names):
+    X, y, Q = data
+    cuts = np.quantile(y, np.arange(1, len(names)) / len(names))
+    labels = np.array(names)[np.searchsorted(cuts, y)]
+    model = DeepKernelClassifier(
+        [1],
+        Gaussian(0.5),
+        loss="squared",
+        alpha=1e-3,
+        approximation=Nystroem(30),
+        n_restarts=3,
+        random_state=0,
+    )
+    local = clone(model).fit(X, labels)
+    remote = clone(model).fit(da.from_array(X, chunks=(90, 3)), da.from_array(labels, chunks=70))
+    assert local.score(X, labels) > 0.8
+    assert (
+        np.log(local.predict_proba(X)[np.arange(400), np.searchsorted(local.classes_, labels)]).mean() > -0.6
+    )
+    dQ = da.from_array(Q, chunks=(6, 3))
+    for method in ("decision_function", "predict_proba"):
+        lazy = getattr(remote, method)(dQ)
+        assert lazy.shape == getattr(local, method)(Q).shape
+        np.testing.assert_allclose(lazy.compute(), getattr(local, method)(Q), atol=1e-8)
+    np.testing.assert_array_equal(remote.predict(dQ).compute(), local.predict(Q))
+
+
+# -- autoencoders and components --------------------------------------------------------------------------------------
+def autoencoder(**options: Any) -> KernelAutoencoder:
+    options = {
+        "alpha": 1e-3,
+        "encoder_alpha": 1e-3,
+        "approximation": Nystroem(30),
+        "random_state": 0,
+        **options,
+    }
+    return KernelAutoencoder(2, Gaussian(1.0), Gaussian(1.0), n_restarts=1, max_iter=20, tol=1e-3, **options)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_autoencoder(data, few):
+    X, y, Q = data
+    local = autoencoder().fit(X)
+    assert len(local.X_fit_) == 150
+    Z, new = (torch.from_numpy(local.transform(part)) for part in (X, Q))
+    outer: Any = local._functions[-1]
+    L = torch.linalg.cholesky(outer.kernel.kernel._gram(outer.anchors, None))
+    B, at = (
+        torch.linalg.solve_triangular(L, outer.kernel.kernel._gram(outer.anchors, z), upper=False).T
+        for z in (Z, new)
+    )
+    centred, targets = B - B.mean(0), torch.from_numpy(X)
+    theta = torch.linalg.solve(
+        centred.T @ centred + 400 * 1e-3 * torch.eye(B.shape[1]), centred.T @ (targets - targets.mean(0))
+    )
+    np.testing.assert_allclose(local.reconstruct(Q), (at - B.mean(0)) @ theta + targets.mean(0), atol=1e-8)
+    dX, dQ = da.from_array(X, chunks=(90, 3)), da.from_array(Q, chunks=(6, 3))
+    remote = autoencoder().fit(dX)
+    for method in ("transform", "reconstruct", "reconstruction_error"):
+        lazy = getattr(remote, method)(dQ)
+        assert lazy.shape == getattr(local, method)(Q).shape
+        np.testing.assert_allclose(lazy.compute(), getattr(local, method)(Q), atol=1e-8)
+    for labels in (y, da.from_array(y, chunks=100)):  # codes that serve labels
+        given = dX if labels is not y else X
+        served = autoencoder(supervision=1.0).fit(given, labels)
+        assert served.transform(Q).shape == (20, 2)
+    with pytest.raises(ValueError, match="need approximation="):
+        autoencoder(approximation=None).fit(dX)
+    with pytest.raises(ValueError, match="vectors are lazy"):
+        autoencoder(target="kernel").fit(dX).reconstruct(dQ)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
+def test_deep_kernel_pca(data, sampling, monkeypatch):
+    from representer.approximation import sampling as draws
+
+    X, _, Q = data
+    monkeypatch.setattr(draws, "CANDIDATES", 120)
+    model = DeepKernelPCA([3, 2], max_samples=40, sampling=sampling, random_state=0)
+    local = clone(model).fit(X)
+    dX, dQ = da.from_array(X, chunks=(90, 3)), da.from_array(Q, chunks=(6, 3))
+    remote = clone(model).fit(dX)
+    np.testing.assert_array_equal(remote.subset_, local.subset_)
+    np.testing.assert_array_equal(remote.X_fit_, X[local.subset_])
+    if sampling != "uniform":  # among candidates, which are not all
+        rows = draws.candidate_rows(400, 40, seed_of(0))
+        assert len(rows) == 160 and set(local.subset_) <= set(rows)
+    lazy = remote.transform(dQ)
+    assert lazy.shape == (20, 5) and lazy.chunks[0] == dQ.chunks[0]
+    np.testing.assert_allclose(lazy.compute(), local.transform(Q), atol=1e-8)
+    np.testing.assert_allclose(
+        remote.transform(dQ, level=1).compute(), local.transform(Q, level=1), atol=1e-8
+    )
+    if sampling == "uniform":
+        with pytest.raises(ValueError, match="need max_samples="):
+            DeepKernelPCA([3, 2]).fit(dX)
+        with pytest.raises(ValueError, match="rechunk"):
+            clone(model).fit(dX.rechunk((90, 1)))
+        with pytest.raises(ValueError, match="compute_chunk_sizes"):
+            clone(model).fit(dX[dX[:, 0] > 0])
