@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.ndimage import affine_transform
 from sklearn.kernel_approximation import Nystroem as TheirNystroem
 from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
@@ -202,7 +203,8 @@ def two_workers() -> Row:
 
 # -- MNIST ------------------------------------------------------------------------------------------------------------
 def mnist() -> Row:
-    """One-hot ridge regression on 5,000 landmarks; lengthscale and alpha are chosen on training data only."""
+    """One-hot ridge regression on 5,000 landmarks; pixels or upright digits, lengthscale and alpha are chosen on
+    training data only."""
     what = "MNIST, one-hot ridge on 5,000 landmarks: test digits that are right"
     data = real_data("mnist")
     if data is None:
@@ -212,17 +214,40 @@ def mnist() -> Row:
     Y = one_hot(labels) - 0.1
     part = np.random.default_rng(0).permutation(len(X))
     fit, check = part[: min(len(X) * 5 // 6, 12_000)], part[-min(len(X) // 6, 5000) :]
-    median = float(Gaussian("median").resolve(X).lengthscale)
+    forms: dict[str, Callable[[np.ndarray], np.ndarray]] = {"pixels": np.asarray, "upright digits": upright}
     scores = {}
-    for factor in (0.35, 0.5, 0.7, 1.0):
-        landmarks = Nystroem(min(1500, len(fit) // 2))
-        trial = OperatorRidge(Gaussian(factor * median), approximation=landmarks, random_state=0)
-        scores[factor] = accuracy(trial.fit(X[fit], Y[fit]).predict(X[check]), labels[check])
-    best = max(scores, key=scores.__getitem__)
+    for form, change in forms.items():
+        inputs, held_out = change(X[fit]), change(X[check])
+        median = float(Gaussian("median").resolve(inputs).lengthscale)
+        for factor in (0.35, 0.5, 0.7, 1.0):
+            landmarks = Nystroem(min(1500, len(fit) // 2))
+            trial = OperatorRidge(Gaussian(factor * median), approximation=landmarks, random_state=0)
+            right = accuracy(trial.fit(inputs, Y[fit]).predict(held_out), labels[check])
+            scores[form, factor, factor * median] = right
+    form, factor, lengthscale = max(scores, key=scores.__getitem__)
     started = time.perf_counter()
-    final = OperatorRidge(Gaussian(best * median), approximation=Nystroem(m), random_state=0).fit(X, Y)
+    X, new = forms[form](X), forms[form](new)
+    final = OperatorRidge(Gaussian(lengthscale), approximation=Nystroem(m), random_state=0).fit(X, Y)
     right = accuracy(final.predict(new), new_labels)
     seconds = time.perf_counter() - started
-    note = f"lengthscale {best} medians, alpha {final.alpha_:.2g}, fit and prediction {seconds:.0f} s"
-    size = f"n = {len(X):,}, m = {m:,}"
-    return Row(what, size, 100 * right, goal=98.3, unit="%", at_least=True, note=note)
+    note = (
+        f"{form}, lengthscale {factor} medians, alpha {final.alpha_:.2g}, fit and prediction {seconds:.0f} s"
+    )
+    return Row(what, f"n = {len(X):,}, m = {m:,}", 100 * right, goal=98.3, unit="%", at_least=True, note=note)
+
+
+def upright(digits: np.ndarray) -> np.ndarray:
+    """Pictures in the rows, each sheared and shifted until its own second moments stand upright in the middle."""
+    side = math.isqrt(digits.shape[1])
+    down, across = np.divmod(np.arange(digits.shape[1]), side)
+    weights = digits / np.maximum(digits.sum(1, keepdims=True), np.finfo(float).tiny)
+    row, column = weights @ down, weights @ across
+    height = weights @ down**2 - row**2
+    slant = (weights @ (down * across) - row * column) / np.maximum(height, np.finfo(float).eps)
+    middle = (side - 1) / 2
+    found = np.empty_like(digits)
+    for i, picture in enumerate(digits.reshape(-1, side, side)):
+        shear = np.array([[1.0, 0.0], [slant[i], 1.0]])
+        offset = np.array([row[i], column[i]]) - shear @ [middle, middle]
+        found[i] = affine_transform(picture, shear, offset=offset, order=1).ravel()
+    return found
