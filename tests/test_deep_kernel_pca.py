@@ -196,6 +196,13 @@ def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
     assert np.allclose(same.hidden_[1], wide.hidden_[1], atol=1e-5)
 
 
+def test_newton_reaches_saddles_of_three_nonlinear_levels():
+    """MINRES lowers the gradient in the norm of its preconditioner; in the Euclidean one the search stalls at 2e-4."""
+    X = np.random.default_rng(0).standard_normal((30, 4)) * [2.0, 1.0, 1.0, 0.5]
+    model = DeepKernelPCA([3, 2, 1], ["rbf", Gaussian(1.0), Gaussian(0.5)], eta=[1.0, -2.0, -1.0]).fit(X)
+    assert (model.solver_, model.residual_ <= 1e-8) == ("riemannian", True)
+
+
 def test_a_component_that_the_level_above_outweighs_is_reported():
     X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
     with pytest.warns(CollapsedComponentWarning, match="Component 1 of level 0 is the same for all samples"):
@@ -366,9 +373,15 @@ def test_grids_over_nested_lengthscales(X):
 def test_suggested_architectures_hold_the_variance(X):
     found = DeepKernelPCA([2, 2]).suggest_architecture(X, variance=0.8, max_levels=3)
     values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2).fit(X), X))[::-1]
-    assert found.n_components[0] == int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    alone = int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert DeepKernelPCA(2).suggest_architecture(X, variance=0.8, max_levels=1).n_components == [alone]
     assert len(found.n_components) == len(found.explained_variance_ratio) <= 3
-    assert DeepKernelPCA(found.n_components).fit(X).n_components_ == found.n_components
+    model = DeepKernelPCA(found.n_components).fit(X)
+    for ratios in model.explained_variance_ratio_:
+        assert ratios.sum() >= 0.8
+    assert found.n_components[0] == alone + 1
+    fewer = DeepKernelPCA([alone, *found.n_components[1:]]).fit(X)
+    assert fewer.explained_variance_ratio_[0].sum() < 0.8
     assert found.explained_variance_ratio[-1][0] >= 0.8
     assert "holds" in found.reason
     with pytest.raises(ValueError, match="variance must be a share"):

@@ -233,9 +233,9 @@ class DeepPCAAnalysis:
     ) -> Architecture:
         """Numbers of components and levels for data (section 5.2 of the paper), without labels.
 
-        Each level gets as many components as hold a share of its variance in kernel PCA, and fewer if fewer do, or the
-        others are constant, once all levels are fitted together. Levels are added until the last one holds that share
-        in its first component, or its first component holds no more than that of the level below.
+        Each level gets as many components as hold a share of its variance: first in kernel PCA, then, fewer or more,
+        once all levels are fitted together. Levels are added until the last one holds that share in its first
+        component, or its first component holds no more than that of the level below.
 
         Parameters
         ----------
@@ -246,7 +246,8 @@ class DeepPCAAnalysis:
         max_levels : int, default=4
             Most levels. Those beyond the lists given to the constructor take their last kernel and eta.
         min_gain : float, default=0.01
-            A level whose first component does not hold this share more than that of the level below is not added.
+            A level whose first component does not hold this share more than that of the level below is not added, and
+            neither is one more component to a level if the one before it has not added as much.
 
         Returns
         -------
@@ -263,7 +264,9 @@ class DeepPCAAnalysis:
         reason = f"max_levels={max_levels}"
         while len(found.n_components_) < max_levels:
             before = float(found.explained_variance_ratio_[-1][0])
-            deeper = self._trimmed(self._fitted([*found.n_components_, float(variance)], X), variance, X)
+            deeper = self._adjusted(
+                self._fitted([*found.n_components_, float(variance)], X), variance, min_gain, X
+            )
             first = float(deeper.explained_variance_ratio_[-1][0])
             if first < before + min_gain:
                 reason = (
@@ -276,13 +279,26 @@ class DeepPCAAnalysis:
                 break
         return Architecture(list(found.n_components_), found.explained_variance_ratio_, reason)
 
-    def _trimmed(self, model: Any, variance: float, X: Any) -> Any:
-        """The model with the components that its levels need together: those that hold the share, and vary."""
+    def _adjusted(self, model: Any, variance: float, min_gain: float, X: Any) -> Any:
+        """The model with the components that its levels need together: those that hold the share, and vary.
+
+        A level that holds less than its share (negative η take from the levels below) gets one component more, as long
+        as that adds ``min_gain``; a level that has grown does not shrink again.
+        """
+        least = [1] * len(model.n_components_)
+        held = [0.0] * len(least)  # when it last grew
         while True:
             needed = []
             for j, (ratios, H) in enumerate(zip(model.explained_variance_ratio_, model.hidden_, strict=True)):
                 varying = ratios[~is_constant(H)] if j == 0 and model.center else ratios
-                needed.append(max(1, min(len(varying), int((varying.cumsum() < variance).sum()) + 1)))
+                enough = int((varying.cumsum() < variance).sum()) + 1
+                if enough > len(varying):
+                    room = len(varying) == len(ratios) and sum(model.n_components_) < len(H)
+                    grows = room and varying.sum() >= held[j] + min_gain
+                    enough = max(1, len(varying) + int(grows))
+                    if grows:
+                        least[j], held[j] = enough, float(varying.sum())
+                needed.append(max(enough, least[j]))
             if needed == model.n_components_:
                 return model
             model = self._fitted(needed, X)

@@ -17,6 +17,8 @@ from representer.optimize.self_consistent import ManifoldResult, Point, State, a
 DIFFERENCE = 1e-7
 # The best use of the directions of one Newton step ends here; the next one starts from a better place.
 MAX_INNER = 60
+# Newton's method that has not halved its residual in so many steps circles around a place without a critical point.
+PATIENCE = 20
 
 
 class CriticalState(State, Protocol):
@@ -160,10 +162,12 @@ def newton(
 ) -> ManifoldResult:
     """A critical point of the energy near the start: Newton's method, each step by preconditioned MINRES.
 
-    For saddles, where no energy rises. The step makes the linearised gradient smaller, so the gradient itself falls
-    along it: it is halved until that is so.
+    For saddles, where no energy rises. MINRES makes the linearised gradient smaller in the norm of the preconditioner,
+    so the gradient itself falls along the step in that norm (not in the Euclidean one): it is halved until that is so.
+    The norm is another one after each step; the point with the smallest residual is kept.
     """
-    state = evaluate(start)
+    state = best = evaluate(start)
+    mark, since = best.residual, 0  # the residual that is to be halved, and when it last was
     interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
     try:
         for k in range(max_iter):
@@ -173,21 +177,29 @@ def newton(
             if state.residual <= tol:
                 message = f"residual {state.residual:.1e} after {k} iterations"
                 break
+            if best.residual <= 0.5 * mark:
+                mark, since = best.residual, k
+            if k - since > PATIENCE:
+                message = f"the residual stays near {best.residual:.1e} after {k} iterations"
+                break
             gradient = tangent(state.hidden, state.gradients)
-            size = inner(gradient, gradient)
-            step = _minres(hessian(evaluate, state), gradient, preconditioner(state))
+            precondition = preconditioner(state)
+            size = inner(gradient, precondition(gradient))
+            step = _minres(hessian(evaluate, state), gradient, precondition)
             for halvings in range(20):
                 trial = evaluate(retract(state.hidden, [0.5**halvings * v for v in step]))
-                slope = tangent(trial.hidden, trial.gradients)
-                if inner(slope, slope) < (1.0 - 0.1 * 0.5**halvings) * size:
+                slope = tangent(state.hidden, tangent(trial.hidden, trial.gradients))
+                if inner(slope, precondition(slope)) < (1.0 - 0.1 * 0.5**halvings) * size:
                     break
             else:
                 message = f"no step lowers the residual {state.residual:.1e} any more"
                 break
             state = trial
+            if state.residual < best.residual:
+                best = state
     except KeyboardInterrupt:
         interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
-    return ManifoldResult(state, state.residual <= tol, message, k, interrupted)
+    return ManifoldResult(best, best.residual <= tol, message, k, interrupted)
 
 
 def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Precondition) -> Point:
