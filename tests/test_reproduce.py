@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import math
@@ -130,7 +131,8 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     outcome = results.outcomes["toy-one"]
     assert outcome.status == outcome.verdict == "finished"
     assert outcome.measurements() == {CASE: {"error": [0.0, 1.0, 2.0]}}
-    assert (tmp_path / outcome.figures[0]).read_bytes().startswith(b"\x89PNG")
+    picture = tmp_path / outcome.figures[0]
+    assert picture.read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]["toy-one"]
     row = stored["measurements"][0]
     assert (row["mean"], row["standard deviation"], row["n"]) == (1.0, 1.0, 3)
@@ -139,6 +141,11 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     third = Counting()
     reproduce(["all"], tmp_path, console=silent(), experiments=[made(third)])
     assert third.calls == []
+
+    picture.unlink()  # the report of another experiment does without it
+    other = dataclasses.replace(made(Counting()), name="toy-two")
+    reproduce(["toy-two"], tmp_path, console=silent(), experiments=[made(third), other])
+    assert "toy-one" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_what_to_measure_again_can_be_chosen(tmp_path: Path) -> None:

@@ -187,13 +187,11 @@ class Task:
     protocol: str
 
 
-RANDOM = (
-    "The published split, and {} random ones of the same sizes (quick: 200 and 200 samples of the first)."
-)
+RANDOM = "The published split, and {} of the same sizes at random (quick: 200 and 200 samples of the first)."
 TASKS = {
     "scene": Task(load_scene, SCENE, dense_split, 5, RANDOM.format(4)),
     "yeast": Task(load_yeast_multilabel, YEAST_MULTILABEL, dense_split, 3, RANDOM.format(2)),
-    "bibtex": Task(load_bibtex, BIBTEX, sparse_split, 3, RANDOM.format(2)),
+    "bibtex": Task(load_bibtex, BIBTEX, sparse_split, 2, RANDOM.format(1)),
     "metabolites": Task(
         load_metabolites,
         METABOLITES,

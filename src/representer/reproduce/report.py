@@ -165,7 +165,10 @@ def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Sect
     if outcome.parts:
         tables.append(_measured(experiment, outcome))
         text += _warned(outcome)
-    pictures = [Picture.at(results.folder, path, f"{experiment.place}: {path}") for path in outcome.figures]
+    there = [
+        path for path in outcome.figures if (results.folder / path).is_file()
+    ]  # some may have been deleted
+    pictures = [Picture.at(results.folder, path, f"{experiment.place}: {path}") for path in there]
     return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures)
 
 
