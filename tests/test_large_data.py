@@ -617,3 +617,36 @@ def test_kernel_features(data):
         KernelFeatures(approximation=5).fit(X)
     with pytest.raises(ValueError, match="already n × n"):
         KernelFeatures("precomputed").fit(np.eye(5))
+
+
+# -- arguments that are no such thing ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": Falkon(tol=-1.0)}, "tol of Falkon"),
+        ({"solver": Falkon(tol="small")}, "tol of Falkon"),  # type: ignore[arg-type]
+        ({"solver": Falkon(max_iter=0)}, "max_iter of Falkon"),
+        ({"approximation": RandomFeatures(20, orthogonal="no")}, "orthogonal of RandomFeatures"),  # type: ignore[arg-type]
+        ({"approximation": Landmarks(None)}, "points of Landmarks"),
+        ({"operator": np.eye(3)}, r"such as Dense\(matrix\)"),
+    ],
+)
+def test_arguments_are_refused_by_name(data, options, message):
+    X, Y, _ = data
+    with pytest.raises(ValueError, match=message):
+        OperatorRidge(Gaussian(1.0), **{"approximation": Nystroem(20), **options}).fit(X, Y)
+
+
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_single_precision_of_features_with_less_rank(data, solver):
+    X, Y, _ = data  # 10 polynomials, 80 features: rounding makes eigenvalues of their products negative
+    options: Any = {
+        "alpha": [1e-3, 1.0],
+        "approximation": TensorSketch(80),
+        "solver": solver,
+        "random_state": 0,
+    }
+    exact = OperatorRidge(Polynomial(2), **options).fit(X, Y)
+    single = OperatorRidge(Polynomial(2), dtype="float32", **options).fit(X, Y)
+    np.testing.assert_allclose(single.predict(X), exact.predict(X), atol=1e-3)
+    assert single.predict(X).dtype == pickle.loads(pickle.dumps(single)).predict(X).dtype == np.float32

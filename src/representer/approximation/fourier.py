@@ -146,6 +146,8 @@ class RandomFeatures(Approximation):
             raise ValueError(
                 f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."
             )
+        if not isinstance(self.orthogonal, bool | np.bool_):
+            raise ValueError(f"orthogonal of RandomFeatures must be True or False; got {self.orthogonal!r}.")
         return int(self.n_components)
 
     def rows(self, n: int, seed: int) -> np.ndarray:

@@ -175,7 +175,10 @@ class NormalRidge:
     @cached_property
     def spectrum(self) -> Spectrum:
         """Of S, centred where there is an intercept."""
-        return eigh(self._gram(), name="The inner products of the features", overwrite=True)
+        # The sums are double, but blocks may have been single.
+        return eigh(
+            self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32
+        )
 
     def _groups(self) -> list[tuple[Tensor, Tensor]]:
         """The distinct a_j, each with its outputs."""

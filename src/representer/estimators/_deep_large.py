@@ -24,7 +24,7 @@ from representer.estimators._large_parts import (
     leave_one_out,
     predictive_std,
 )
-from representer.estimators._lazy import source_on_dask
+from representer.estimators._lazy import is_flat, source_on_dask
 from representer.estimators._validation import DTYPES, check_inputs, check_targets, plain, seed_of
 from representer.expansions import Expansion
 
@@ -99,7 +99,7 @@ def part_in_memory(learner: Any, kernel: Any, X: Any, Y: np.ndarray) -> Part:
 def regression_part(learner: Any, kernel: Any, X: Any, y: Any) -> Part:
     """Of samples with numbers as targets, checked."""
     if is_dask(X):
-        learner._flat = getattr(y, "ndim", 2) == 1
+        learner._flat = is_flat(y)
         return part_on_dask(learner, kernel, X, y)
     X = check_inputs(learner, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
     targets, learner._flat = check_targets(y, len(X))

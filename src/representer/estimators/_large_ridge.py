@@ -29,7 +29,7 @@ from representer.estimators._large_parts import (
     predictive_std,
     search_problem,
 )
-from representer.estimators._lazy import source_on_dask, takes_batches
+from representer.estimators._lazy import is_flat, source_on_dask, takes_batches
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
@@ -193,7 +193,7 @@ class LargeRidge(KernelEstimator):
         """Samples in Dask collections, and what is known of them without a look."""
         source = source_on_dask(self, given, X, y, sample_weight, dtype=DTYPES[self.dtype])
         self._targets = self._weights = None
-        self._flat, self._sparse = y.ndim == 1, False
+        self._flat, self._sparse = is_flat(y), False
         return source
 
     def _fit_source(self, source: Source, given: OperatorKernel, callback: Any) -> None:

@@ -60,6 +60,11 @@ def source_on_dask(
     return source
 
 
+def is_flat(y: Any) -> bool:
+    """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
+    return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+
+
 def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """A column of zeros and ones for each class."""
     return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
