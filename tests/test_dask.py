@@ -358,3 +358,19 @@ def test_columns_of_several_types(data: Any) -> None:
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), random_state=0)
     found = clone(model).fit(objects, on_dask(Y)[0]).predict(X)
     np.testing.assert_allclose(found, model.fit(X, Y).predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "learner", [OperatorRidge, EmbeddingClassifier, ConditionalMeanEmbedding, StructuredPredictor]
+)
+def test_batches_are_in_memory(data: Any, learner: Any) -> None:
+    y = data[1][:, 0] > 0 if learner is EmbeddingClassifier else data[1][:, 0]
+    options = {"classes": [False, True]} if learner is EmbeddingClassifier else {}
+    model = learner(approximation=Nystroem(20), random_state=0)
+    X, later = on_dask(data[0], y)
+    for batch in ((X, later), (data[0], later)):
+        with pytest.raises(ValueError, match="takes batches in memory"):
+            model.partial_fit(*batch, **options)
+    model.partial_fit(data[0], y, **options)
+    with pytest.raises(ValueError, match="takes batches in memory"):
+        model.partial_fit(X, later)

@@ -685,3 +685,10 @@ def test_single_precision_of_features_with_less_rank(data, solver):
     single = OperatorRidge(Polynomial(2), dtype="float32", **options).fit(X, Y)
     np.testing.assert_allclose(single.predict(X), exact.predict(X), atol=1e-3)
     assert single.predict(X).dtype == pickle.loads(pickle.dumps(single)).predict(X).dtype == np.float32
+
+
+def test_a_first_batch_is_refused_for_what_is_wrong_with_it(data):
+    X, Y, _ = data
+    for batch, message in (((np.where(X > 2, np.nan, X), Y), "contains NaN"), ((X, Y[:3]), "inconsistent")):
+        with pytest.raises(ValueError, match=message):
+            OperatorRidge(Gaussian(1.0), approximation=RandomFeatures(20), random_state=0).partial_fit(*batch)

@@ -29,7 +29,7 @@ from representer.estimators._large_parts import (
     predictive_std,
     search_problem,
 )
-from representer.estimators._lazy import is_flat, source_on_dask, takes_batches
+from representer.estimators._lazy import in_memory, is_flat, source_on_dask, takes_batches
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
@@ -148,7 +148,7 @@ class LargeRidge(KernelEstimator):
             self._forget()
         flat = None if first else self._flat
         try:
-            problem = self._validate(given, X, y, sample_weight, reset=first)
+            problem = self._validate(given, in_memory(X), in_memory(y), sample_weight, reset=first)
             if problem.observed is not None:
                 raise ValueError(
                     "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
@@ -161,7 +161,8 @@ class LargeRidge(KernelEstimator):
                 self._add_batch(source.samples, check_alpha(self.alpha))
         finally:  # a batch that was refused leaves no trace
             self.X_fit_ = self._targets = self._weights = None
-            self._flat = self._flat if flat is None else flat
+            if flat is not None:
+                self._flat = flat
         return self
 
     def _given(self) -> OperatorKernel:

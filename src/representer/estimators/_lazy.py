@@ -89,6 +89,13 @@ def takes_batches(learner: Any) -> bool:
     return True
 
 
+def in_memory(batch: Any) -> Any:
+    """A batch as it is; a Dask collection is refused."""
+    if is_dask(batch):
+        raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+    return batch
+
+
 def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:
     """What a learner remembers of the columns that it was fitted to."""
     learner.n_features_in_ = source.X.shape[1]
