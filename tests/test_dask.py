@@ -297,3 +297,80 @@ def test_a_worker_that_dies_does_not_lose_the_fit(data, tmp_path: Path):
     assert flag.exists()
     np.testing.assert_allclose(survived.predict(X), local.predict(X), atol=1e-8)
     np.testing.assert_allclose(predictions, local.predict(X), atol=1e-8)
+
+
+# -- what a collection may look like --------------------------------------------------------------------------------
+def test_samples_of_weight_zero_are_none_as_in_memory(data: Any) -> None:
+    X, Y, weights = data
+    weights = np.where(np.arange(len(X)) % 3 == 0, 0.0, weights)
+    for solver in ("direct", "cg"):
+        model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), solver=solver, random_state=0)
+        here = clone(model).fit(X, Y, sample_weight=weights)
+        there = clone(model).fit(*on_dask(X, Y), sample_weight=on_dask(weights, rows=90)[0])
+        np.testing.assert_array_equal(here.landmarks_, there.landmarks_)
+        np.testing.assert_allclose(there.predict(X), here.predict(X), atol=1e-6)
+    with pytest.raises(ValueError, match="at least one non-zero"):
+        clone(model).fit(*on_dask(X, Y), sample_weight=on_dask(0.0 * weights)[0])
+
+
+def test_chunks_without_rows_have_predictions_without_rows(data: Any) -> None:
+    X, Y, _ = data
+    big = da.from_array(X[np.argsort(X[:, 0])], chunks=(100, 3))
+    some = big[big[:, 0] > 1.0]  # most of the chunks lose all their rows
+    for y in (Y, Y[:, 0]):
+        model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), random_state=0).fit(X, y)
+        np.testing.assert_allclose(model.predict(some).compute(), model.predict(some.compute()), atol=1e-9)
+
+
+def test_targets_beside_a_collection_may_be_a_list(data: Any) -> None:
+    X, Y, _ = data
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), random_state=0)
+    found = clone(model).fit(on_dask(X)[0], Y[:, 0].tolist()).predict(X)
+    np.testing.assert_allclose(found, model.fit(X, Y[:, 0]).predict(X), atol=1e-8)
+    deep = DeepKernelRegressor(approximation=Nystroem(20), max_iter=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert deep.fit(on_dask(X)[0], Y[:, 0].tolist()).predict(X).shape == (len(X),)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X, y: (X.astype(str), y), "X should hold real numbers"),
+        (lambda X, y: (X + 1j, y), "X should hold real numbers"),
+        (lambda X, y: (X.astype(object).map_blocks(np.full_like, "a"), y), "no number"),
+        (lambda X, y: (X[:, 0], y), "X is expected to be 2D"),
+        (lambda X, y: (X[:, :, None], y), "X is expected to be 2D"),
+        (lambda X, y: (X, y[:, None, None]), "y is expected to be 1D or 2D"),
+        (lambda X, y: (X, y.astype(str)), "y should hold real numbers"),
+        (lambda X, y: (X[:0], y[:0]), "0 samples"),
+    ],
+)
+def test_collections_that_are_no_rows_of_numbers(data: Any, change: Any, message: str) -> None:
+    X, y = on_dask(data[0], data[1][:, 0])
+    with pytest.raises(ValueError, match=message):
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), random_state=0).fit(*change(X, y))
+
+
+def test_columns_of_several_types(data: Any) -> None:
+    X, Y, _ = data
+    objects = on_dask(X)[0].astype(object)  # what a frame of numbers and truth values becomes
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(40), random_state=0)
+    found = clone(model).fit(objects, on_dask(Y)[0]).predict(X)
+    np.testing.assert_allclose(found, model.fit(X, Y).predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "learner", [OperatorRidge, EmbeddingClassifier, ConditionalMeanEmbedding, StructuredPredictor]
+)
+def test_batches_are_in_memory(data: Any, learner: Any) -> None:
+    y = data[1][:, 0] > 0 if learner is EmbeddingClassifier else data[1][:, 0]
+    options = {"classes": [False, True]} if learner is EmbeddingClassifier else {}
+    model = learner(approximation=Nystroem(20), random_state=0)
+    X, later = on_dask(data[0], y)
+    for batch in ((X, later), (data[0], later)):
+        with pytest.raises(ValueError, match="takes batches in memory"):
+            model.partial_fit(*batch, **options)
+    model.partial_fit(data[0], y, **options)
+    with pytest.raises(ValueError, match="takes batches in memory"):
+        model.partial_fit(X, later)

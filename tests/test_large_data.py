@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 import warnings
 from typing import Any
 
@@ -115,8 +117,10 @@ def test_blocks_of_any_size_give_the_same(data):
     X, Y, w = data
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
     whole = clone(model).fit(X, Y, w).predict(X)
-    # 30 features: 3 · 8 · 30² of sums, 8 · 3² of squared targets, and 8 · 3 · 30 for each row.
-    small = clone(model).set_params(memory_limit=8 * (3 * 900 + 2 * 90 + 9) + 64 * 720).fit(X, Y, w)
+    # 30 features: 5 · 8 · 30² of sums, 8 · 3² of squared targets, 8 · 30 for each row that is left out, and
+    # 8 · 3 · 30 for each row of a block.
+    limit = 8 * (5 * 900 + 2 * 90 + 9 + len(X) * 30) + 64 * 720
+    small = clone(model).set_params(memory_limit=limit).fit(X, Y, w)
     np.testing.assert_allclose(small.predict(X), whole, atol=1e-9)
 
 
@@ -131,7 +135,7 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
 
     monkeypatch.setattr(Gaussian, "_gram", watched)
     X = rng.normal(size=(5000, 2))
-    limit = 8 * (3 * 400 + 40) + 100 * 3 * 8 * 20
+    limit = 8 * (5 * 400 + 40 + 5000 * 20) + 100 * 3 * 8 * 20
     model = OperatorRidge(
         Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0
     )
@@ -146,8 +150,39 @@ def test_memory_limits(data):
     for wrong in ("much", "-1GB", 0, -5, True, [1]):
         with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
             OperatorRidge(approximation=Nystroem(5), memory_limit=wrong).fit(X, Y)
-    with pytest.raises(MemoryError, match=r"leaves no room for a fit with 100 features.*solver='cg'"):
+    with pytest.raises(MemoryError, match="leaves no room for a fit with 100 features"):
         OperatorRidge(approximation=Nystroem(100), memory_limit="50KB").fit(X, Y)
+    with pytest.raises(MemoryError, match="leaves no room for a fit with 100 features"):
+        OperatorRidge(approximation=Nystroem(100), alpha=0.1, solver="cg", memory_limit="50KB").fit(X, Y)
+
+
+PEAK = """
+import resource, sys
+import numpy as np
+from representer import OperatorRidge
+from representer.approximation import Nystroem
+from representer.kernels import Gaussian
+
+def fit(n, m, limit):
+    X = np.random.default_rng(0).normal(size=(n, 5))
+    OperatorRidge(
+        Gaussian(2.0), approximation=Nystroem(m), memory_limit=limit, solver=sys.argv[1], random_state=0
+    ).fit(X, X[:, 0])
+
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+fit(300, 50, None)
+before = peak()
+fit(6000, 1000, 10**8)
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_a_memory_limit_bounds_the_peak(solver):
+    command = [sys.executable, "-W", "ignore", "-c", PEAK, solver]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(found.stdout) < 1.2 * 10**8
 
 
 def test_single_precision_blocks_are_summed_in_double(data):
@@ -617,3 +652,43 @@ def test_kernel_features(data):
         KernelFeatures(approximation=5).fit(X)
     with pytest.raises(ValueError, match="already n × n"):
         KernelFeatures("precomputed").fit(np.eye(5))
+
+
+# -- arguments that are no such thing ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": Falkon(tol=-1.0)}, "tol of Falkon"),
+        ({"solver": Falkon(tol="small")}, "tol of Falkon"),  # type: ignore[arg-type]
+        ({"solver": Falkon(max_iter=0)}, "max_iter of Falkon"),
+        ({"approximation": RandomFeatures(20, orthogonal="no")}, "orthogonal of RandomFeatures"),  # type: ignore[arg-type]
+        ({"approximation": Landmarks(None)}, "points of Landmarks"),
+        ({"operator": np.eye(3)}, r"such as Dense\(matrix\)"),
+    ],
+)
+def test_arguments_are_refused_by_name(data, options, message):
+    X, Y, _ = data
+    with pytest.raises(ValueError, match=message):
+        OperatorRidge(Gaussian(1.0), **{"approximation": Nystroem(20), **options}).fit(X, Y)
+
+
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_single_precision_of_features_with_less_rank(data, solver):
+    X, Y, _ = data  # 10 polynomials, 80 features: rounding makes eigenvalues of their products negative
+    options: Any = {
+        "alpha": [1e-3, 1.0],
+        "approximation": TensorSketch(80),
+        "solver": solver,
+        "random_state": 0,
+    }
+    exact = OperatorRidge(Polynomial(2), **options).fit(X, Y)
+    single = OperatorRidge(Polynomial(2), dtype="float32", **options).fit(X, Y)
+    np.testing.assert_allclose(single.predict(X), exact.predict(X), atol=1e-3)
+    assert single.predict(X).dtype == pickle.loads(pickle.dumps(single)).predict(X).dtype == np.float32
+
+
+def test_a_first_batch_is_refused_for_what_is_wrong_with_it(data):
+    X, Y, _ = data
+    for batch, message in (((np.where(X > 2, np.nan, X), Y), "contains NaN"), ((X, Y[:3]), "inconsistent")):
+        with pytest.raises(ValueError, match=message):
+            OperatorRidge(Gaussian(1.0), approximation=RandomFeatures(20), random_state=0).partial_fit(*batch)

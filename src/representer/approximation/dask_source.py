@@ -57,23 +57,56 @@ def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
     return collection
 
 
-def _chunk_block(X: np.ndarray, Y: np.ndarray, weights: np.ndarray | None, dtype: torch.dtype) -> Block:
+def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
+    """Refuse what are no rows of numbers, as far as it can be told without a look at them."""
+    if array.ndim not in dimensions:
+        expected = " or ".join(f"{k}D" for k in dimensions)
+        raise ValueError(f"{name} is expected to be {expected}; got a Dask array of shape {array.shape}.")
+    if array.dtype.kind not in "biufO":
+        raise ValueError(
+            f"{name} should hold real numbers; its type is {array.dtype}. Encode it, or call {name}.astype(float)."
+        )
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    """The numbers of a chunk; those of a frame with columns of several types come as objects."""
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"A chunk of {name} holds what is no number ({error}). Encode it first."
+            ) from error
+    return values
+
+
+def _chunk_block(X: Any, Y: Any, weights: Any | None, dtype: torch.dtype) -> Block:
     """One chunk as tensors, checked: where it lives, not where the fit was called."""
-    for name, values in (("X", X), ("y", Y), ("sample_weight", weights)):
-        if values is not None and not np.isfinite(np.asarray(values, dtype=np.float64).sum()):
-            bad = np.argwhere(~np.isfinite(np.asarray(values, dtype=np.float64)))
+
+    def tensor(values: Any, name: str) -> torch.Tensor:
+        values = _numbers(values, name)
+        if not np.isfinite(values.sum(dtype=np.float64)):
+            bad = np.argwhere(~np.isfinite(values))
             if len(bad):
                 raise ValueError(
                     f"A chunk of {name} contains NaN or infinity, first in its row {int(bad[0][0])}. Samples in Dask "
                     "collections must be complete: drop or impute such rows."
                 )
-    if weights is not None and (np.asarray(weights) < 0).any():
+        return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
+
+    found = None if weights is None else tensor(weights, "sample_weight")
+    if found is not None and bool((found < 0).any()):
         raise ValueError("Negative values in sample_weight.")
+    return Block(tensor(X, "X"), tensor(Y, "y"), found)
 
-    def tensor(values: Any) -> torch.Tensor:
-        return torch.as_tensor(np.require(np.asarray(values), requirements=["C", "W"]), dtype=dtype)
 
-    return Block(tensor(X), tensor(Y), None if weights is None else tensor(weights))
+def _counted(weights: np.ndarray) -> np.ndarray:
+    return np.array([np.count_nonzero(weights)])
+
+
+def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return chunk[weights.reshape(len(weights)) != 0]
 
 
 def _chunk_total(step: Step, X: Any, Y: Any, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
@@ -106,24 +139,48 @@ class DaskSource(Source):
 
     def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype):
         self.X = as_rows(X, "X")
+        _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
+        if not self.n:
+            raise ValueError("Found 0 samples in X, while at least one is required.")
         rows = self.X.chunks[0]
         none = require_dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
-        self.Y = self._aligned(Y, "y", rows) if none is None else none
+        self.Y = self._aligned(Y, "y", rows, (1, 2)) if none is None else none
         self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
-        self.weights = None if weights is None else self._aligned(weights, "sample_weight", rows)
+        self.weights = None
+        if weights is not None:
+            self.weights = self._aligned(weights, "sample_weight", rows, (1,))
+            self._drop_weightless()
         self.dtype = dtype
+
+    def _drop_weightless(self) -> None:
+        """A sample of weight zero is none, as in memory: it must not become a landmark."""
+        assert self.weights is not None
+        ones = ((1,) * self.weights.numblocks[0],)
+        counts = tuple(self.weights.map_blocks(_counted, dtype=int, chunks=ones).compute().tolist())
+        if sum(counts) == self.n:
+            return
+        if not any(counts):
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+        column = self.weights[:, None]
+        self.X, self.Y = (
+            array.map_blocks(_counting, column, dtype=array.dtype, chunks=(counts, array.chunks[1]))
+            for array in (self.X, self.Y)
+        )
+        self.weights = self.weights.map_blocks(_counting, self.weights, chunks=(counts,))
+        self.n = sum(counts)
 
     @property
     def weight(self) -> float:
         """n, if there are no weights."""
         return float(self.n if self.weights is None else self.weights.sum().compute())
 
-    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...]) -> Any:
+    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
         """With the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
         found = as_rows(collection, name)
+        _check_form(found, name, dimensions)
         if found.shape[0] != self.n:
             raise ValueError(
                 f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}."
@@ -158,6 +215,7 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | 
     dask = require_dask()
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
+    shape = () if width is None else (width,)
     options: dict[str, Any] = {
         "dtype": dtype,
         "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
@@ -166,8 +224,10 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | 
         options["drop_axis"] = 1
     else:
         options["chunks"] = (rows.chunks[0], (width,))
-    return rows.map_blocks(_applied, function=shared, **options)
+    return rows.map_blocks(_applied, function=shared, empty=np.empty((0, *shape), dtype=dtype), **options)
 
 
-def _applied(chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    return function(np.asarray(chunk))
+def _applied(
+    chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray], empty: np.ndarray
+) -> np.ndarray:
+    return function(np.asarray(chunk)) if len(chunk) else empty

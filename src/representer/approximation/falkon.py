@@ -11,6 +11,7 @@ from torch import Tensor
 from representer.approximation.base import FeatureMap
 from representer.approximation.sources import Block, Source, Step
 from representer.linalg import Cholesky, conjugate_gradient, factorize, shifted
+from representer.parameters import is_count, is_real
 from representer.values import Value
 
 
@@ -68,6 +69,13 @@ class Falkon(Value):
     def __init__(self, tol: float = 1e-7, max_iter: int = 100):
         self.tol = tol
         self.max_iter = max_iter
+
+    def check(self) -> None:
+        """Refuse what is no tolerance, or no number of iterations."""
+        if not (is_real(self.tol) and self.tol > 0):
+            raise ValueError(f"tol of Falkon must be a positive number; got {self.tol!r}.")
+        if not is_count(self.max_iter):
+            raise ValueError(f"max_iter of Falkon must be a positive integer; got {self.max_iter!r}.")
 
     def solve(
         self,

@@ -119,7 +119,8 @@ class RandomFeatures(Approximation):
     Parameters
     ----------
     n_components : int
-        The number of features m: a cosine and a sine for each of m/2 frequencies. The summands of a kernel share them.
+        The number of features m: a cosine and a sine for each of m/2 frequencies. The summands of a kernel share them;
+        a number that does not come out even is rounded up.
     orthogonal : bool
         Frequencies in orthogonal blocks, which have less variance (Yu et al., 2016); those of the Laplacian kernel have
         no directions of their own and are drawn independently.
@@ -146,6 +147,8 @@ class RandomFeatures(Approximation):
             raise ValueError(
                 f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."
             )
+        if not isinstance(self.orthogonal, bool | np.bool_):
+            raise ValueError(f"orthogonal of RandomFeatures must be True or False; got {self.orthogonal!r}.")
         return int(self.n_components)
 
     def rows(self, n: int, seed: int) -> np.ndarray:

@@ -165,6 +165,8 @@ class Landmarks(Approximation):
 
     def size(self, n: int) -> int:
         """How many points there are."""
+        if not hasattr(self.points, "__len__"):
+            raise ValueError(f"points of Landmarks must be data, with a length; got {self.points!r}.")
         return len(self.points)
 
     def rows(self, n: int, seed: int) -> np.ndarray:

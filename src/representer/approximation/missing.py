@@ -13,6 +13,7 @@ from representer.approximation.base import FeatureMap
 from representer.approximation.normal import NormalRidge, NormalSums, add_gram
 from representer.approximation.sources import Block, Step
 from representer.linalg import Spectrum
+from representer.memory import row_blocks
 
 
 @dataclass(frozen=True)
@@ -114,15 +115,19 @@ class SeparateRidge:
         residuals, rest = zip(*found, strict=True)
         return torch.cat(residuals, 1), torch.cat(rest, 1)
 
-    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
+    def leave_one_out(
+        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
+    ) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over the known targets of some samples of the fit."""
         w = torch.ones(len(block), dtype=torch.float64) if block.weights is None else block.weights.double()
         errors = torch.zeros_like(alphas)
         for part, y in zip(self.parts, block.Y.double().mT, strict=True):
-            known = (~y.isnan()).nonzero()[:, 0]
-            some = Block(None, y[known, None], None if block.weights is None else block.weights[known])
-            residuals, _ = part.left_out(part.coordinates(coordinates[known]), some, alphas)
-            errors += torch.einsum("i,ija->a", w[known], residuals**2)
+            all_known = (~y.isnan()).nonzero()[:, 0]
+            for rows in row_blocks(len(all_known), 4 * 8 * coordinates.shape[1], limit):
+                known = all_known[rows]
+                some = Block(None, y[known, None], None if block.weights is None else block.weights[known])
+                residuals, _ = part.left_out(part.coordinates(coordinates[known]), some, alphas)
+                errors += torch.einsum("i,ija->a", w[known], residuals**2)
         return errors / w.sum()
 
     def generalised(self, alphas: Tensor) -> Tensor:

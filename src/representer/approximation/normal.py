@@ -111,7 +111,8 @@ def add_gram(total: Tensor, B: Tensor) -> None:
 
 def symmetric(lower: Tensor) -> Tensor:
     """The symmetric matrix with this lower triangle, in new memory."""
-    return lower.tril() + lower.tril(-1).mT
+    full = lower.tril()
+    return full.add_(full.tril(-1).mT)
 
 
 class NormalRidge:
@@ -175,7 +176,10 @@ class NormalRidge:
     @cached_property
     def spectrum(self) -> Spectrum:
         """Of S, centred where there is an intercept."""
-        return eigh(self._gram(), name="The inner products of the features", overwrite=True)
+        # The sums are double, but blocks may have been single.
+        return eigh(
+            self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32
+        )
 
     def _groups(self) -> list[tuple[Tensor, Tensor]]:
         """The distinct a_j, each with its outputs."""
@@ -252,11 +256,13 @@ class NormalRidge:
                 residuals[:, j] = (Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)) / kept
         return residuals, rest
 
-    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> Tensor:
+    def leave_one_out(
+        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
+    ) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
         errors, weight = torch.zeros_like(alphas), 0.0
         size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
-        for rows in row_blocks(len(block), size):
+        for rows in row_blocks(len(block), size, limit):
             part = block.rows(torch.arange(len(block))[rows].numpy())
             residuals, _ = self.left_out(coordinates[rows], part, alphas)
             w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()

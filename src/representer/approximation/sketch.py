@@ -22,7 +22,7 @@ class SketchFeatures(FeatureMap):
     """The convolution of ``degree`` count sketches of (√gamma·x, √coef0), by the fast Fourier transform."""
 
     kernel: Kernel
-    table: Tensor  # (2, degree, d + 1) integers: where each coordinate goes, and with which sign
+    table: Tensor  # (2, degree, d + 1) integers, in the data's precision: where each coordinate goes, and its sign
     n_components: int
 
     @property
@@ -33,7 +33,7 @@ class SketchFeatures(FeatureMap):
     @property
     def dtype(self) -> torch.dtype:
         """Double, or that of the data."""
-        return torch.float64
+        return self.table.dtype
 
     @property
     def state(self) -> Tensor:
@@ -44,7 +44,7 @@ class SketchFeatures(FeatureMap):
         """Features (n, m)."""
         polynomial, scale = _polynomial(self.kernel)
         X = polynomial.prepare(X)
-        places, signs = self.table.to(X.device)
+        places, signs = self.table.to(X.device).long()
         if X.shape[-1] + 1 != places.shape[1]:
             raise ValueError(f"X has {X.shape[-1]} features, but the sketch is for {places.shape[1] - 1}.")
         gamma, coef0 = (number(polynomial, name, X).sqrt() for name in ("gamma", "coef0"))
@@ -100,7 +100,7 @@ class TensorSketch(Approximation):
         shape = polynomial.degree, X.shape[-1] + 1
         places = torch.randint(self.size(1), shape, generator=generator)
         signs = 2 * torch.randint(2, shape, generator=generator) - 1
-        return SketchFeatures(kernel, torch.stack([places, signs]).to(X.device), self.size(1))
+        return SketchFeatures(kernel, torch.stack([places, signs]).to(X), self.size(1))
 
     def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> SketchFeatures:
         """The features with these hash functions."""

@@ -190,9 +190,9 @@ def _sum(learner: Any, inputs: Source, targets: Targets, of_inputs: Any, of_targ
     sample = source.rows(held)
     learner.approximation_error_ = approximation_error(features, sample.X)
     learner._held = HeldSamples.of(sample, held, learner._seed)
-    limit = block_limit(learner.memory_limit, features.n_features, step.width)
+    limit = block_limit(learner.memory_limit, features.n_features, step.width, held=len(sample))
     sums: NormalSums = source.total(step, limit=limit)
-    _solve(learner, sums, step, sample)
+    _solve(learner, sums, step, sample, limit)
     return sums
 
 
@@ -218,7 +218,7 @@ def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callba
     learner._keep_kernel(kernel)
 
 
-def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block) -> None:
+def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block, limit: int | None) -> None:
     """alpha, the weights of the cells and the moments, from the sums and a few samples."""
     alpha = check_alpha(learner.alpha)
     intercept = bool(learner.fit_intercept)
@@ -232,7 +232,8 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block) -> None:
         combined = sums.combined(torch.cat([anchors, moments]))
         ridge = NormalRidge(combined, torch.ones_like(combined.target_sum), intercept=intercept)
         known = Block(held.X, anchors[step.numbers(held.Y)])
-        alpha, learner.criterion_value_ = choose_alpha_by_sums(ridge, None, "loo", step.features, known)
+        found = choose_alpha_by_sums(ridge, None, "loo", step.features, known, limit)
+        alpha, learner.criterion_value_ = found
     assert isinstance(alpha, float)  # candidates are refused
     learner.alpha_ = alpha
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=intercept)
@@ -257,7 +258,7 @@ def add_conditionals(learner: Any, X: Any, y: Any) -> None:
     limit = block_limit(learner.memory_limit, step.features.n_features, step.width)
     sums = learner._sums.map(torch.from_numpy) + source.total(step, limit=limit)
     learner._held = learner._held.joined(source.samples, seen, HELD_ROWS, learner._seed)
-    _solve(learner, sums, step, learner._held.block(kernel, learner._represented))
+    _solve(learner, sums, step, learner._held.block(kernel, learner._represented), limit)
     keep_batch(learner, sums, seen + source.n)
 
 
@@ -315,7 +316,7 @@ def regressed(learner: Any, g: Any, samples: Any) -> OfFeatures:
     width = None if values.ndim == 1 else values.shape[1]
     source = with_targets(inputs, values[:, None] if width is None else values)
     features = learner._feature_map()
-    limit = block_limit(learner.memory_limit, features.n_features, width or 1)
+    limit = block_limit(learner.memory_limit, features.n_features, width or 1, held=0)
     sums = source.total(NormalStep(features), limit=limit)
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
     theta = ridge.coefficients(learner.alpha_)

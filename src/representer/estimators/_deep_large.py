@@ -24,7 +24,7 @@ from representer.estimators._large_parts import (
     leave_one_out,
     predictive_std,
 )
-from representer.estimators._lazy import source_on_dask
+from representer.estimators._lazy import is_flat, source_on_dask
 from representer.estimators._validation import DTYPES, check_inputs, check_targets, plain, seed_of
 from representer.expansions import Expansion
 
@@ -99,7 +99,7 @@ def part_in_memory(learner: Any, kernel: Any, X: Any, Y: np.ndarray) -> Part:
 def regression_part(learner: Any, kernel: Any, X: Any, y: Any) -> Part:
     """Of samples with numbers as targets, checked."""
     if is_dask(X):
-        learner._flat = getattr(y, "ndim", 2) == 1
+        learner._flat = is_flat(y)
         return part_on_dask(learner, kernel, X, y)
     X = check_inputs(learner, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
     targets, learner._flat = check_targets(y, len(X))
@@ -148,11 +148,11 @@ def fit_outer(learner: Any, part: Part, solution: Solution) -> tuple[Tensor, np.
         more = sample_rows(source.n, len(part.rows) + HELD_ROWS, part.seed)
         block = source.rows(np.setdiff1d(more, part.rows))
         held = Block(learner._image(block.X), block.Y)
-        limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1])
+        limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1], held=len(held))
         sums = source.total(NormalStep(features), limit=limit)
         ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
         if isinstance(learner.alpha, str):
-            found = choose_alpha_by_sums(ridge, None, "loo", features.outer, held)
+            found = choose_alpha_by_sums(ridge, None, "loo", features.outer, held, limit)
             learner.alpha_, learner.criterion_value_ = found
         theta = ridge.coefficients(learner.alpha_)
         coefficients = features.outer.coefficients(theta.to(features.dtype))
@@ -166,7 +166,7 @@ def fit_outer(learner: Any, part: Part, solution: Solution) -> tuple[Tensor, np.
         penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
         learner.objective_value_ = ridge.training_error(learner.alpha_) + learner.alpha_ * norm + penalty
         learner._outer_sums = OuterSums(sums.map(plain), plain(held.X), plain(held.Y))
-        residuals, _ = leave_one_out(ridge, features.outer, held, learner.alpha_)
+        residuals, _ = leave_one_out(ridge, features.outer, held, learner.alpha_, limit)
         return held.Y.double() - residuals, plain(held.Y)
 
 

@@ -18,7 +18,7 @@ from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._labels import check_classes
-from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit
+from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit, leave_one_out
 from representer.estimators._lazy import needs_approximation, one_hot, one_hot_on_dask, source_on_dask
 from representer.estimators._validation import DTYPES, plain
 from representer.kernels import Kernel
@@ -94,9 +94,9 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
     rows = sample_rows(source.n, HELD_ROWS, seed)
     held = source.rows(rows)
     learner._held = HeldSamples.of(held, rows, seed)
-    limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1])
+    limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1], held=0)
     sums: NormalSums = source.total(NormalStep(features), limit=limit)
-    coefficients, b = _solve(learner, sums, held)
+    coefficients, b = _solve(learner, sums, held, limit)
     step = ReportStep(features, features.coefficients(coefficients), b, learner.epsilon)
     report = source.total(step, limit=limit)
     learner._training_loss = report.loss / source.n
@@ -104,7 +104,7 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
     return sums
 
 
-def _solve(learner: Any, sums: NormalSums, held: Block) -> tuple[Tensor, Tensor]:
+def _solve(learner: Any, sums: NormalSums, held: Block, limit: int | None) -> tuple[Tensor, Tensor]:
     """Coefficients, constant and calibration from the sums and a few samples."""
     features: FeatureMap = learner._feature_map()
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
@@ -112,9 +112,8 @@ def _solve(learner: Any, sums: NormalSums, held: Block) -> tuple[Tensor, Tensor]
     coefficients, b = theta.to(features.dtype), ridge.intercepts(theta).to(features.dtype)
     learner.calibration_ = learner.loo_estimates_ = None
     if learner.calibration == "loo":
-        alphas = torch.tensor([learner.alpha_], dtype=torch.float64)
-        residuals, _ = ridge.left_out(ridge.coordinates(features(held.X)), held, alphas)
-        loo = held.Y.double() - residuals[..., 0]
+        residuals, _ = leave_one_out(ridge, features, held, learner.alpha_, limit)
+        loo = held.Y.double() - residuals
         learner.calibration_ = calibrate_embedding(loo.cpu(), held.Y.double().cpu())
         learner.loo_estimates_ = plain(loo.to(features.dtype))
     learner._by_features = True
@@ -152,11 +151,11 @@ def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
 def add_batch(learner: Any, kernel: Kernel, block: Block) -> None:
     """More samples: their sums are added, and the system is solved again."""
     features, seen = learner._feature_map(), learner.n_samples_seen_
-    limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1])
+    limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1], held=0)
     fresh = InMemory(block).total(NormalStep(features), limit=limit)
     sums = learner._sums.map(torch.from_numpy) + fresh
     learner._held = learner._held.joined(block, seen, HELD_ROWS, learner._seed)
-    _solve(learner, sums, learner._held.block(kernel, learner._represented))
+    _solve(learner, sums, learner._held.block(kernel, learner._represented), limit)
     _set_complexity(learner, max(learner._largest, float(kernel._diag(block.X).max())))
     keep_sums(learner, sums, seen + len(block))
 

@@ -92,21 +92,23 @@ def search_problem(source: Source, seed: int) -> RidgeProblem:
     return problem.rows((block.weights > 0).nonzero()[:, 0])
 
 
-def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 3) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
+def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int = HELD_ROWS) -> int | None:
+    """What is left of a memory limit for blocks, when the sums of m features have taken their part.
+
+    ``held`` is how many samples are left out one by one: their coordinates are kept while alpha is chosen.
+    """
     limit = as_bytes(memory_limit)
-    # S three times (the sums, a copy that is factored, its eigenvectors), twice the coefficients, the targets' squares.
-    sums = 8 * (matrices * m * m + 2 * m * p + p * p)
+    # Matrices: the factor of the features, S, its eigenvectors in the place of a copy, and twice for LAPACK to work in.
+    # Then twice the coefficients, the targets' squares, and the coordinates.
+    sums = 8 * (matrices * m * m + 2 * m * p + p * p + held * m)
     if limit is None:
-        require(
-            sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them, or solver='cg'."
-        )
+        require(sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them.")
         return None
     least = 64 * 3 * 8 * m
     if limit < sums + least:
         raise MemoryError(
             f"memory_limit={memory_limit!r} leaves no room for a fit with {m} features, which needs "
-            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, solver='cg', or a higher limit."
+            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, or a higher limit."
         )
     return limit - sums
 
@@ -125,8 +127,12 @@ def choose_alpha_by_sums(
     criterion: Criterion,
     features: FeatureMap,
     held: Block,
+    limit: int | None = None,
 ) -> tuple[float, float]:
-    """The candidate, or the positive number, of least criterion, and the criterion there: one eigendecomposition."""
+    """The candidate, or the positive number, of least criterion, and the criterion there: one eigendecomposition.
+
+    Beside the coordinates of the held samples, about ``limit`` bytes are taken.
+    """
     like = ridge.cross
     if candidates is not None:
         alphas = torch.as_tensor(candidates).to(like)
@@ -139,12 +145,12 @@ def choose_alpha_by_sums(
         info = torch.finfo(features.dtype)
         alphas = alpha_grid((largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2)))
 
-    coordinates = None if criterion == "gcv" else ridge.coordinates(features(held.X))
+    coordinates = None if criterion == "gcv" else _coordinates(ridge, features, held.X, limit)
 
     def errors(alphas: Tensor) -> Tensor:
         if coordinates is None:
             return ridge.generalised(alphas)
-        return ridge.leave_one_out(coordinates, held, alphas)
+        return ridge.leave_one_out(coordinates, held, alphas, limit)
 
     best = _least(found := errors(alphas))
     if candidates is None:  # a finer grid between the neighbours
@@ -154,6 +160,16 @@ def choose_alpha_by_sums(
     return float(alphas[best]), float(found[best])
 
 
+def _coordinates(
+    ridge: NormalRidge | SeparateRidge, features: FeatureMap, X: Any, limit: int | None
+) -> Tensor:
+    """Those of some samples, in blocks: there are no copies of all of them."""
+    found = ridge.cross.new_empty(count(X), features.n_features)
+    for rows in row_blocks(count(X), 3 * 8 * features.n_features, limit):
+        found[rows] = ridge.coordinates(features(X[rows]))
+    return found
+
+
 def _least(errors: Tensor) -> int:
     if not bool(torch.isfinite(errors).any()):
         raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
@@ -161,12 +177,16 @@ def _least(errors: Tensor) -> int:
 
 
 def leave_one_out(
-    ridge: NormalRidge | SeparateRidge, features: FeatureMap, block: Block, alpha: float
+    ridge: NormalRidge | SeparateRidge,
+    features: FeatureMap,
+    block: Block,
+    alpha: float,
+    limit: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
     alphas = torch.tensor([alpha], dtype=torch.float64)
     residuals, variances = [], []
-    for rows in row_blocks(len(block), 3 * 8 * features.n_features):
+    for rows in row_blocks(len(block), 4 * 8 * features.n_features, limit):
         part = block.rows(np.arange(len(block))[rows])
         coordinates = ridge.coordinates(features(part.X))
         found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))

@@ -29,7 +29,7 @@ from representer.estimators._large_parts import (
     predictive_std,
     search_problem,
 )
-from representer.estimators._lazy import source_on_dask, takes_batches
+from representer.estimators._lazy import in_memory, is_flat, source_on_dask, takes_batches
 from representer.estimators._ridge import (
     OPERATOR,
     Choice,
@@ -49,7 +49,7 @@ from representer.estimators._validation import (
     warn_unconverged,
 )
 from representer.kernels import Kernel
-from representer.memory import as_bytes, row_blocks
+from representer.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
 from representer.operators import Decomposable, Diagonal, Identity, OperatorKernel
 
@@ -148,7 +148,7 @@ class LargeRidge(KernelEstimator):
             self._forget()
         flat = None if first else self._flat
         try:
-            problem = self._validate(given, X, y, sample_weight, reset=first)
+            problem = self._validate(given, in_memory(X), in_memory(y), sample_weight, reset=first)
             if problem.observed is not None:
                 raise ValueError(
                     "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
@@ -161,7 +161,8 @@ class LargeRidge(KernelEstimator):
                 self._add_batch(source.samples, check_alpha(self.alpha))
         finally:  # a batch that was refused leaves no trace
             self.X_fit_ = self._targets = self._weights = None
-            self._flat = self._flat if flat is None else flat
+            if flat is not None:
+                self._flat = flat
         return self
 
     def _given(self) -> OperatorKernel:
@@ -193,7 +194,7 @@ class LargeRidge(KernelEstimator):
         """Samples in Dask collections, and what is known of them without a look."""
         source = source_on_dask(self, given, X, y, sample_weight, dtype=DTYPES[self.dtype])
         self._targets = self._weights = None
-        self._flat, self._sparse = y.ndim == 1, False
+        self._flat, self._sparse = is_flat(y), False
         return source
 
     def _fit_source(self, source: Source, given: OperatorKernel, callback: Any) -> None:
@@ -243,12 +244,13 @@ class LargeRidge(KernelEstimator):
                     f"{features.n_features} features."
                 )
             p = sample.Y.shape[1]
-            limit = block_limit(self.memory_limit, features.n_features, p, matrices=p + 2)
-            self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha)
+            limit = block_limit(
+                self.memory_limit, features.n_features, p, matrices=2 * p + 3, held=len(sample)
+            )  # each output has sums and eigenvectors of its own
+            self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha, limit)
         elif falkon is None:
-            limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1])
-            sums = source.total(NormalStep(features), limit=limit)
-            self._solve_sums(sums, alpha)
+            limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1], held=len(sample))
+            self._solve_sums(source.total(NormalStep(features), limit=limit), alpha, limit)
         else:
             self._solve_iteratively(falkon, features, source, sample, alpha)
 
@@ -270,7 +272,9 @@ class LargeRidge(KernelEstimator):
             return SeparateRidge(sums, scales)
         return NormalRidge(sums, scales, rotation)
 
-    def _solve_sums(self, sums: NormalSums | SeparateSums, alpha: float | np.ndarray | None) -> None:
+    def _solve_sums(
+        self, sums: NormalSums | SeparateSums, alpha: float | np.ndarray | None, limit: int | None
+    ) -> None:
         """alpha and the coefficients from the sums."""
         if not sums.weight > 0:
             raise ValueError("Sample weights must contain at least one non-zero number.")
@@ -278,7 +282,8 @@ class LargeRidge(KernelEstimator):
         ridge = self._ridge_of(sums)
         self.criterion_value_: float | None = None
         if not isinstance(alpha, float):
-            found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, self._held_block())
+            held = self._held_block()
+            found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, held, limit)
             alpha, self.criterion_value_ = found
         self.alpha_ = alpha
         coefficients = features.coefficients(ridge.coefficients(alpha).to(features.dtype))
@@ -291,11 +296,11 @@ class LargeRidge(KernelEstimator):
     ) -> None:
         self.criterion_value_ = None
         scales, rotation = self._outputs(sample.Y)
-        limit = as_bytes(self.memory_limit)
+        # The features' factor, the preconditioner with two of its steps, and a factor for each distinct scale.
+        p, matrices = sample.Y.shape[1], 4 + len(scales.unique())
+        limit = block_limit(self.memory_limit, features.n_features, p, matrices=matrices, held=0)
         if not isinstance(alpha, float):
-            fewer = pilot_features(features)
-            ridge = NormalRidge(source.total(NormalStep(fewer), limit=limit), scales, rotation)
-            alpha, self.criterion_value_ = choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample)
+            alpha, self.criterion_value_ = self._pilot_alpha(features, source, sample, alpha)
         self.alpha_ = alpha
         standing = getattr(features, "landmarks", None)
         coefficients, problem = falkon.solve(
@@ -312,6 +317,16 @@ class LargeRidge(KernelEstimator):
             warn_unconverged(f"Conjugate gradients {problem}, or use solver='direct'.")
         self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
 
+    def _pilot_alpha(
+        self, features: FeatureMap, source: Source, sample: Block, alpha: np.ndarray | None
+    ) -> tuple[float, float]:
+        """alpha by the normal equations of fewer landmarks, and its criterion."""
+        fewer = pilot_features(features)
+        held, p = len(sample), sample.Y.shape[1]
+        limit = block_limit(self.memory_limit, fewer.n_features, p, matrices=6, held=held)  # two factors
+        ridge = NormalRidge(source.total(NormalStep(fewer), limit=limit), *self._outputs(sample.Y))
+        return choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample, limit)
+
     def _held_block(self) -> Block:
         """The samples that were kept, as tensors."""
         assert self._held is not None
@@ -323,12 +338,11 @@ class LargeRidge(KernelEstimator):
         if (p := block.Y.shape[1]) != self._sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self._sums.cross.shape[1]} before.")
         features, seen = self._feature_map(), self.n_samples_seen_
-        fresh = InMemory(block).total(
-            NormalStep(features), limit=block_limit(self.memory_limit, features.n_features, block.Y.shape[1])
-        )
+        limit = block_limit(self.memory_limit, features.n_features, p)
+        fresh = InMemory(block).total(NormalStep(features), limit=limit)
         self._held = self._held.joined(block, seen, HELD_ROWS, self._seed)
         self.n_samples_seen_ = seen + len(block)
-        self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha)
+        self._solve_sums(self._sums.map(torch.from_numpy) + fresh, alpha, limit)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _large_ridge(self) -> NormalRidge | SeparateRidge:

@@ -60,6 +60,11 @@ def source_on_dask(
     return source
 
 
+def is_flat(y: Any) -> bool:
+    """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
+    return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+
+
 def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """A column of zeros and ones for each class."""
     return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
@@ -82,6 +87,13 @@ def takes_batches(learner: Any) -> bool:
             "fit needs all samples at once."
         )
     return True
+
+
+def in_memory(batch: Any) -> Any:
+    """A batch as it is; a Dask collection is refused."""
+    if is_dask(batch):
+        raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+    return batch
 
 
 def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:

@@ -127,6 +127,8 @@ def check_arguments(learner: Any) -> None:
         )
     if learner.solver not in ("auto", "direct", "cg") and not isinstance(learner.solver, Falkon):
         raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {learner.solver!r}.")
+    if isinstance(learner.solver, Falkon):
+        learner.solver.check()
     as_bytes(learner.memory_limit)
 
 

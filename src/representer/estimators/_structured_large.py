@@ -205,7 +205,9 @@ def standing_rows(sums: NormalSums, mean: Tensor) -> tuple[Tensor, Tensor, int]:
     The first rows of B are orthogonal, the others zero: as many as the third value says. A ridge regression of R on B
     is that of all samples, for every alpha and operator; only who is left out is not seen.
     """
-    S = eigh(symmetric(sums.gram), name="The inner products of the features", overwrite=True)
+    S = eigh(
+        symmetric(sums.gram), name="The inner products of the features", overwrite=True, dtype=torch.float32
+    )
     cross = sums.cross - torch.outer(sums.feature_sum, mean)
     squares = sums.squares - sums.weight * torch.outer(mean, mean)
     eps = torch.finfo(S.values.dtype).eps

@@ -80,9 +80,10 @@ def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> Operator
                 "operator=None, or give a scalar kernel."
             )
         return kernel.__sklearn_clone__().numbers()
-    if not (operator is None or operator == "learn" or isinstance(operator, Operator)):
+    if not (operator is None or isinstance(operator, Operator) or (learn and operator == "learn")):
         raise ValueError(
-            f"operator must be None, 'learn' or an object from representer.operators; got {operator!r}."
+            "operator must be None, 'learn' or an object from representer.operators, such as Dense(matrix); got "
+            f"{operator!r}."
         )
     return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
 

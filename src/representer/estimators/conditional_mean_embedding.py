@@ -22,7 +22,7 @@ from representer.estimators._embedding_conditionals import Conditionals
 from representer.estimators._embedding_problem import EmbeddingProblem, guard_memory
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import held_out_rows
-from representer.estimators._lazy import takes_batches
+from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._validation import (
     check_alpha,
     check_inputs,
@@ -224,8 +224,7 @@ class ConditionalMeanEmbedding(Conditionals):
         """
         self._check_common()
         self._check_own()
-        if is_dask(X):
-            raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+        X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             with torch.no_grad():
                 add_conditionals(self, X, y)

@@ -30,7 +30,7 @@ from representer.estimators._embedding_problem import EmbeddingProblem, fourier,
 from representer.estimators._embedding_risk import Risk, check_classifier, check_start
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
-from representer.estimators._lazy import takes_batches
+from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._validation import check_alpha, check_inputs, plain, seed_of
 from representer.kernels import Kernel
 from representer.objectives.base import inner
@@ -265,9 +265,9 @@ class EmbeddingClassifier(ClassEmbedding):
         check_classifier(self)
         given = self._given_kernel()
         first = not hasattr(self, "n_samples_seen_")
-        X = check_inputs(self, X, given.domain, reset=first, sparse=takes_sparse(given))
+        X = check_inputs(self, in_memory(X), given.domain, reset=first, sparse=takes_sparse(given))
         self.X_fit_ = X if first else None
-        Y = known_labels(self, X, y, classes)
+        Y = known_labels(self, X, in_memory(y), classes)
         block = Block(self._inputs(given, X), self._represented.tensor(Y))
         if first:
             sums = self._fit_source(given, InMemory(block), lambda entry: False)

@@ -8,10 +8,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation.dask_source import is_dask
 from representer.data import count
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
-from representer.estimators._lazy import takes_batches
+from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
 from representer.estimators._structured_large import chosen_again, first_batch, many_samples, next_batch
@@ -235,8 +234,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         self : StructuredPredictor
             The fitted model.
         """
-        if is_dask(X) or is_dask(y):
-            raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+        X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             self._check()
             again, self._batches = next_batch(self, X, y)

@@ -53,10 +53,13 @@ class Spectrum:
         return self.vectors * self.values.sqrt()[..., None, :]
 
 
-def eigh(matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False) -> Spectrum:
+def eigh(
+    matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False, dtype: torch.dtype | None = None
+) -> Spectrum:
     """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
 
     Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
+    ``dtype`` is the precision of what the entries were made of, if it is less than their own.
 
     Examples
     --------
@@ -67,7 +70,7 @@ def eigh(matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False) -
     [0.0, 2.0]
     """
     vectors, values = _eigh(matrix, overwrite=overwrite, name=name)
-    rounding = matrix.shape[-1] * torch.finfo(matrix.dtype).eps * JITTER_GROWTH
+    rounding = matrix.shape[-1] * torch.finfo(dtype or matrix.dtype).eps * JITTER_GROWTH
     if values.numel() and bool((values < -rounding * values.abs().amax(-1, keepdim=True)).any()):
         raise NotPositiveDefiniteError(
             f"{name} has an eigenvalue of {values.min().item():.3g} against a largest of {values.max().item():.3g}: it "
