@@ -31,9 +31,9 @@ def find_file(source: Source, folder: str | Path | None) -> Path:
     """The file in the folder, or in the one that the environment variable names."""
     chosen = os.environ.get(VARIABLE) if folder is None else folder
     advice = (
-        f"Nothing is downloaded by itself: `representer data fetch` gets some sets; others come from their source "
-        f"({source.origin}). Store the set as {source.file} and let the environment variable {VARIABLE} name the "
-        "folder, or pass folder=."
+        f"Nothing is downloaded by itself: try `representer data fetch {source.file}`, or store the set from its "
+        f"source ({source.origin}) as {source.file}. Let the environment variable {VARIABLE} name the folder, or pass "
+        "folder= (--data DIR to `representer reproduce`)."
     )
     if not chosen:
         raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
