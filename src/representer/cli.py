@@ -145,7 +145,7 @@ def run_demo(out: Path, console: Console, json_output: bool) -> int:
 
     try:
         found = tour(out, console=console)
-    except OSError as error:
+    except (OSError, ModuleNotFoundError) as error:  # a folder that is read-only, or no matplotlib
         console.print(str(error), style="red", markup=False)
         return 2
     except KeyboardInterrupt:

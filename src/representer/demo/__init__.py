@@ -57,7 +57,8 @@ def run_demo(out: str | Path = "demo_output", *, console: Console | None = None)
     Returns
     -------
     tour : Tour
-        What came out. A script whose extra is not installed is listed in ``missing`` with what to install.
+        What came out. A script whose extra is not installed is listed in ``missing`` with what to install; without
+        matplotlib there is nothing to show, and its absence is an error.
     """
     console = console or Console()
     tour, folder = Tour(), writable_folder(out)
@@ -80,6 +81,8 @@ def _run_script(name: str, tour: Tour) -> None:
         found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"representer.demo.scripts.{name}")
         picture: Picture = DRAWINGS[name](found)
     except ModuleNotFoundError as error:  # an extra
+        if error.name == "matplotlib":  # which every figure needs
+            raise
         tour.missing[title] = str(error)
         return
     tour.seconds[title] = time.perf_counter() - start
