@@ -249,6 +249,9 @@ def test_the_command(published: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     nowhere = runner.invoke(application, ["data", "fetch", "banknote.csv"])
     assert nowhere.exit_code == 2
     assert "--folder" in nowhere.output
+    nothing = runner.invoke(application, ["data", "fetch", "banknote.csv", "--folder", str(published)])
+    assert nothing.exit_code == 2
+    assert "Nothing can be written" in nothing.output
     arguments = ["data", "fetch", "banknote.csv", "nothing.csv", "--folder", str(tmp_path / "data"), "--json"]
     result = runner.invoke(application, arguments)
     assert result.exit_code == 1

@@ -293,7 +293,7 @@ def _find(source: Any) -> Path | None:
 
 
 def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
-    """Download one after the other: 1 if one failed, 2 if nobody says where to."""
+    """Download one after the other: 1 if one failed, 2 if nobody says where to, or nothing can be written there."""
     from representer.datasets.downloads import DOWNLOADS, fetch
     from representer.datasets.files import VARIABLE
 
@@ -302,6 +302,11 @@ def fetch_data(files: list[str], folder: Path | None, console: Console, json_out
         console.print(
             f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
         )
+        return 2
+    try:
+        chosen = writable_folder(chosen.expanduser())
+    except OSError as error:
+        console.print(str(error), style="red", markup=False)
         return 2
     found, failed = {}, {}
     with progress_bar(console) as progress:

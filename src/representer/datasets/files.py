@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ def read_arrays(
 ) -> tuple[Path, list[np.ndarray]]:
     """Arrays of an NPZ file by name."""
     path = find_file(source, folder)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a whole NPZ file. {_again(source)}")
     with np.load(path, allow_pickle=False) as arrays:
         absent = [name for name in names if name not in arrays]
         if absent:
@@ -55,11 +58,19 @@ def read_arrays(
         return path, [arrays[name] for name in names]
 
 
+def _again(source: Source) -> str:
+    """What to do about a file that is not the published one."""
+    return f"Delete it, and get the whole set from {source.origin}."
+
+
 def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[Path, dict[str, list[str]]]:
     """The columns of a CSV file by name."""
     path = find_file(source, folder)
     with path.open(newline="", encoding="utf-8") as lines:
-        header, *rows = csv.reader(lines)
+        found = list(csv.reader(lines))
+    if not found:
+        raise ValueError(f"{path} is empty. {_again(source)}")
+    header, *rows = found
     ragged = [line for line, row in enumerate(rows, start=2) if len(row) != len(header)]
     if ragged:
         raise ValueError(f"{path}, row {ragged[0]}: {len(header)} cells are expected, as in the header.")
