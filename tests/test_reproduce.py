@@ -140,6 +140,12 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     reproduce(["all"], tmp_path, console=silent(), experiments=[made(third)])
     assert third.calls == []
 
+    cut_off = sorted((tmp_path / "arrays" / "toy-one").glob("*.npz"))[1]
+    cut_off.write_bytes(cut_off.read_bytes()[:50])
+    fourth = Counting()
+    reproduce(["all"], tmp_path, console=silent(), experiments=[made(fourth)])
+    assert fourth.calls == [1]
+
 
 def test_what_to_measure_again_can_be_chosen(tmp_path: Path) -> None:
     def run(**options: Any) -> list[int]:

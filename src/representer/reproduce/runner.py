@@ -10,6 +10,7 @@ import re
 import time
 import traceback
 import warnings
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -118,7 +119,7 @@ class Run:
         slug = re.sub(r"[^\w.]+", "-", key)
         arrays = self.results.folder / "arrays" / self.experiment.name / f"{slug}.npz"
         known = self._outcome.parts.get(key)
-        if known is not None and (not known["arrays"] or arrays.is_file()):
+        if known is not None and (not known["arrays"] or zipfile.is_zipfile(arrays)):
             stored = dict(np.load(arrays, allow_pickle=False)) if known["arrays"] else {}
             return {**known["values"], **stored}
         self._say(f"{self.experiment.name}: {key}")
