@@ -15,6 +15,7 @@ from rich.console import Console
 
 from benchmarks._timing import Row, scale, show
 from representer import __version__
+from representer.long_runs import stopped_by_interrupts
 from representer.progress import progress_bar
 
 
@@ -48,13 +49,14 @@ def select(names: Sequence[str]) -> list[str]:
 def run(subjects: Sequence[str], console: Console) -> dict[str, Any]:
     """Run subjects and print one table; what was measured, for JSON.
 
-    A subject that fails is in ``failures``; the others run. After an interruption, what was finished is printed.
+    A subject that fails is in ``failures``; the others run. Ctrl-C ends the run, and ``interrupted`` is then true.
     """
     console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
     results: dict[str, list[Row]] = {}
     failures: dict[str, str] = {}
+    interrupted = False
     try:
-        with progress_bar(console) as progress:
+        with stopped_by_interrupts(), progress_bar(console) as progress:
             bar = progress.add_task("", total=len(subjects))
             for name in subjects:
                 progress.update(bar, description=f"timing {name}")
@@ -64,8 +66,9 @@ def run(subjects: Sequence[str], console: Console) -> dict[str, Any]:
                     failures[name] = f"{type(error).__name__}: {error}"
                     console.print(f"{name} failed. {failures[name]}", style="red", markup=False)
                 progress.advance(bar)
-    finally:
-        show(results, console)
+    except KeyboardInterrupt:
+        interrupted = True
+    show(results, console)
     judged = [row for rows in results.values() for row in rows if row.verdict in ("met", "missed")]
     console.print(f"{sum(row.verdict == 'met' for row in judged)} of {len(judged)} goals met")
     return {
@@ -74,4 +77,5 @@ def run(subjects: Sequence[str], console: Console) -> dict[str, Any]:
         "scale": scale(),
         "rows": [{"subject": name, **row.as_dict()} for name, rows in results.items() for row in rows],
         "failures": failures,
+        "interrupted": interrupted,
     }

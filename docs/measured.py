@@ -18,6 +18,9 @@ from typing import Any
 HERE = Path(__file__).parent
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 README, PAGE = HERE.parent / "README.md", HERE / "measured.md"
+SUBJECTS = [
+    path.stem.removeprefix("bench_") for path in sorted((HERE.parent / "benchmarks").glob("bench_*.py"))
+]
 UNFINISHED = ("not run", "interrupted", "failed")
 LONGEST = 140  # characters of a claim in the overview
 SMALL = 0.1  # seconds below this are shown in milliseconds
@@ -31,6 +34,8 @@ def take_bench(file: Path) -> dict[str, Any]:
     record = json.loads(file.read_text(encoding="utf-8"))
     if record.get("scale", 1) != 1:
         raise ValueError(f"{file} holds a quick run; only full runs are shown.")
+    if record.get("interrupted"):
+        raise ValueError(f"{file} holds an interrupted run; only whole runs are shown.")
     return record
 
 
@@ -91,7 +96,7 @@ def ratio(row: dict[str, Any]) -> str:
     return amount(row["ours"], row["unit"]) if row["ratio"] is None else f"{row['ratio']:.2f}"
 
 
-def speed_goals(bench: dict[str, Any]) -> str:
+def speed_goals(bench: dict[str, Any], subjects: Sequence[str] = ()) -> str:
     """One row for each subject: how many goals were met, and the first that was missed, or else the first."""
     rows = []
     for subject, found in by_subject(bench).items():
@@ -104,6 +109,7 @@ def speed_goals(bench: dict[str, Any]) -> str:
         rows.append(
             (subject, f"{met} of {len(goals)}", what, ratio(telling), telling["goal"], telling["verdict"])
         )
+    rows += [(subject, "not measured", "", "", "", "") for subject in unmeasured(bench, subjects)]
     headings = (
         "subject",
         "goals met",
@@ -113,6 +119,12 @@ def speed_goals(bench: dict[str, Any]) -> str:
         "verdict",
     )
     return table(headings, rows)
+
+
+def unmeasured(bench: dict[str, Any], subjects: Sequence[str]) -> list[str]:
+    """The subjects without a row."""
+    measured = {row["subject"] for row in bench["rows"]}
+    return [subject.replace("_", " ") for subject in subjects if subject not in measured]
 
 
 def by_subject(bench: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -202,7 +214,7 @@ def machine(record: dict[str, Any]) -> str:
     return f"representer {record['version']}, " + ", ".join(f"{k} {v}" for k, v in record["machine"].items())
 
 
-def measured_page(bench: dict[str, Any], reproductions: dict[str, Any]) -> str:
+def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects: Sequence[str] = ()) -> str:
     """All of docs/measured.md."""
     judged = [row for row in bench["rows"] if row["goal"]]
     met = sum(row["verdict"] == "met" for row in judged)
@@ -237,6 +249,8 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any]) -> str:
         )
         headings = ("what", "size", "ours", "reference", "ratio", "goal", "verdict")
         parts += [f"### {subject[0].upper()}{subject[1:]}", table(headings, rows)]
+    if missing := unmeasured(bench, subjects):
+        parts.append(f"Not measured: {', '.join(missing)}.")
     parts += [
         "## Papers: overview",
         f"{reached} of {len(claims)} claims reached. {machine(reproductions)}. [Reproductions](reproductions.md) says "
@@ -269,10 +283,10 @@ def with_tables(readme: str, tables: dict[str, str]) -> str:
 def pages() -> dict[Path, str]:
     """What README.md and docs/measured.md should be."""
     bench, reproductions = (json.loads(path.read_text(encoding="utf-8")) for path in (BENCH, REPRODUCTIONS))
-    tables = {"speed goals": speed_goals(bench), "verdicts": verdicts(reproductions)}
+    tables = {"speed goals": speed_goals(bench, SUBJECTS), "verdicts": verdicts(reproductions)}
     return {
         README: with_tables(README.read_text(encoding="utf-8"), tables),
-        PAGE: measured_page(bench, reproductions),
+        PAGE: measured_page(bench, reproductions, SUBJECTS),
     }
 
 

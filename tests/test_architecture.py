@@ -45,6 +45,7 @@ ROOMS = (
     "persistence",
     "page",
     "progress",
+    "long_runs",
     "reproduce",
     "demo",
     "cli",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from benchmarks._timing import Row
 from representer import __version__, cli, demo, reproduce
 from representer.demo import Tour
 from representer.reproduce import Claim, Experiment, Run
@@ -17,6 +24,15 @@ typer_testing = pytest.importorskip("typer.testing")
 
 def invoke(*arguments: str) -> Any:
     return typer_testing.CliRunner().invoke(cli.make_application(), list(arguments))
+
+
+def interrupted_fit() -> None:
+    """What a fit does on Ctrl-C: it keeps its best point."""
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5.0)
+    except KeyboardInterrupt:
+        pass
 
 
 def test_version_and_help() -> None:
@@ -38,12 +54,15 @@ def test_without_typer_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 # -- demo -------------------------------------------------------------------------------------------------------------
 def test_demo_says_what_came_out_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tour = Tour(
-        results={"a task": {"error": "7 %"}}, seconds={"a task": 1.0}, missing={"b": "needs x"}, page=tmp_path
+        results={"a task": {"error": "7 %"}},
+        seconds={"a task": 1.0},
+        missing={"b": "needs representer[x]"},
+        page=tmp_path,
     )
     monkeypatch.setattr(demo, "run_demo", lambda out, console: tour)
     result = invoke("demo")
     assert result.exit_code == 0
-    for text in ("a task", "7 %", "needs x", str(tmp_path)[:20]):
+    for text in ("a task", "7 %", "needs representer[x]", str(tmp_path)[:20]):
         assert text in result.output
     record = json.loads(invoke("demo", "--json").stdout)
     assert record == {
@@ -62,6 +81,13 @@ def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("demo")
     assert result.exit_code == 130
     assert "Interrupted" in result.output
+
+
+def test_a_demo_that_cannot_write_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke("demo", "--out", str(tmp_path / "file"))
+    assert result.exit_code == 2
+    assert "Nothing can be written" in result.output
 
 
 # -- reproduce --------------------------------------------------------------------------------------------------------
@@ -127,12 +153,47 @@ def test_reproduce_fails_loudly(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("experiments")
+def test_reproduce_writes_where_it_can_or_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke("reproduce", "some", "--out", str(tmp_path / "file"))
+    assert result.exit_code == 2
+    assert "Nothing can be written" in result.output
+
+
+@pytest.mark.usefixtures("experiments")
+@pytest.mark.parametrize("text", ["{", "[]", '{"quick": false}'])
+def test_damaged_results_are_named_and_can_be_started_over(tmp_path: Path, text: str) -> None:
+    assert invoke("reproduce", "some", "--out", str(tmp_path)).exit_code == 0
+    damaged = tmp_path / "experiments" / "some-one.json"
+    damaged.write_text(text, encoding="utf-8")
+    result = invoke("reproduce", "some", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    words = " ".join(result.output.split())
+    assert "some-one.json is damaged" in words.replace("- ", "-") and "--fresh" in words
+    assert invoke("reproduce", "some", "--out", str(tmp_path), "--fresh").exit_code == 0
+
+
+def test_extras_are_named_in_the_table_of_a_run(tmp_path: Path) -> None:
+    def lacks(run: Run) -> None:
+        raise ModuleNotFoundError("Install it with: pip install 'representer[plot]'.")
+
+    console = Console(file=io.StringIO(), width=150)
+    made = [Experiment("some-one", "paper", "table 1", "protocol", (), lacks)]
+    results = reproduce.reproduce(out=tmp_path, console=console, experiments=made)
+    assert results.outcomes["some-one"].status == "not run"
+    assert console.file.getvalue().count("representer[plot]") == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("experiments")
 def test_reproduce_list() -> None:
     assert "some-one" in invoke("reproduce", "--list").output
     assert [entry["name"] for entry in json.loads(invoke("reproduce", "--list", "--json").stdout)] == [
         "some-one",
         "bad-one",
     ]
+    (entry,) = json.loads(invoke("reproduce", "some", "--list", "--json").stdout)
+    assert entry == {"name": "some-one", "paper": "paper", "place": "table 1", "data": []}
+    assert invoke("reproduce", "nothing", "--list").exit_code == 2
 
 
 # -- bench and data ---------------------------------------------------------------------------------------------------
@@ -147,6 +208,33 @@ def test_bench_names() -> None:
     result = invoke("bench", "nothing")
     assert result.exit_code == 2
     assert "operator_ridge" in result.output
+
+
+def test_bench_does_not_begin_what_it_could_not_keep(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    nowhere = invoke("bench", "kernels", "--out", str(tmp_path / "file" / "rows.json"))
+    assert nowhere.exit_code == 2
+    assert "Nothing can be written" in nowhere.output
+    folder = invoke("bench", "kernels", "--out", str(tmp_path))
+    assert folder.exit_code == 2
+    assert "names a file" in " ".join(folder.output.split())
+
+
+def test_an_interrupted_bench_keeps_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, operator_ridge = (
+        importlib.import_module(f"benchmarks.bench_{name}") for name in ("kernels", "operator_ridge")
+    )
+    monkeypatch.setattr(kernels, "rows", lambda: [Row("done", "n = 1", 1.0)])
+    monkeypatch.setattr(operator_ridge, "rows", interrupted_fit)
+    out = tmp_path / "new" / "rows.json"
+    result = invoke("bench", "kernels", "operator_ridge", "strings", "--out", str(out))
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["interrupted"]
+    assert [row["what"] for row in record["rows"]] == ["done"]
 
 
 def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

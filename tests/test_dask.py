@@ -229,7 +229,7 @@ def test_errors_name_the_fix(data, monkeypatch):
     with pytest.raises(ValueError, match="keeps none"):
         model.loo_predict_  # noqa: B018
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "representer\[dask\]"'):
         model.fit(dX, dY)
 
 
@@ -261,7 +261,7 @@ def test_every_learner_names_the_fix(data, monkeypatch, learner):
         with pytest.raises(ValueError, match=f"need {next(iter(exact))}="):
             clone(learner).set_params(**exact).fit(dX, dy)
     monkeypatch.setitem(sys.modules, "dask", None)
-    with pytest.raises(ImportError, match=r'pip install "representer\[dask\]"'):
+    with pytest.raises(ModuleNotFoundError, match=r'pip install "representer\[dask\]"'):
         clone(learner).fit(dX, dy)
 
 

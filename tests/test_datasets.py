@@ -271,6 +271,18 @@ def test_broken_arrays_are_refused(tmp_path: Path) -> None:
         load_usps("test", folder=tmp_path)
 
 
+def test_files_that_were_cut_off_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "yacht.csv").touch()
+    with pytest.raises(ValueError, match=r"yacht\.csv is empty.*UCI"):
+        datasets.load_yacht(folder=tmp_path)
+    path = tmp_path / "usps.npz"
+    np.savez(path, X=np.zeros((10, 10)))
+    for content in (path.read_bytes()[:100], b"", b"text"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"usps\.npz is not a whole NPZ file"):
+            datasets.load_usps(folder=tmp_path)
+
+
 def test_a_table_is_read_as_it_stands(tmp_path: Path) -> None:
     rows = [",".join(str(7 * i + j) for j in range(7)) for i in range(308)]
     (tmp_path / "yacht.csv").write_text("\n".join([HEADER, *rows]) + "\n", encoding="utf-8")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from representer import demo
+from representer import cli, demo
 from representer.demo import SCRIPTS, run_demo, script_text
 from representer.demo.drawings import DRAWINGS
 
@@ -66,11 +70,42 @@ def test_a_script_whose_extra_is_missing_is_left_out_and_named(
     assert "representer[some]" in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
+def test_without_matplotlib_there_is_no_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("matplotlib", "matplotlib.figure", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, name, None)
+    result = (
+        pytest.importorskip("typer.testing")
+        .CliRunner()
+        .invoke(cli.make_application(), ["demo", "--out", str(tmp_path)])
+    )
+    assert result.exit_code == 2
+    assert "representer[plot]" in result.output
+
+
+def test_every_learner_is_shown() -> None:
+    code = "".join(script_text(name)[2] for name in DRAWINGS)
+    learners = {
+        "ConditionalMeanEmbedding",
+        "DeepKernelClassifier",
+        "DeepKernelPCA",
+        "DeepKernelRegressor",
+        "EmbeddingClassifier",
+        "KernelAutoencoder",
+        "OperatorRidge",
+        "StructuredPredictor",
+    }
+    assert {name for name in learners if f"{name}(" not in code} == set()
+
+
 def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(found: object) -> None:
-        raise KeyboardInterrupt
+        try:  # what a fit does: it keeps its best point
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(5.0)
+        except KeyboardInterrupt:
+            pass
 
     monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupt})
     with pytest.raises(KeyboardInterrupt):

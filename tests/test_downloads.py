@@ -81,6 +81,20 @@ def test_what_was_published_is_loaded(published: Path, tmp_path: Path) -> None:
     assert path.is_file()
 
 
+def test_the_home_folder_is_the_one_where_loaders_look(
+    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert fetch("banknote.csv", "~/data") == tmp_path / "data" / "banknote.csv"
+    assert BANKNOTE.load(folder="~/data").data.shape == (1372, 4)
+
+
+def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError, match=r"`representer data fetch banknote\.csv`.*--data DIR"):
+        BANKNOTE.load(folder=tmp_path)
+
+
 def test_something_else_is_refused_and_leaves_nothing(published: Path, tmp_path: Path) -> None:
     lines = published.read_text().splitlines()
     published.write_text("\n".join(line.replace("-", "") for line in lines))
@@ -235,6 +249,9 @@ def test_the_command(published: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     nowhere = runner.invoke(application, ["data", "fetch", "banknote.csv"])
     assert nowhere.exit_code == 2
     assert "--folder" in nowhere.output
+    nothing = runner.invoke(application, ["data", "fetch", "banknote.csv", "--folder", str(published)])
+    assert nothing.exit_code == 2
+    assert "Nothing can be written" in nothing.output
     arguments = ["data", "fetch", "banknote.csv", "nothing.csv", "--folder", str(tmp_path / "data"), "--json"]
     result = runner.invoke(application, arguments)
     assert result.exit_code == 1

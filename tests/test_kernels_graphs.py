@@ -448,7 +448,7 @@ def test_the_adapter_names_its_extra_and_refuses_empty_graphs(monkeypatch: pytes
     with pytest.raises(ValueError, match=r"without nodes; got some at position 1 \(1 of 2\)"):
         GraKeL("shortest_path")([PLAIN[0], Graph()])
     monkeypatch.setitem(sys.modules, "grakel", None)
-    with pytest.raises(ImportError, match=r"pip install \"representer\[graphs\]\""):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install \"representer\[graphs\]\""):
         GraKeL("shortest_path")(PLAIN)
 
 

@@ -260,7 +260,7 @@ def test_without_rdkit_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(builtins, "__import__", without)
     for take in (Molecule(), Morgan().transform):
-        with pytest.raises(ImportError, match=r'pip install "representer\[molecules\]"'):
+        with pytest.raises(ModuleNotFoundError, match=r'pip install "representer\[molecules\]"'):
             take(SMILES)
 
 

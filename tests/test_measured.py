@@ -82,8 +82,9 @@ def test_speed_goals_show_what_was_missed(measured: ModuleType) -> None:
     assert measured.speed_goals(BENCH).splitlines()[2:] == [
         "| a b | 1 of 2 | x\\|y | 20 ms | ≤ 0.01 | missed |"
     ]
-    page = measured.measured_page(BENCH, {"version": "1", "machine": {}, "experiments": []})
-    assert "1 of 2 goals met" in page
+    assert measured.speed_goals(BENCH, ["a_b", "d_e"]).endswith("| d e | not measured |  |  |  |  |")
+    page = measured.measured_page(BENCH, {"version": "1", "machine": {}, "experiments": []}, ["d_e", "c"])
+    assert "1 of 2 goals met" in page and "Not measured: d e." in page
     assert "| one | n = 1 | 1 s | 2 s | 0.50 | ≤ 0.6 | met |" in page
     assert "| shown |  |  |  |  |  | not run; no peer |" in page
 
@@ -132,6 +133,8 @@ def test_new_measurements(measured: ModuleType, tmp_path: Path) -> None:
     assert json.loads(measured.stored(taken)) == taken and measured.stored(BENCH).count("\n") == 6 + len(
         BENCH["rows"]
     )
+    with pytest.raises(ValueError, match="interrupted run"):
+        measured.take_bench(write(tmp_path / "bench.json", {**BENCH, "interrupted": True}))
     with pytest.raises(ValueError, match="quick run"):
         measured.take_bench(write(tmp_path / "bench.json", {**BENCH, "scale": 0.1}))
 

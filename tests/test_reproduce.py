@@ -142,6 +142,12 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     reproduce(["all"], tmp_path, console=silent(), experiments=[made(third)])
     assert third.calls == []
 
+    cut_off = sorted((tmp_path / "arrays" / "toy-one").glob("*.npz"))[1]
+    cut_off.write_bytes(cut_off.read_bytes()[:50])
+    fourth = Counting()
+    reproduce(["all"], tmp_path, console=silent(), experiments=[made(fourth)])
+    assert fourth.calls == [1]
+
     picture.unlink()  # the report of another experiment does without it
     other = dataclasses.replace(made(Counting()), name="toy-two")
     reproduce(["toy-two"], tmp_path, console=silent(), experiments=[made(third), other])

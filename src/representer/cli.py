@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.console import Console
 from rich.table import Table
 
+from representer.long_runs import writable_folder
 from representer.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def make_application() -> "typer.Typer":
         out = out or Path("reproduce_output") / ("quick" if quick else "full")
         options = {"quick": quick, "data": data, "fresh": fresh, "redo": redo, "jobs": jobs}
         if listing:
-            raise typer.Exit(list_experiments(_console(json_output), json_output))
+            raise typer.Exit(list_experiments(experiments or ["all"], _console(json_output), json_output))
         raise typer.Exit(
             run_reproduce(experiments or ["all"], out, _console(json_output), json_output, **options)
         )
@@ -144,8 +145,11 @@ def run_demo(out: Path, console: Console, json_output: bool) -> int:
 
     try:
         found = tour(out, console=console)
+    except (OSError, ModuleNotFoundError) as error:  # a folder that is read-only, or no matplotlib
+        console.print(str(error), style="red", markup=False)
+        return 2
     except KeyboardInterrupt:
-        console.print(f"Interrupted. What was finished is in {out / 'index.html'}.")
+        console.print(f"Interrupted. What was finished is in {out / 'index.html'}.", markup=False)
         return INTERRUPTED
     if json_output:
         _print_json(
@@ -167,21 +171,30 @@ def run_demo(out: Path, console: Console, json_output: bool) -> int:
         table.add_section()
     console.print(table)
     for title, reason in found.missing.items():
-        console.print(f"Left out: {title}. {reason}")
-    console.print(f"Open {found.page}", highlight=False, soft_wrap=True)
+        console.print(f"Left out: {title}. {reason}", markup=False)
+    console.print(f"Open {found.page}", highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
-def list_experiments(console: Console, json_output: bool) -> int:
-    """Names, papers and places."""
-    from representer.reproduce import EXPERIMENTS
+def list_experiments(names: list[str], console: Console, json_output: bool) -> int:
+    """Names, papers, places and the files of the data that are needed: 2 if a name is unknown."""
+    from representer.reproduce import EXPERIMENTS, select
 
+    try:
+        chosen = select(names, EXPERIMENTS)
+    except ValueError as error:
+        console.print(str(error), style="red", markup=False)
+        return 2
+    rows: list[dict[str, Any]] = [
+        {"name": e.name, "paper": e.paper, "place": e.place, "data": [source.file for source in e.data]}
+        for e in chosen
+    ]
     if json_output:
-        _print_json([{"name": e.name, "paper": e.paper, "place": e.place} for e in EXPERIMENTS])
+        _print_json(rows)
         return 0
-    table = Table("experiment", "paper", "place")
-    for experiment in EXPERIMENTS:
-        table.add_row(experiment.name, experiment.paper, experiment.place)
+    table = Table("experiment", "paper", "place", "data")
+    for row in rows:
+        table.add_row(row["name"], row["paper"], row["place"], ", ".join(row["data"]))
     console.print(table)
     return 0
 
@@ -192,11 +205,16 @@ def run_reproduce(names: list[str], out: Path, console: Console, json_output: bo
 
     try:
         results = reproduce(names, out, console=console, **options)
-    except ValueError as error:  # unknown names, a folder that holds another kind of run
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # unknown names, a folder that holds another kind of run or is read-only
         console.print(str(error), style="red", markup=False)
         return 2
     except KeyboardInterrupt:
-        console.print(f"Interrupted. What was finished is in {out}; the same command continues.")
+        console.print(
+            f"Interrupted. What was finished is in {out}; the same command continues.", markup=False
+        )
         return INTERRUPTED
     if json_output:
         record = json.loads((out / "summary.json").read_text(encoding="utf-8"))
@@ -220,19 +238,21 @@ def run_bench(names: list[str], quick: bool, out: Path | None, console: Console,
         os.environ[timing.SCALE] = str(timing.QUICK_SCALE)
     try:
         subjects = benchmarks.select(names)
-    except ValueError as error:
+        if out is not None:
+            writable_folder(out.parent)
+            if out.is_dir():
+                raise ValueError(f"{out} is a folder; --out names a file.")
+    except (ValueError, OSError) as error:
         console.print(str(error), style="red", markup=False)
         return 2
-    try:
-        record = benchmarks.run(subjects, console)
-    except KeyboardInterrupt:
-        console.print("Interrupted.")
-        return INTERRUPTED
+    record = benchmarks.run(subjects, console)
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if json_output:
         _print_json(record)
+    if record["interrupted"]:
+        console.print("Interrupted. The table has what was finished.")
+        return INTERRUPTED
     return int(bool(record["failures"]))
 
 
@@ -273,7 +293,7 @@ def _find(source: Any) -> Path | None:
 
 
 def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
-    """Download one after the other: 1 if one failed, 2 if nobody says where to."""
+    """Download one after the other: 1 if one failed, 2 if nobody says where to, or nothing can be written there."""
     from representer.datasets.downloads import DOWNLOADS, fetch
     from representer.datasets.files import VARIABLE
 
@@ -282,6 +302,11 @@ def fetch_data(files: list[str], folder: Path | None, console: Console, json_out
         console.print(
             f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
         )
+        return 2
+    try:
+        chosen = writable_folder(chosen.expanduser())
+    except OSError as error:
+        console.print(str(error), style="red", markup=False)
         return 2
     found, failed = {}, {}
     with progress_bar(console) as progress:

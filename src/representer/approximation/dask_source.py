@@ -31,7 +31,7 @@ def require_dask() -> Any:
         import dask
         import dask.array
     except ImportError as error:
-        raise ImportError(MISSING) from error
+        raise ModuleNotFoundError(MISSING, name="dask") from error
     return dask
 
 

@@ -89,7 +89,7 @@ def fetch(source: Source | str, folder: str | Path, *, again: bool = False) -> P
     file = source if isinstance(source, str) else source.file
     if file not in DOWNLOADS:
         raise ValueError(f"{file!r} cannot be fetched; these can: {', '.join(DOWNLOADS)}.")
-    download, path = DOWNLOADS[file], Path(folder) / file
+    download, path = DOWNLOADS[file], Path(folder).expanduser() / file
     if path.is_file() and not again:
         return path
     contents = [_read(address) for address in download.addresses]

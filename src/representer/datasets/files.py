@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,9 +32,9 @@ def find_file(source: Source, folder: str | Path | None) -> Path:
     """The file in the folder, or in the one that the environment variable names."""
     chosen = os.environ.get(VARIABLE) if folder is None else folder
     advice = (
-        f"Nothing is downloaded by itself: `representer data fetch` gets some sets; others come from their source "
-        f"({source.origin}). Store the set as {source.file} and let the environment variable {VARIABLE} name the "
-        "folder, or pass folder=."
+        f"Nothing is downloaded by itself: try `representer data fetch {source.file}`, or store the set from its "
+        f"source ({source.origin}) as {source.file}. Let the environment variable {VARIABLE} name the folder, or pass "
+        "folder= (--data DIR to `representer reproduce`)."
     )
     if not chosen:
         raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
@@ -48,6 +49,8 @@ def read_arrays(
 ) -> tuple[Path, list[np.ndarray]]:
     """Arrays of an NPZ file by name."""
     path = find_file(source, folder)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a whole NPZ file. {_again(source)}")
     with np.load(path, allow_pickle=False) as arrays:
         absent = [name for name in names if name not in arrays]
         if absent:
@@ -55,11 +58,19 @@ def read_arrays(
         return path, [arrays[name] for name in names]
 
 
+def _again(source: Source) -> str:
+    """What to do about a file that is not the published one."""
+    return f"Delete it, and get the whole set from {source.origin}."
+
+
 def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[Path, dict[str, list[str]]]:
     """The columns of a CSV file by name."""
     path = find_file(source, folder)
     with path.open(newline="", encoding="utf-8") as lines:
-        header, *rows = csv.reader(lines)
+        found = list(csv.reader(lines))
+    if not found:
+        raise ValueError(f"{path} is empty. {_again(source)}")
+    header, *rows = found
     ragged = [line for line, row in enumerate(rows, start=2) if len(row) != len(header)]
     if ragged:
         raise ValueError(f"{path}, row {ragged[0]}: {len(header)} cells are expected, as in the header.")

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from representer.demo.drawings import DRAWINGS
+from representer.long_runs import stopped_by_interrupts, writable_folder
 from representer.page import Picture, Section, Table, write_page
 from representer.progress import progress_bar
 
@@ -56,19 +57,20 @@ def run_demo(out: str | Path = "demo_output", *, console: Console | None = None)
     Returns
     -------
     tour : Tour
-        What came out. A script whose extra is not installed is listed in ``missing`` with what to install.
+        What came out. A script whose extra is not installed is listed in ``missing`` with what to install; without
+        matplotlib there is nothing to show, and its absence is an error.
     """
     console = console or Console()
-    tour = Tour()
+    tour, folder = Tour(), writable_folder(out)
     try:
-        with progress_bar(console) as progress:
+        with stopped_by_interrupts(), progress_bar(console) as progress:
             bar = progress.add_task("", total=len(DRAWINGS))
             for name in DRAWINGS:
                 progress.update(bar, description=script_text(name)[0])
                 _run_script(name, tour)
                 progress.advance(bar)
     finally:  # of what was finished, if the tour was interrupted
-        tour.page = _write(tour, Path(out))
+        tour.page = _write(tour, folder)
     return tour
 
 
@@ -79,6 +81,8 @@ def _run_script(name: str, tour: Tour) -> None:
         found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"representer.demo.scripts.{name}")
         picture: Picture = DRAWINGS[name](found)
     except ModuleNotFoundError as error:  # an extra
+        if error.name == "matplotlib":  # which every figure needs
+            raise
         tour.missing[title] = str(error)
         return
     tour.seconds[title] = time.perf_counter() - start

@@ -71,8 +71,8 @@ class GraKeL(Kernel):
         try:
             from grakel import GraphKernel
         except ImportError as error:
-            raise ImportError(
-                'GraKeL(…) needs the package grakel: pip install "representer[graphs]".'
+            raise ModuleNotFoundError(
+                'GraKeL(…) needs the package grakel: pip install "representer[graphs]".', name="grakel"
             ) from error
         first, *rest = [self.name] if isinstance(self.name, str) else self.name
         return GraphKernel([{"name": first, **(self.options or {})}, *rest])

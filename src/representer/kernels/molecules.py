@@ -188,5 +188,7 @@ def _rdkit() -> ModuleType:
         import rdkit.Chem.rdMolDescriptors
         import rdkit.rdBase
     except ImportError as error:
-        raise ImportError('Molecules need RDKit: pip install "representer[molecules]".') from error
+        raise ModuleNotFoundError(
+            'Molecules need RDKit: pip install "representer[molecules]".', name="rdkit"
+        ) from error
     return rdkit

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from representer.long_runs import writable_folder
 from representer.page import write_page
 from representer.reproduce import (
     bohn,
@@ -137,7 +138,13 @@ def reproduce(
     known = experiments() if callable(experiments) else experiments
     chosen = select(names, known)
     jobs = min(jobs or _cores(), len(chosen)) if callable(experiments) else 1
-    results = Results(out, quick=quick, fresh=[e.name for e in chosen] if fresh else (), redo=redo, data=data)
+    results = Results(
+        writable_folder(out),
+        quick=quick,
+        fresh=[e.name for e in chosen] if fresh else (),
+        redo=redo,
+        data=data,
+    )
     results.chosen = [experiment.name for experiment in chosen]
     display = Display(console, Clock(_expected(results), jobs), results)
     try:
@@ -153,7 +160,8 @@ def reproduce(
     finally:
         _write(known, results)
         begun = [experiment for experiment in chosen if experiment.name in results.outcomes]
-        console.print(table(begun, results), f"Report: {results.folder / 'index.html'}")
+        console.print(table(begun, results))
+        console.print(f"Report: {results.folder / 'index.html'}", markup=False, soft_wrap=True)
     return results
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from representer.page import Picture, Section
@@ -43,11 +44,11 @@ def table(experiments: Sequence[Experiment], results: Results) -> Table:
         name, seconds = f"{experiment.name}\n{experiment.place}", f"{outcome.seconds:.0f}"
         for claim in outcome.claims:
             verdict = f"[{STYLES[claim['verdict']]}]{claim['verdict']}[/]"
-            page.add_row(name, claim["claim"], claim["measured"], verdict, seconds)
+            page.add_row(name, escape(claim["claim"]), escape(claim["measured"]), verdict, seconds)
             name = seconds = ""
         if not outcome.claims:
             style = STYLES.get(outcome.status, "dim")
-            page.add_row(name, outcome.reason, "", f"[{style}]{outcome.status}[/]", seconds)
+            page.add_row(name, escape(outcome.reason), "", f"[{style}]{outcome.status}[/]", seconds)
     return page
 
 

@@ -119,14 +119,17 @@ class Results:
         self.outcomes: dict[str, Outcome] = {}
         self.chosen: list[str] = []
         for path in sorted((self.folder / "experiments").glob("*.json")):
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            if stored["quick"] != quick and not fresh:
-                kind = "quick" if stored["quick"] else "full"
+            if path.stem in fresh:
+                path.unlink()
+                continue
+            was_quick = _read(path)["quick"]
+            if was_quick != quick and not fresh:
+                kind = "quick" if was_quick else "full"
                 raise ValueError(
                     f"{self.folder} holds the results of a {kind} run. Choose another folder, or start over with "
                     "fresh=True (--fresh), which forgets them."
                 )
-            if path.stem in fresh or stored["quick"] != quick:
+            if was_quick != quick:
                 path.unlink()
                 continue
             outcome = self.load(path.stem)
@@ -144,7 +147,7 @@ class Results:
         path = self.folder / "experiments" / f"{name}.json"
         self.outcomes[name] = outcome = Outcome()
         if path.is_file():
-            stored = json.loads(path.read_text(encoding="utf-8"))
+            stored = _read(path)
             vars(outcome).update({name: stored[name] for name in vars(Outcome())})
         return outcome
 
@@ -155,6 +158,21 @@ class Results:
         unfinished = path.with_suffix(".tmp")
         unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         unfinished.replace(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What ``Results.save`` wrote."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        missing = {"quick", *vars(Outcome())} - set(stored)
+    except (ValueError, TypeError):
+        missing = {"JSON"}
+    if missing:
+        raise ValueError(
+            f"{path} is damaged: {', '.join(sorted(missing))} cannot be read. Delete it, or start its experiment over "
+            "with fresh=True (--fresh)."
+        )
+    return stored
 
 
 def summary(values: Sequence[float]) -> dict[str, float | int | None]:

@@ -7,13 +7,11 @@ An experiment measures in parts, each a method on one case and one repeat (a see
 from __future__ import annotations
 
 import re
-import signal
-import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from representer.datasets import MissingDataError, Source
+from representer.long_runs import stopped_by_interrupts
 from representer.reproduce.results import Measurements, Outcome, Results, Verdict
 
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need
@@ -120,7 +119,7 @@ class Run:
         slug = re.sub(r"[^\w.]+", "-", key)
         arrays = self.results.folder / "arrays" / self.experiment.name / f"{slug}.npz"
         known = self._outcome.parts.get(key)
-        if known is not None and (not known["arrays"] or arrays.is_file()):
+        if known is not None and (not known["arrays"] or zipfile.is_zipfile(arrays)):
             stored = dict(np.load(arrays, allow_pickle=False)) if known["arrays"] else {}
             return {**known["values"], **stored}
         self._say(f"{self.experiment.name}: {key}")
@@ -154,30 +153,6 @@ class Run:
         figure.savefig(self.results.folder / path, dpi=150)
         if path not in self._outcome.figures:
             self._outcome.figures.append(path)
-
-
-class Stopped(BaseException):
-    """An interruption under a name that no fit catches."""
-
-
-@contextmanager
-def stopped_by_interrupts() -> Iterator[None]:
-    """Let Ctrl-C end the experiment: a fit would keep its best point, and its part would be taken for finished."""
-    elsewhere = threading.current_thread() is not threading.main_thread()
-    if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise Stopped
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    except Stopped:
-        raise KeyboardInterrupt from None
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def run_experiment(

@@ -15,9 +15,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from representer.long_runs import Stopped
 from representer.reproduce.display import Display
 from representer.reproduce.results import Results
-from representer.reproduce.runner import Experiment, Stopped, run_experiment
+from representer.reproduce.runner import Experiment, run_experiment
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 PATIENCE = 10.0  # seconds that processes are given to leave

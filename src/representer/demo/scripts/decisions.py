@@ -1,7 +1,8 @@
 """Probabilities, and where to doubt them
 
 Two attributes of iris, which do not separate its species. `EmbeddingClassifier` learns a lengthscale for each attribute
-and calibrates its probabilities; their entropy shows where a decision is a guess.
+and calibrates its probabilities; their entropy shows where a decision is a guess. `DeepKernelClassifier` composes two
+functions for the same task.
 """
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.model_selection import StratifiedKFold, cross_validate
 from sklearn.svm import SVC
 
-from representer import EmbeddingClassifier
+from representer import DeepKernelClassifier, EmbeddingClassifier
 
 X, y = load_iris(return_X_y=True)
 X = X[:, :2]
@@ -22,6 +23,7 @@ grid = np.stack(np.meshgrid(*np.linspace(low, high, 100).T), -1).reshape(-1, 2)
 probabilities, entropy = model.predict_proba(grid), model.entropy(grid)
 
 others = {
+    "DeepKernelClassifier": DeepKernelClassifier(random_state=0),
     "SVC with Platt scaling": CalibratedClassifierCV(SVC(), ensemble=False),
     "Gaussian process classifier": GaussianProcessClassifier(RBF(1.0)),
 }

@@ -1,0 +1,48 @@
+"""What a long run needs: to know before it begins that it can write, and a Ctrl-C that ends it, not only a fit."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def writable_folder(folder: str | Path) -> Path:
+    """The folder, made if it is not there; an OSError says that nothing can be written to it."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"Nothing can be written to {folder}: {error.strerror}. Choose another folder."
+        ) from error
+    return folder
+
+
+class Stopped(BaseException):
+    """An interruption under a name that no fit catches."""
+
+
+@contextmanager
+def stopped_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end what is measured here: a fit would keep its best point, and that would be taken for the result."""
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)
