@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -17,6 +18,14 @@ from hypothesis import settings
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Also where the tests run in the background, which a shell starts with Ctrl-C ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -561,6 +561,7 @@ def test_self_product(shape, dtype):
     assert product.dtype == dtype and torch.equal(product, product.mT)
     torch.testing.assert_close(product, B.mT @ B)
     torch.testing.assert_close(self_product(B.mT), B @ B.mT)
+    torch.testing.assert_close(self_product(B, mirrored=False).tril(), product.tril())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,8 +47,7 @@ def test_processes_share_one_result(tmp_path: Path) -> None:
 def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
     (tmp_path / "slow").touch()
     script = (
-        "import signal, reproduce_cases, representer.reproduce\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored, where tests run in the background
+        "import reproduce_cases, representer.reproduce\n"
         "if __name__ == '__main__':\n"
         f"    representer.reproduce.reproduce(['toy-waits', 'toy-works'], {str(tmp_path)!r}, jobs=2, "
         "experiments=reproduce_cases.every)\n"
@@ -86,15 +84,6 @@ def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
     assert kept.stat().st_mtime_ns > before
 
 
-@pytest.fixture
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C is ignored where tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_interruptible")
 def test_an_interruption_is_not_a_finished_part(tmp_path: Path) -> None:
     """A fit keeps its best point on Ctrl-C; what it then returns is not what was to be measured."""
 

@@ -180,7 +180,7 @@ def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint])
 
 def is_real(value: object) -> bool:
     """Is it one real number, of Python or NumPy (and not a truth value)?"""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool))
 
 
 def is_scalar(value: object) -> bool:

@@ -18,6 +18,9 @@ class IndefiniteGramWarning(UserWarning):
     """A Gram matrix had negative eigenvalues, which were set to zero."""
 
 
+# Up to this size torch's eigendecomposition is the faster one on the CPU (155 against 180 µs for 50 rows).
+SMALL = 128
+
 # A negative part below this share of the absolute spectrum is what single precision leaves behind: no news.
 NEGLIGIBLE_SHARE = 1e-6
 
@@ -59,7 +62,8 @@ def eigh(
     """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
 
     Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
-    ``dtype`` is the precision of what the entries were made of, if it is less than their own.
+    ``dtype`` is the precision of what the entries were made of, if it is less than their own. Only the lower triangle is
+    looked at.
 
     Examples
     --------
@@ -71,7 +75,8 @@ def eigh(
     """
     vectors, values = _eigh(matrix, overwrite=overwrite, name=name)
     rounding = matrix.shape[-1] * torch.finfo(dtype or matrix.dtype).eps * JITTER_GROWTH
-    if values.numel() and bool((values < -rounding * values.abs().amax(-1, keepdim=True)).any()):
+    least, largest = values[..., :1], values[..., -1:]
+    if values.numel() and bool((least < -rounding * torch.maximum(-least, largest)).any()):
         raise NotPositiveDefiniteError(
             f"{name} has an eigenvalue of {values.min().item():.3g} against a largest of {values.max().item():.3g}: it "
             "is not positive semi-definite. Check the kernel, or repair the matrix with "
@@ -83,10 +88,11 @@ def eigh(
 def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor, Tensor]:
     if not is_finite(matrix):  # LAPACK may not come back from a NaN
         raise NotPositiveDefiniteError(f"{name} {NOT_FINITE}")
-    if matrix.ndim > 2 or matrix.device.type != "cpu" or matrix.requires_grad or not matrix.numel():
+    small = len(matrix) <= SMALL
+    if small or matrix.ndim > 2 or matrix.device.type != "cpu" or matrix.requires_grad:
         values, vectors = torch.linalg.eigh(matrix)
         return vectors, values
-    # LAPACK's divide and conquer through SciPy is a third faster than torch's on the CPU, and can work in place.
+    # LAPACK's divide and conquer through SciPy is faster than torch's for large matrices, and can work in place.
     array = matrix.contiguous().numpy().T
     (syevd,) = scipy.linalg.get_lapack_funcs(("syevd",), (array,))
     values, vectors, failed = syevd(array, lower=0, overwrite_a=overwrite)

@@ -20,8 +20,10 @@ def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor 
     return left.vectors @ (rotated * (weights - 1.0 / shift)) @ right.vectors.mT + rhs / shift
 
 
-def self_product(factor: Tensor) -> Tensor:
+def self_product(factor: Tensor, *, mirrored: bool = True) -> Tensor:
     """Bᵀ B of an n × r matrix: on the CPU one triangle is computed and mirrored, half the price of a product.
+
+    Without ``mirrored``, what stands above the diagonal is undefined: ``eigh`` does not look at it.
 
     Examples
     --------
@@ -34,8 +36,8 @@ def self_product(factor: Tensor) -> Tensor:
         return factor.mT @ factor
     array = factor.contiguous().numpy().T  # in the order of Fortran, which BLAS takes without a copy
     (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (array,))
-    triangle = torch.from_numpy(syrk(1.0, array, lower=1)).mT  # as rows, the upper one
-    return triangle + triangle.triu(1).mT
+    triangle = torch.from_numpy(syrk(1.0, array)).mT  # as rows, the lower one
+    return triangle + triangle.tril(-1).mT if mirrored else triangle
 
 
 def rotated_factor(vectors: Tensor, factor: Tensor) -> Tensor:

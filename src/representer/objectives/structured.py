@@ -111,7 +111,7 @@ class OutputRegression:
 
     def covariance(self) -> DiagonalRegression:
         """A = (1/n) Σ φ(y_i) ⊗ φ(y_i), with a_j q_j = (1/n) Σ_i z_ij φ(y_i)."""
-        matrix = self_product(self.R).div_(len(self.R))
+        matrix = self_product(self.R, mirrored=False).div_(len(self.R))
         spectrum = eigh(matrix, name="The covariance of the outputs", overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, lambda own: own.Z / len(self.R))
 
@@ -128,9 +128,9 @@ class OutputRegression:
                 lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
             )
         p = (n * epsilon / (self.inputs.values + n * epsilon))[:, None]
-        matrix = self_product(p.sqrt() * self.rotated)
+        matrix = self_product(p.sqrt() * self.rotated, mirrored=False)
         if self.outside is not None:
-            matrix += self_product(self.outside)
+            matrix += self_product(self.outside, mirrored=False)
         spectrum = eigh(matrix.div_(n), name="The conditional covariance of the outputs", overwrite=True)
 
         def expand(own: DiagonalRegression) -> Tensor:
@@ -144,7 +144,9 @@ class OutputRegression:
 
         Those whose variance is rounding error are left out: their directions are, too.
         """
-        spectrum = eigh(self_product(self.R), name="The covariance of the outputs", overwrite=True)
+        spectrum = eigh(
+            self_product(self.R, mirrored=False), name="The covariance of the outputs", overwrite=True
+        )
         values = spectrum.values.flip(0)
         known = values > max(self.R.shape) * torch.finfo(values.dtype).eps * values[0]
         known[0] = True
@@ -222,11 +224,16 @@ class DiagonalRegression:
 
     def _filters(self, alpha: float) -> Tensor:
         """1 / (a_j e_i + nα), (m, s) or (m, 1)."""
-        return 1.0 / (self.regression.inputs.values[:, None] * self.values + len(self.regression.R) * alpha)
+        products = self.regression.inputs.values[:, None] * self.values
+        return products.add_(len(self.regression.R) * alpha).reciprocal_()
 
     def coefficients(self, alpha: float) -> Tensor:
         """The c_j as columns, (n, s)."""
-        C = self.regression.inputs.vectors @ (self._filters(alpha) * self.rotated)
+        filters = self._filters(alpha)
+        weighted = (
+            filters.mul_(self.rotated) if filters.shape == self.rotated.shape else filters * self.rotated
+        )
+        C = self.regression.inputs.vectors @ weighted
         return C if self.outside is None else C.add_(self.outside, alpha=1.0 / (len(C) * alpha))
 
     def residuals(self, alpha: float) -> Tensor:
