@@ -309,6 +309,7 @@ class Problem:
             self.outputs.coordinates,
             self.inputs.unexplained if conditional else None,
             self.held,
+            anchored=self.outputs.weigh is None,
         )
 
     def under(self, epsilon: float | None = None, n_components: int | None = None) -> DiagonalRegression:

@@ -62,8 +62,8 @@ def eigh(
     """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
 
     Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
-    ``dtype`` is the precision of what the entries were made of, if it is less than their own. Only the lower triangle is
-    looked at.
+    ``dtype`` is the precision of what the entries were made of, if it is less than their own. Only the lower triangle
+    is looked at.
 
     Examples
     --------

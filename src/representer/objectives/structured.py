@@ -68,6 +68,9 @@ class HeldOutputs:
         return (self.cross @ inputs.vectors * scale).square()
 
 
+CONDITIONAL = "The conditional covariance of the outputs"
+
+
 @dataclass(frozen=True)
 class OutputRegression:
     """The regression of n outputs R (n, r) on inputs with the spectrum k = U diag(e) Uᵀ; an operator makes it definite.
@@ -82,12 +85,15 @@ class OutputRegression:
         Where inputs without outputs take part in the conditional covariance.
     held : HeldOutputs, optional
         Whom to leave out, if not the rows.
+    anchored : bool, default=False
+        Are predictions sums of the n outputs? Then nobody asks for the eigenvectors of an operator in coordinates.
     """
 
     inputs: Spectrum
     R: Tensor
     unexplained: Unexplained | None = None
     held: HeldOutputs | None = None
+    anchored: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -128,15 +134,21 @@ class OutputRegression:
                 lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
             )
         p = (n * epsilon / (self.inputs.values + n * epsilon))[:, None]
-        matrix = self_product(p.sqrt() * self.rotated, mirrored=False)
-        if self.outside is not None:
-            matrix += self_product(self.outside, mirrored=False)
-        spectrum = eigh(matrix.div_(n), name="The conditional covariance of the outputs", overwrite=True)
 
         def expand(own: DiagonalRegression) -> Tensor:
             inside = self.inputs.vectors @ (p * own.rotated)
             return (inside if own.outside is None else inside.add_(own.outside)).div_(n)
 
+        B = p.sqrt() * self.rotated
+        if self.anchored and self.is_whole and B.shape[0] == B.shape[1]:
+            # B Bᵀ has the same eigenvalues, and its eigenvectors V are B Q / √(na): a product less.
+            spectrum = eigh(self_product(B.mT, mirrored=False).div_(n), name=CONDITIONAL, overwrite=True)
+            rotated = (spectrum.vectors * (n * spectrum.values).sqrt()).div_(p.sqrt())
+            return RotatedRegression(self, spectrum.values, None, expand, rotated)
+        matrix = self_product(B, mirrored=False)
+        if self.outside is not None:
+            matrix += self_product(self.outside, mirrored=False)
+        spectrum = eigh(matrix.div_(n), name=CONDITIONAL, overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, expand)
 
     def components(self) -> DiagonalRegression:
@@ -297,3 +309,21 @@ class DiagonalRegression:
         known = self.values > torch.finfo(self.values.dtype).eps ** 0.5 * self.values.max()
         scale = torch.where(known, 1.0 / torch.where(known, self.values, 1.0), 0.0)
         return ((self.Z - self.residuals(alpha)) * scale) @ self.expand(self).mT
+
+
+@dataclass(frozen=True)
+class RotatedRegression(DiagonalRegression):
+    """A regression whose Uᵀ Z is known without Q, for a U with as many columns as rows."""
+
+    known: Tensor | None = None
+
+    @cached_property
+    def rotated(self) -> Tensor:
+        """Uᵀ Z."""
+        assert self.known is not None
+        return self.known
+
+    @cached_property
+    def Z(self) -> Tensor:  # noqa: N802
+        """The coordinates."""
+        return self.regression.inputs.vectors @ self.rotated
