@@ -35,9 +35,8 @@ def self_product(factor: Tensor, *, mirrored: bool = True) -> Tensor:
     if factor.device.type != "cpu" or factor.requires_grad or not factor.numel():
         return factor.mT @ factor
     turned = factor.mT.is_contiguous()
-    array = (
-        factor.numpy() if turned else factor.contiguous().numpy().T
-    )  # Fortran's order: BLAS takes it without a copy
+    # In the order of Fortran, which BLAS takes without a copy.
+    array = factor.numpy() if turned else factor.contiguous().numpy().T
     (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (array,))
     triangle = torch.from_numpy(syrk(1.0, array, trans=turned)).mT  # as rows, the lower one
     return triangle + triangle.tril(-1).mT if mirrored else triangle
