@@ -71,6 +71,27 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
         np.testing.assert_allclose(a, b, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("model", "passes"),
+    [
+        (OperatorRidge("rbf", approximation=Nystroem(40, "leverage"), random_state=0), 2),
+        (EmbeddingClassifier("rbf", approximation=Nystroem(40), random_state=0), 3),  # its training loss, too
+    ],
+    ids=["ridge", "classifier"],
+)
+def test_samples_that_are_looked_at_twice_are_read_once(data, model, passes):
+    X, Y, _ = data
+    read = []
+
+    def chunk(block: np.ndarray) -> np.ndarray:
+        read.append(len(block))
+        return block
+
+    rows = da.from_array(X, chunks=(200, 3)).map_blocks(chunk, dtype=float, meta=np.empty((0, 0)))
+    clone(model).fit(rows, da.from_array((Y[:, 0] > 0).astype(float), chunks=200))
+    assert read == [200] * (3 * passes)
+
+
 def test_conjugate_gradients_and_single_precision(data):
     X, Y, w = data
     for options in ({"solver": "cg", "alpha": 1e-3}, {"dtype": "float32", "alpha": 1e-2}):

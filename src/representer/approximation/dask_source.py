@@ -152,6 +152,7 @@ class DaskSource(Source):
             self.weights = self._aligned(weights, "sample_weight", rows, (1,))
             self._drop_weightless()
         self.dtype = dtype
+        self._read: tuple[np.ndarray, Block] | None = None
 
     def _drop_weightless(self) -> None:
         """A sample of weight zero is none, as in memory: it must not become a landmark."""
@@ -187,8 +188,22 @@ class DaskSource(Source):
             )
         return found.rechunk({0: rows})
 
+    def read_ahead(self, *indices: np.ndarray) -> None:
+        """One pass over the chunks for all of them."""
+        wanted = np.unique(np.concatenate(indices))
+        self._read = (wanted, self._brought(wanted))
+
     def rows(self, index: np.ndarray) -> Block:
-        """Some samples, brought here."""
+        """Some samples, brought here unless they are here already."""
+        if self._read is None:
+            return self._brought(index)
+        known, block = self._read
+        places = np.searchsorted(known, index)
+        if not np.array_equal(known[places.clip(max=len(known) - 1)], index):
+            return self._brought(index)
+        return block.rows(places)
+
+    def _brought(self, index: np.ndarray) -> Block:
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
         found = require_dask().compute(*(array[index] for array in whole))
         return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype)

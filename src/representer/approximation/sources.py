@@ -56,6 +56,9 @@ class Source(ABC):
     def rows(self, index: np.ndarray) -> Block:
         """Some samples, in memory; the numbers are in order."""
 
+    def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
+        """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
+
     @abstractmethod
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum of the step over all samples, with about ``limit`` bytes of temporaries at a time."""

@@ -33,8 +33,11 @@ def searched_rows(source: Source, kernel: Kernel, approximation: Any, seed: int)
     """The samples that a search looks at: all, or under an approximation a random part of many."""
     if isinstance(approximation, Nystroem):
         approximation.check(kernel, source.n)
-    size = source.n if approximation is None else SEARCH_LIMIT
-    return source.rows(sample_rows(source.n, size, seed))
+    if approximation is None:
+        return source.rows(np.arange(source.n))
+    rows = sample_rows(source.n, SEARCH_LIMIT, seed)  # those that are held later are the first of them
+    source.read_ahead(rows, approximation.rows(source.n, seed))
+    return source.rows(rows)
 
 
 def search_size(approximation: Any, n: int) -> int:

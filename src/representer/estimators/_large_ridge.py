@@ -21,6 +21,7 @@ from representer.estimators._adapted import Representation, original, silent_rep
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
+    SEARCH_ROWS,
     HeldSamples,
     block_limit,
     choose_alpha_by_sums,
@@ -206,7 +207,13 @@ class LargeRidge(KernelEstimator):
         self.approximation.size(source.n)
         given = self._represented.adapted(given, repair=False)
         free = given.free() + ([OPERATOR] if learn_operator else [])
-        kernel = given.resolve(source.rows(evenly_spaced(source.n, HEURISTIC_ROWS)).X)
+        regular = evenly_spaced(source.n, HEURISTIC_ROWS)
+        source.read_ahead(
+            regular,
+            self.approximation.rows(source.n, self._seed),
+            sample_rows(source.n, max(SEARCH_ROWS, HELD_ROWS), self._seed),
+        )
+        kernel = given.resolve(source.rows(regular).X)
         problem = search_problem(source, self._seed)
         kernel = resolve_operator(kernel, problem, learn=learn_operator)
         choice = Choice(kernel, 0.0)
