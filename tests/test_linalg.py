@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from representer.linalg import (
+    Cholesky,
     IndefiniteGramWarning,
     NotPositiveDefiniteError,
     Spectrum,
@@ -113,9 +114,16 @@ def test_a_weight_that_is_no_number_is_not_lost() -> None:
 
 def test_an_inverse_of_several_blocks_is_symmetric() -> None:
     A = psd(300, shift=1.0)
-    for inverse in (factorize(A).inverse(), factorize(A.clone).inverse()):
-        close(inverse, torch.linalg.inv(A))
-        torch.testing.assert_close(inverse, inverse.mT, rtol=0.0, atol=0.0)
+    v = matrix(300, 1)
+    for cholesky in (
+        factorize(A),
+        factorize(A.clone),
+        Cholesky(factorize(A).factor.contiguous(), A.new_zeros(())),
+    ):
+        close(cholesky.solve(v), torch.linalg.solve(A, v))
+        for inverse, less in ((cholesky.inverse(), 0.0), (cholesky.inverse(less=v), v @ v.mT)):
+            close(inverse, torch.linalg.inv(A) - less)
+            torch.testing.assert_close(inverse, inverse.mT, rtol=0.0, atol=0.0)
 
 
 def test_factorize_in_place_uses_the_memory() -> None:

@@ -316,9 +316,13 @@ class EmbeddingSearch:
             generator = torch.Generator().manual_seed(seed)
             rows = torch.randperm(self.problem.n, generator=generator)[:batch_size]
 
+        stopped = False
+
         def report(entry: HistoryEntry) -> bool:
+            nonlocal stopped
             self.trace(entry)
-            return callback(entry)
+            stopped = callback(entry)
+            return stopped
 
         options: dict[str, Any] = {
             "max_iter": max_iter,
@@ -344,7 +348,8 @@ class EmbeddingSearch:
             else:
                 starts = random_starts(self.start, n_restarts, seed)
                 result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
-                if self.given and result.converged:
+                by_itself = result.n_iter < max_iter and not (stopped or result.interrupted)
+                if self.given and by_itself:
                     result = self._off_plateau(result, options)
         return self._found(result)
 

@@ -22,9 +22,13 @@ JITTER_GROWTH = 100.0
 
 # Two blocks of so many rows and columns fit into a processor's fast memory.
 MIRRORED_ROWS = 128
+BELOW_DIAGONAL = np.tri(MIRRORED_ROWS, k=-1, dtype=bool)
 
-# So many rows a symmetric product takes at a time: enough for its full speed, few beside the matrix.
-WEIGHTED_ROWS = 512
+# Triangles of so many rows are inverted by LAPACK, larger ones by halves.
+SMALL_TRIANGLE = 128
+
+# So many rows a symmetric product takes at a time: enough for its full speed, few beside a large matrix.
+WEIGHTED_ROWS = 1024
 
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
@@ -41,7 +45,13 @@ class Cholesky:
     jitter: Tensor
 
     def solve(self, right: Tensor) -> Tensor:
-        """A⁻¹ B, by two triangular solves: ``torch.cholesky_solve`` would copy the factor."""
+        """A⁻¹ B; ``torch.cholesky_solve`` would copy the factor."""
+        if right.ndim == 2 and _for_lapack(self.factor) and not right.requires_grad:
+            factor = self.factor.numpy()
+            lower = factor.flags.f_contiguous  # otherwise its transpose is in the order of Fortran
+            (potrs,) = get_lapack_funcs(("potrs",), (factor,))
+            found, _ = potrs(factor if lower else factor.T, right.numpy(), lower=lower)
+            return torch.from_numpy(found)
         return self.back_solve(self.half_solve(right))
 
     def half_solve(self, right: Tensor) -> Tensor:
@@ -61,15 +71,18 @@ class Cholesky:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
-    def inverse(self) -> Tensor:
-        """A⁻¹, dense."""
+    def inverse(self, less: Tensor | None = None) -> Tensor:
+        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
         if not _for_lapack(self.factor):
-            return torch.cholesky_inverse(self.factor)
-        # SciPy's LAPACK takes three quarters of the time of torch's.
+            inverse = torch.cholesky_inverse(self.factor)
+            return inverse if less is None else inverse.addcmul_(less, less.mT, value=-1.0)
         columns = empty_matrix(self.factor.shape, self.factor).numpy().T
-        _invert_lower(self.factor.mT.contiguous().numpy().T, columns)
-        (lauum,) = get_lapack_funcs(("lauum",), (columns,))
-        return _mirrored(torch.from_numpy(lauum(columns, lower=True, overwrite_c=True)[0]))
+        (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
+        _invert_lower(self.factor.numpy(), columns)
+        lauum(columns, lower=True, overwrite_c=True)
+        if less is not None:
+            syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
+        return torch.from_numpy(_mirrored(columns))
 
     def logdet(self) -> Tensor:
         """log det A."""
@@ -155,43 +168,49 @@ def symmetric_products(
     if rows is not None and weights is not None:
         for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
             for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
-                part = rows.index_select(0, chosen).mul_(weights[chosen, None].abs().sqrt_()).numpy()
+                part = np.take(rows.numpy(), chosen.numpy(), axis=0)
+                part *= weights[chosen, None].abs().sqrt_().numpy()
                 syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
-    return _mirrored(torch.from_numpy(columns))
+    return torch.from_numpy(_mirrored(columns))
 
 
-def _invert_lower(L: np.ndarray, out: np.ndarray) -> None:
-    """L⁻¹ in the lower triangle of ``out``, by halves: LAPACK's own is slower than the products between them."""
-    (trtri,), (trmm,) = get_lapack_funcs(("trtri",), (L,)), get_blas_funcs(("trmm",), (L,))
+def _invert_lower(L: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """L⁻¹ in the lower triangle of ``out``, and contiguous: by halves, as products are twice as fast as LAPACK's."""
     half = len(L) // 2
-    if half < MIRRORED_ROWS // 2:
-        out[:] = trtri(L, lower=True)[0]
-        return
-    parts = []
-    for part in (slice(None, half), slice(half, None)):
-        inverse = np.empty_like(L[part, part], order="F")
-        _invert_lower(np.asfortranarray(L[part, part]), inverse)
-        out[part, part] = inverse
-        parts.append(inverse)
-    first, last = parts
-    out[half:, :half] = trmm(-1.0, last, trmm(1.0, first, L[half:, :half], side=1, lower=1), lower=1)
+    if half < SMALL_TRIANGLE // 2:
+        (trtri,) = get_lapack_funcs(("trtri",), (L,))
+        out[:] = inverse = trtri(L, lower=True)[0]
+        return inverse
+    (trmm,) = get_blas_funcs(("trmm",), (L,))
+    first, last = (
+        _invert_lower(L[part, part], out[part, part]) for part in (slice(None, half), slice(half, None))
+    )
+    below = trmm(1.0, first, L[half:, :half], side=1, lower=1)
+    out[half:, :half] = trmm(-1.0, last, below, lower=1, overwrite_b=1)
+    return np.asfortranarray(out)
 
 
 def _for_lapack(matrix: Tensor) -> bool:
-    """May NumPy and SciPy see the memory of this matrix?"""
+    """May NumPy and SciPy see the memory of this matrix?
+
+    Their LAPACK takes two thirds of the time of torch's, but has threads of its own, for which torch's, which spin for
+    a while when they have done their part, leave no processor: from a factorisation to what is made of it all is done
+    by NumPy and SciPy, or small.
+    """
     return (
         matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
     )
 
 
-def _mirrored(columns: Tensor) -> Tensor:
+def _mirrored(columns: np.ndarray) -> np.ndarray:
     """The symmetric matrix of which a lower triangle is given, column by column: the other is filled, in place."""
-    rows = columns.mT  # contiguous: its upper triangle is given
-    for start in range(0, len(rows), MIRRORED_ROWS):
-        stop = start + MIRRORED_ROWS
-        block = rows[start:stop, start:stop]
-        block.copy_(block.triu() + block.triu(1).mT)
-        rows[stop:, start:stop] = rows[start:stop, stop:].mT
+    rows = columns.T  # contiguous: its upper triangle is given
+    for i in range(0, len(rows), MIRRORED_ROWS):
+        block = rows[i : i + MIRRORED_ROWS]
+        square = block[:, i : i + MIRRORED_ROWS]
+        np.copyto(square, square.T.copy(), where=BELOW_DIAGONAL[: len(square), : len(square)])
+        for j in range(i + MIRRORED_ROWS, len(rows), MIRRORED_ROWS):
+            rows[j : j + MIRRORED_ROWS, i : i + MIRRORED_ROWS] = block[:, j : j + MIRRORED_ROWS].T
     return rows
 
 

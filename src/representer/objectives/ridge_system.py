@@ -114,10 +114,9 @@ class DenseSystem(RidgeSystem):
     @cached_property
     def unit_coefficients(self) -> Tensor:
         """P itself."""
-        P = self.cholesky.inverse()
-        if self.u is not None and self.g is not None:
-            P.addcmul_(self.u, self.g.mT, value=-1.0)
-        return P
+        if self.u is None:
+            return self.cholesky.inverse()
+        return self.cholesky.inverse(less=self.u / self.u.sum(-2, keepdim=True).sqrt())
 
     def _solve(self, right: Tensor) -> Tensor:
         return self.cholesky.solve(right)
