@@ -32,7 +32,7 @@ from representer.reproduce import (
 )
 from representer.reproduce.clock import Clock, usual_seconds
 from representer.reproduce.display import Display
-from representer.reproduce.report import lead, markdown, sections, summarised, table
+from representer.reproduce.report import lead, markdown, sections, summarised, table, took
 from representer.reproduce.results import Measurements, Results
 from representer.reproduce.runner import Claim, Experiment, Run, run_experiment
 from representer.reproduce.workers import run_side_by_side
@@ -161,6 +161,7 @@ def reproduce(
         _write(known, results)
         begun = [experiment for experiment in chosen if experiment.name in results.outcomes]
         console.print(table(begun, results))
+        console.print(took(begun, results), highlight=False)
         console.print(f"Report: {results.folder / 'index.html'}", markup=False, soft_wrap=True)
     return results
 
@@ -187,4 +188,4 @@ def _write(experiments: Sequence[Experiment], results: Results) -> None:
     results.write_json("results.json", {**summary, "experiments": outcomes})
     (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
     title = "What the papers claim, measured again"
-    write_page(results.folder / "index.html", title, lead(results), sections(known, results))
+    write_page(results.folder / "index.html", title, lead(known, results), sections(known, results))

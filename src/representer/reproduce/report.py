@@ -13,6 +13,7 @@ from rich.table import Table
 
 from representer.page import Picture, Section
 from representer.page import Table as Grid
+from representer.reproduce.clock import in_words
 from representer.reproduce.results import Outcome, Results, machine, summary
 from representer.reproduce.runner import Experiment
 
@@ -78,10 +79,50 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     return [overview, *(_section(e, o, results) for e, o in zip(experiments, outcomes, strict=True))]
 
 
-def lead(results: Results) -> str:
-    """What kind of run it was, and where."""
+def lead(experiments: Sequence[Experiment], results: Results) -> str:
+    """What kind of run it was, where, and how long it took.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    text : str
+        A paragraph.
+    """
     kind = "A quick run: fewer repeats and restarts than the papers." if results.quick else "A full run."
-    return f"{kind} Measured with {', '.join(f'{name} {value}' for name, value in machine().items())}."
+    where = ", ".join(f"{name} {value}" for name, value in machine().items())
+    return f"{kind} Measured with {where}. {took(experiments, results)}"
+
+
+def took(experiments: Sequence[Experiment], results: Results) -> str:
+    """How long the measurements took: by the wall clock, and of processors.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    text : str
+        A sentence.
+    """
+    begun = [outcome for e in experiments if (outcome := results.outcomes[e.name]).parts]
+    pairs = [(o.seconds, o.cpu_seconds) for o in begun if o.cpu_seconds is not None]
+    text = f"The experiments add up to {in_words(sum(outcome.seconds for outcome in begun))} of wall clock"
+    if not pairs:
+        return f"{text}."
+    wall, cpu = (in_words(sum(seconds)) for seconds in zip(*pairs, strict=True))
+    if len(pairs) < len(begun):  # older versions measured parts
+        text += f"; the {len(pairs)} of {len(begun)} that recorded processor time to {wall} of wall clock"
+    return f"{text}, {cpu} of processor time."
 
 
 def markdown(experiments: Sequence[Experiment], results: Results) -> str:
@@ -99,7 +140,7 @@ def markdown(experiments: Sequence[Experiment], results: Results) -> str:
     page : str
         Its figures are named relative to the folder of the results.
     """
-    parts = [f"# Reproduction\n\n{lead(results)}"]
+    parts = [f"# Reproduction\n\n{lead(experiments, results)}"]
     for section in sections(experiments, results):
         parts += [f"## {section.title}", *section.text]
         parts += [_grid(table) for table in section.tables]
@@ -144,6 +185,7 @@ def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "reason": outcome.reason,
         "seconds": round(outcome.seconds, 1),
+        "cpu_seconds": None if outcome.cpu_seconds is None else round(outcome.cpu_seconds, 1),
         "versions": outcome.versions,
         "claims": outcome.claims,
         "rows": rows,

@@ -53,8 +53,14 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """What all parts took when they were measured."""
+        """What all parts took by the wall clock when they were measured."""
         return float(sum(part["seconds"] for part in self.parts.values()))
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What all parts took of processors, however busy the machine was; None if not all of them recorded it."""
+        found = [part["cpu_seconds"] for part in self.parts.values() if "cpu_seconds" in part]
+        return float(sum(found)) if len(found) == len(self.parts) else None
 
     @property
     def versions(self) -> list[str]:
@@ -77,7 +83,8 @@ class Outcome:
             for (case, method), row in self.measurements().items()
             for measure, values in row.items()
         ]
-        return {"verdict": self.verdict, "seconds": self.seconds, **vars(self), "measurements": rows}
+        took = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
+        return {"verdict": self.verdict, **took, **vars(self), "measurements": rows}
 
 
 class Results:

@@ -21,6 +21,7 @@ import numpy as np
 
 from representer.datasets import MissingDataError, Source
 from representer.long_runs import stopped_by_interrupts
+from representer.reproduce.clock import cpu_seconds
 from representer.reproduce.results import Measurements, Outcome, Results, Verdict
 
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need
@@ -123,11 +124,11 @@ class Run:
             stored = dict(np.load(arrays, allow_pickle=False)) if known["arrays"] else {}
             return {**known["values"], **stored}
         self._say(f"{self.experiment.name}: {key}")
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), cpu_seconds()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = function(*arguments)
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu_start
         kept = {name: value for name, value in result.items() if isinstance(value, np.ndarray)}
         if kept:
             arrays.parent.mkdir(parents=True, exist_ok=True)
@@ -140,6 +141,7 @@ class Run:
             "values": values,
             "arrays": bool(kept),
             "seconds": seconds,
+            "cpu_seconds": cpu,
             "version": version("representer"),
             "warnings": sorted({str(warning.message) for warning in caught}),
         }
