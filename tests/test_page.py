@@ -83,6 +83,18 @@ def test_pictures_are_described_and_links_lead_somewhere(page: Reader) -> None:
     assert links == anchors == {"a-b-c"}
 
 
+def test_links_of_a_group_are_folded(tmp_path: Path) -> None:
+    sections = [Section("All"), *(Section(title, group="A & B") for title in ("one", "two")), Section("Last")]
+    text = write_page(tmp_path / "index.html", "Title", "Lead", sections).read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    (nav,) = re.findall(r"<nav.*</nav>", text, re.DOTALL)
+    (folded,) = re.findall(r"<details><summary>A &amp; B \(2\)</summary>(.*?)</details>", nav)
+    assert re.findall(r'href="#([^"]+)"', folded) == ["one", "two"]
+    assert re.findall(r'href="#([^"]+)"', nav) == ["all", "one", "two", "last"]
+
+
 def test_numbers_stand_right_and_verdicts_are_coloured(page: Reader) -> None:
     cells = [attributes.get("class") for tag, attributes in page.tags if tag == "td"]
     assert cells == [None, "number", None, "good"]

@@ -108,7 +108,7 @@ class Counting:
             assert np.array_equal(result["picture"], np.full(4, seed))
         figure, axes = plotting.panels(1, 1)
         plotting.surface_map(result["picture"], ax=axes[0, 0])
-        run.figure("one", figure)
+        run.figure("one", figure, "The last seed as a square.")
 
     def measure(self, seed: int) -> dict[str, Any]:
         if seed == self.stop_at:
@@ -134,7 +134,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     outcome = results.outcomes["toy-one"]
     assert outcome.status == outcome.verdict == "finished"
     assert outcome.measurements() == {CASE: {"error": [0.0, 1.0, 2.0]}}
-    picture = tmp_path / outcome.figures[0]
+    picture = tmp_path / next(iter(outcome.figures))
     assert picture.read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]["toy-one"]
     row = stored["measurements"][0]
@@ -208,6 +208,22 @@ def test_processor_seconds_are_those_of_the_process_and_its_children(tmp_path: P
         console.file.getvalue(),  # type: ignore[attr-defined]
     ):
         assert f"of wall clock, {outcome.cpu_seconds:.0f} s of processor time." in text
+
+
+def test_pictures_say_what_they_show_and_links_are_by_paper(tmp_path: Path) -> None:
+    experiments = [made(Counting(), name) for name in ("toy-one", "toy-two")]
+    reproduce(["all"], tmp_path, console=silent(), experiments=experiments)
+    page, report = ((tmp_path / name).read_text(encoding="utf-8") for name in ("index.html", "report.md"))
+    for name in ("toy-one", "toy-two"):
+        alt = f"{name}, Table 1. The last seed as a square."
+        assert f'alt="{alt}"' in page
+        assert f"![{alt}](figures/{name}-one.png)" in report
+    assert "<summary>A paper (2)</summary>" in page
+    path = tmp_path / "experiments" / "toy-one.json"  # as older versions wrote it
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(stored | {"figures": list(stored["figures"])}), encoding="utf-8")
+    reproduce(["toy-two"], tmp_path, console=silent(), experiments=experiments)
+    assert 'alt="toy-one, Table 1."' in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_results_that_did_not_record_processor_seconds_are_read(tmp_path: Path) -> None:
@@ -335,7 +351,7 @@ def test_figure_1_in_full_on_few_seeds(tmp_path: Path) -> None:
     results = reproduce(["bohn-figure1"], tmp_path, quick=True, console=silent())
     outcome = results.outcomes["bohn-figure1"]
     assert outcome.verdict == "reached", outcome.reason
-    assert (tmp_path / outcome.figures[0]).is_file()
+    assert (tmp_path / next(iter(outcome.figures))).is_file()
 
 
 def test_the_kernel_of_fingerprints() -> None:

@@ -208,11 +208,12 @@ def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Sect
     if outcome.parts:
         tables.append(_measured(experiment, outcome))
         text += _warned(outcome)
-    there = [
-        path for path in outcome.figures if (results.folder / path).is_file()
-    ]  # some may have been deleted
-    pictures = [Picture.at(results.folder, path, f"{experiment.place}: {path}") for path in there]
-    return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures)
+    pictures = [
+        Picture.at(results.folder, path, f"{experiment.name}, {experiment.place}. {shows}".rstrip())
+        for path, shows in outcome.figures.items()
+        if (results.folder / path).is_file()  # some may have been deleted
+    ]
+    return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures, group=experiment.paper)
 
 
 def _measured(experiment: Experiment, outcome: Outcome) -> Grid:

@@ -41,7 +41,7 @@ class Outcome:
     status: Status = "not run"
     reason: str = ""
     claims: list[dict[str, str]] = field(default_factory=list)
-    figures: list[str] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)  # what they show, by file
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -155,6 +155,8 @@ class Results:
         self.outcomes[name] = outcome = Outcome()
         if path.is_file():
             stored = _read(path)
+            if isinstance(stored["figures"], list):  # older versions did not say what is shown
+                stored["figures"] = dict.fromkeys(stored["figures"], "")
             vars(outcome).update({name: stored[name] for name in vars(Outcome())})
         return outcome
 

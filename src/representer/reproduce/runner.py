@@ -148,13 +148,12 @@ class Run:
         self.results.save(self.experiment.name)
         return {**values, **kept}
 
-    def figure(self, name: str, figure: Any) -> None:
-        """Save a matplotlib figure as a picture of the report."""
+    def figure(self, name: str, figure: Any, shows: str) -> None:
+        """Save a matplotlib figure as a picture of the report; ``shows`` says in words what there is to see."""
         path = f"figures/{self.experiment.name}-{name}.png"
         (self.results.folder / "figures").mkdir(parents=True, exist_ok=True)
         figure.savefig(self.results.folder / path, dpi=150)
-        if path not in self._outcome.figures:
-            self._outcome.figures.append(path)
+        self._outcome.figures[path] = shows
 
 
 def run_experiment(
