@@ -54,6 +54,7 @@ pre { background: var(--code); border: 1px solid var(--line); border-radius: .5r
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .9em; }
 footer { color: var(--soft); font-size: .88rem; padding-bottom: 3rem; }
 @media (max-width: 40rem) { section { padding: 1rem; border-radius: .6rem; } body { font-size: 16px; }
+  table { font-size: .85rem; } th, td { padding-right: .55rem; } td.good, td.fair, td.bad { white-space: normal; }
   .frame { overflow-x: auto; } .frame img { max-width: none; width: max(100%, var(--least)); } }
 @media print { section { break-inside: avoid; } details { display: none; } }
 """

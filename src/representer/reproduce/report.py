@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 from rich.markup import escape
@@ -68,15 +69,9 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     report : list of Section
         For ``write_page`` and ``markdown``; pictures are read from the folder of the results.
     """
-    outcomes = [results.outcomes[experiment.name] for experiment in experiments]
-    rows = [
-        (e.name, f"{e.paper}, {e.place}", outcome.verdict, f"{outcome.seconds:.0f}")
-        for e, outcome in zip(experiments, outcomes, strict=True)
-    ]
-    overview = Section(
-        "Overview", tables=[Grid(("experiment", "where", "verdict", "seconds"), rows, marks=MARKS)]
-    )
-    return [overview, *(_section(e, o, results) for e, o in zip(experiments, outcomes, strict=True))]
+    papers = groupby(experiments, lambda experiment: experiment.paper)
+    overview = Section("Overview", tables=[_verdicts(paper, list(found), results) for paper, found in papers])
+    return [overview, *(_section(e, results.outcomes[e.name], results) for e in experiments)]
 
 
 def lead(experiments: Sequence[Experiment], results: Results) -> str:
@@ -192,6 +187,15 @@ def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
     }
 
 
+def _verdicts(paper: str, experiments: Sequence[Experiment], results: Results) -> Grid:
+    """The experiments of one paper."""
+    outcomes = [results.outcomes[experiment.name] for experiment in experiments]
+    rows = [
+        (e.name, e.place, o.verdict, f"{o.seconds:.0f}") for e, o in zip(experiments, outcomes, strict=True)
+    ]
+    return Grid(("experiment", "where", "verdict", "seconds"), rows, paper, MARKS)
+
+
 def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Section:
     text = [f"{experiment.paper}. {experiment.protocol}"]
     if experiment.data:
@@ -228,7 +232,8 @@ def _measured(experiment: Experiment, outcome: Outcome) -> Grid:
             if (part["case"], part["method"]) == (case, method)
         ]
         cells = [_cell(row[measure], experiment.spread) if measure in row else "" for measure in measures]
-        rows.append((case, method, *cells, str(len(times)), f"{sum(times) / len(times):.2g}"))
+        each = sum(times) / len(times)
+        rows.append((case, method, *cells, str(len(times)), f"{each:.2g}" if each < 10 else f"{each:.0f}"))
     headings = ("case", "method", *measures, "repeats", "seconds each")
     return Grid(headings, rows, f"Mean ± {experiment.spread}")
 
