@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from representer.long_runs import write_json
+
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 
 
@@ -147,7 +149,8 @@ class Results:
 
     def save(self, name: str) -> None:
         """Write what is known about one experiment, at once or not at all."""
-        self.write_json(f"experiments/{name}.json", {"quick": self.quick, **self.outcomes[name].as_dict()})
+        path = self.folder / "experiments" / f"{name}.json"
+        write_json(path, {"quick": self.quick, **self.outcomes[name].as_dict()})
 
     def load(self, name: str) -> Outcome:
         """Read what is written about one experiment, maybe by another process; nothing, if there is no file."""
@@ -159,14 +162,6 @@ class Results:
                 stored["figures"] = dict.fromkeys(stored["figures"], "")
             vars(outcome).update({name: stored[name] for name in vars(Outcome())})
         return outcome
-
-    def write_json(self, name: str, record: dict[str, Any]) -> None:
-        """Write a file of the folder, at once or not at all."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
