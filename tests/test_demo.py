@@ -125,7 +125,7 @@ def test_an_interrupted_tour_continues(tmp_path: Path, monkeypatch: pytest.Monke
         if stop:
             raise KeyboardInterrupt
         calls.append(name)
-        return Picture(b"\x89PNG of " + name.encode() + bytes(20), f"what {name} shows", "a caption")
+        return Picture(b"\x89PNG of " + name.encode() + 20 * b"\x01", f"what {name} shows", "a caption")
 
     def run(stop: bool = False) -> Tour:
         calls.clear()

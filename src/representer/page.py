@@ -54,7 +54,8 @@ pre { background: var(--code); border: 1px solid var(--line); border-radius: .5r
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .9em; }
 footer { color: var(--soft); font-size: .88rem; padding-bottom: 3rem; }
 @media (max-width: 40rem) { section { padding: 1rem; border-radius: .6rem; } body { font-size: 16px; }
-  table { font-size: .85rem; } th, td { padding-right: .55rem; } td.good, td.fair, td.bad { white-space: normal; }
+  table { font-size: .85rem; } th, td { padding-right: .55rem; } td:first-child { min-width: 5rem; }
+  td.good, td.fair, td.bad { white-space: normal; }
   .frame { overflow-x: auto; } .frame img { max-width: none; width: max(100%, var(--least)); } }
 @media print { section { break-inside: avoid; } details { display: none; } }
 """
@@ -208,11 +209,14 @@ def _picture(picture: Picture) -> str:
     source = base64.b64encode(picture.png).decode("ascii")
     caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
     alt = html.escape(picture.alt)
-    least = min(_width(picture.png) // 2, 640)  # on a phone, wide pictures are scrolled and stay readable
+    width, height = _size(picture.png)
+    least = min(
+        width // 2, max(640, 160 * width // height)
+    )  # on a phone, wide ones are scrolled and stay readable
     image = f'<img alt="{alt}" style="--least: {least}px" src="data:image/png;base64,{source}">'
     return f'<figure><div class="frame">{image}</div>{caption}</figure>'
 
 
-def _width(png: bytes) -> int:
-    """The width that stands in the header of a PNG file."""
-    return int.from_bytes(png[16:20], "big")
+def _size(png: bytes) -> tuple[int, int]:
+    """Width and height, which stand in the header of a PNG file."""
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")
