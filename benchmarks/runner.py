@@ -98,7 +98,7 @@ def run(
                 progress.update(bar, description=f"timing {name}")
                 try:
                     found = importlib.import_module(f"benchmarks.bench_{name}").rows()
-                    rows += ({"subject": name, **row.as_dict()} for row in found)
+                    rows += [{"subject": name, **row.as_dict()} for row in found]
                 except Exception as error:
                     failures[name] = f"{type(error).__name__}: {error}"
                     console.print(f"{name} failed. {failures[name]}", style="red", markup=False)
