@@ -10,8 +10,10 @@ import gc
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -142,24 +144,24 @@ def compare(
     return Row(what, size, times["ours"], times["reference"], goal, note=note)
 
 
-def show(results: Mapping[str, list[Row]], console: Console) -> None:
-    """Print the rows of all subjects as one table."""
+def show(rows: Sequence[Mapping[str, Any]], console: Console) -> None:
+    """Print rows, as they stand in JSON, as one table."""
     table = Table("what", "size")
     for heading in ("ours", "reference", "ratio", "goal"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for subject, rows in results.items():
+    for subject, group in groupby(rows, lambda row: row["subject"]):
         table.add_row(f"[bold]{subject}[/]")
-        for row in rows:
-            style, ratio = STYLES.get(row.verdict, ""), row.ratio
+        for row in group:
+            style, ratio = STYLES.get(row["verdict"], ""), row["ratio"]
             table.add_row(
-                escape(f"{row.what} ({row.note})" if row.note else row.what),
-                row.size,
-                _number(row.ours, row.unit),
-                _number(row.reference, row.unit),
+                escape(f"{row['what']} ({row['note']})" if row["note"] else row["what"]),
+                row["size"],
+                _number(row["ours"], row["unit"]),
+                _number(row["reference"], row["unit"]),
                 "" if ratio is None else f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.2g}",
-                row.aim,
-                f"[{style}]{row.verdict}[/]" if style else row.verdict,
+                row["goal"],
+                f"[{style}]{row['verdict']}[/]" if style else row["verdict"],
             )
         table.add_section()
     console.print(table)

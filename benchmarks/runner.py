@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import platform
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,9 @@ import sklearn
 import torch
 from rich.console import Console
 
-from benchmarks._timing import Row, scale, show
+from benchmarks._timing import scale, show
 from representer import __version__
-from representer.long_runs import stopped_by_interrupts
+from representer.long_runs import stopped_by_interrupts, write_json
 from representer.progress import progress_bar
 
 
@@ -46,36 +48,73 @@ def select(names: Sequence[str]) -> list[str]:
     return [name for name in available() if not names or name in names]
 
 
-def run(subjects: Sequence[str], console: Console) -> dict[str, Any]:
+def conditions() -> dict[str, Any]:
+    """What rows of one table have in common."""
+    return {"version": __version__, "machine": machine(), "scale": scale()}
+
+
+def finished_rows(out: Path) -> list[dict[str, Any]]:
+    """The rows that an interrupted run left in its file; of a run that came to its end, none: all is timed again."""
+    if not out.exists():
+        return []
+    try:
+        record = json.loads(out.read_text(encoding="utf-8"))
+        rows, interrupted = record["rows"], record["interrupted"]
+        same = {key: record[key] for key in conditions()} == conditions()
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"{out} is no result of bench. Choose another file, or overwrite it: --fresh."
+        ) from None
+    if interrupted and not same:
+        raise ValueError(
+            f"{out} holds an interrupted run of another version, size, machine or number of threads. Choose another "
+            "file, or start over: --fresh."
+        )
+    return list(rows) if interrupted else []
+
+
+def run(
+    subjects: Sequence[str],
+    console: Console,
+    out: Path | None = None,
+    known: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """Run subjects and print one table; what was measured, for JSON.
 
-    A subject that fails is in ``failures``; the others run. Ctrl-C ends the run, and ``interrupted`` is then true.
+    A subject that fails is in ``failures``; the others run. Ctrl-C ends the run, and ``interrupted`` is then true. What
+    is finished is in ``out`` at once; subjects with ``known`` rows are not run again.
     """
     console.print(", ".join(f"{name} {value}" for name, value in machine().items()), highlight=False)
-    results: dict[str, list[Row]] = {}
-    failures: dict[str, str] = {}
-    interrupted = False
+    rows, failures = list(known), dict[str, str]()
+    record = conditions() | {"rows": rows, "failures": failures, "interrupted": True}
+    done = list(dict.fromkeys(row["subject"] for row in known))
+    left = [name for name in subjects if name not in done]
+    if done:
+        console.print(f"Measured before the interruption: {', '.join(done)}.", highlight=False)
     try:
         with stopped_by_interrupts(), progress_bar(console) as progress:
-            bar = progress.add_task("", total=len(subjects))
-            for name in subjects:
+            bar = progress.add_task("", total=len(left))
+            for name in left:
                 progress.update(bar, description=f"timing {name}")
                 try:
-                    results[name] = importlib.import_module(f"benchmarks.bench_{name}").rows()
+                    found = importlib.import_module(f"benchmarks.bench_{name}").rows()
+                    rows += [{"subject": name, **row.as_dict()} for row in found]
                 except Exception as error:
                     failures[name] = f"{type(error).__name__}: {error}"
                     console.print(f"{name} failed. {failures[name]}", style="red", markup=False)
+                if out is not None:
+                    write_json(out, record)
                 progress.advance(bar)
+        record["interrupted"] = False
     except KeyboardInterrupt:
-        interrupted = True
-    show(results, console)
-    judged = [row for rows in results.values() for row in rows if row.verdict in ("met", "missed")]
-    console.print(f"{sum(row.verdict == 'met' for row in judged)} of {len(judged)} goals met")
-    return {
-        "version": __version__,
-        "machine": machine(),
-        "scale": scale(),
-        "rows": [{"subject": name, **row.as_dict()} for name, rows in results.items() for row in rows],
-        "failures": failures,
-        "interrupted": interrupted,
-    }
+        pass
+    rows.sort(key=lambda row: row["subject"])
+    if out is not None:
+        write_json(out, record)
+    show(rows, console)
+    verdicts = Counter(row["verdict"] for row in rows)
+    goals = f"{verdicts['met']} of {verdicts['met'] + verdicts['missed']} goals met"
+    console.print(
+        goals if scale() == 1 else "A quick run: goals are judged at full size only.", highlight=False
+    )
+    return record

@@ -214,6 +214,15 @@ def machine(record: dict[str, Any]) -> str:
     return f"representer {record['version']}, " + ", ".join(f"{k} {v}" for k, v in record["machine"].items())
 
 
+def duration(reproductions: dict[str, Any]) -> str:
+    """What the experiments took in hours, if all of them recorded what they took of processors."""
+    experiments = reproductions["experiments"]
+    if any(found.get("cpu_seconds") is None for found in experiments):
+        return ""
+    wall, cpu = (sum(found[key] for found in experiments) / 3600 for key in ("seconds", "cpu_seconds"))
+    return f" The experiments add up to {wall:.1f} h of wall clock, {cpu:.1f} h of processor time."
+
+
 def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects: Sequence[str] = ()) -> str:
     """All of docs/measured.md."""
     judged = [row for row in bench["rows"] if row["goal"]]
@@ -253,8 +262,8 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         parts.append(f"Not measured: {', '.join(missing)}.")
     parts += [
         "## Papers: overview",
-        f"{reached} of {len(claims)} claims reached. {machine(reproductions)}. [Reproductions](reproductions.md) says "
-        "what the numbers mean.",
+        f"{reached} of {len(claims)} claims reached. {machine(reproductions)}.{duration(reproductions)} "
+        "[Reproductions](reproductions.md) says what the numbers mean.",
         verdicts(reproductions),
     ]
     for paper in dict.fromkeys(experiment["paper"] for experiment in reproductions["experiments"]):

@@ -74,8 +74,8 @@ def test_a_comparison_is_shown_with_its_ratio() -> None:
     )
     assert row.ratio is not None and row.ratio < 1
     page = io.StringIO()
-    rows = {"nap": [row], "memory": [Row("peak", "n = 10", 3.0, 1.5, unit="GB")]}
-    show(rows, Console(file=page, width=140))
+    rows = {"nap": row, "memory": Row("peak", "n = 10", 3.0, 1.5, unit="GB")}
+    show([{"subject": name, **row.as_dict()} for name, row in rows.items()], Console(file=page, width=140))
     shown = page.getvalue()
     assert shown.count("verdict") == 1  # one table
     for text in ("what", "size", "ours", "reference", "ratio", "goal", "verdict", "sleep", "met", "≤ 1"):
@@ -138,6 +138,7 @@ def test_a_quick_run_of_subjects_is_one_table_of_known_rows(monkeypatch: pytest.
     assert all(set(row) == keys for row in record["rows"])
     assert {row["verdict"] for row in record["rows"]} == {"quick", ""}
     assert "fit, fixed hyperparameters, against KernelRidge" in page.getvalue()
+    assert "goals are judged at full size only" in page.getvalue() and "goals met" not in page.getvalue()
 
 
 def test_peers_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_demo_says_what_came_out_and_where(monkeypatch: pytest.MonkeyPatch, tmp_
         missing={"b": "needs representer[x]"},
         page=tmp_path,
     )
-    monkeypatch.setattr(demo, "run_demo", lambda out, console: tour)
+    monkeypatch.setattr(demo, "run_demo", lambda out, fresh, console: tour)
     result = invoke("demo")
     assert result.exit_code == 0
     for text in ("a task", "7 %", "needs representer[x]", str(tmp_path)[:20]):
@@ -74,7 +74,7 @@ def test_demo_says_what_came_out_and_where(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(out: Path, console: Any) -> None:
+    def interrupt(out: Path, fresh: bool, console: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo, "run_demo", interrupt)
@@ -235,6 +235,50 @@ def test_an_interrupted_bench_keeps_what_was_finished(
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["interrupted"]
     assert [row["what"] for row in record["rows"]] == ["done"]
+
+
+def test_an_interrupted_bench_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("kernels", "operator_ridge", "strings")
+    modules = {name: importlib.import_module(f"benchmarks.bench_{name}") for name in names}
+    calls: list[str] = []
+
+    def run(*options: str, stop_at: str = "") -> tuple[int, list[str], list[str]]:
+        def rows(name: str) -> list[Row]:
+            if name == stop_at:
+                interrupted_fit()
+            calls.append(name)
+            return [Row("one", "n = 1", 1.0, 2.0, 0.5)]
+
+        calls.clear()
+        for name, module in modules.items():
+            monkeypatch.setattr(module, "rows", lambda name=name: rows(name))
+        result = invoke("bench", *names, "--out", str(out), *options)
+        record = json.loads(out.read_text(encoding="utf-8"))
+        assert record["interrupted"] == (result.exit_code != 0)
+        return result.exit_code, list(calls), [row["subject"] for row in record["rows"]]
+
+    out = tmp_path / "rows.json"
+    assert run(stop_at="operator_ridge") == (130, ["kernels"], ["kernels"])
+    assert run(stop_at="strings") == (130, ["operator_ridge"], ["kernels", "operator_ridge"])
+    assert run() == (0, ["strings"], list(names))
+    assert run() == (0, list(names), list(names))  # a whole run is timed again
+    run(stop_at="strings")
+    assert run("--fresh") == (0, list(names), list(names))
+    run(stop_at="strings")
+    interrupted = json.loads(out.read_text(encoding="utf-8"))
+    out.write_text(json.dumps(interrupted | {"version": "0"}), encoding="utf-8")
+    assert run()[:2] == (2, [])  # and nothing is lost
+    assert run("--fresh")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_bench_does_not_overwrite_another_file(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "notes.txt"
+    out.write_text(text, encoding="utf-8")
+    result = invoke("bench", "kernels", "--out", str(out))
+    assert result.exit_code == 2
+    assert "--fresh" in result.output
+    assert out.read_text(encoding="utf-8") == text
 
 
 def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import sys
@@ -13,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from representer import cli, demo
-from representer.demo import SCRIPTS, run_demo, script_text
+from representer.demo import SCRIPTS, Tour, run_demo, script_text
 from representer.demo.drawings import DRAWINGS
+from representer.page import Picture
 
 pytest.importorskip("matplotlib")
 
@@ -113,3 +115,45 @@ def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
     assert script_text("conditionals")[0] in page
     assert script_text("strings")[0] not in page
+
+
+@pytest.mark.parametrize("change", ["nothing", "fresh", "damaged", "version", "code"])
+def test_an_interrupted_tour_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    calls: list[str] = []
+
+    def draw(name: str, stop: bool = False) -> Picture:
+        if stop:
+            raise KeyboardInterrupt
+        calls.append(name)
+        return Picture(b"\x89PNG of " + name.encode() + 20 * b"\x01", f"what {name} shows", "a caption")
+
+    def run(stop: bool = False) -> Tour:
+        calls.clear()
+        drawings = {
+            "conditionals": lambda found: draw("first"),
+            "strings": lambda found: draw("second", stop),
+        }
+        monkeypatch.setattr(demo, "DRAWINGS", drawings)
+        return run_demo(tmp_path, fresh=change == "fresh", console=quiet())
+
+    monkeypatch.setattr(demo.runpy, "run_path", lambda path, run_name: {"results": {"error": "7 %"}})
+    with pytest.raises(KeyboardInterrupt):
+        run(stop=True)
+    assert calls == ["first"]
+    unfinished = tmp_path / demo.UNFINISHED
+    stored = json.loads(unfinished.read_text(encoding="utf-8"))
+    if change == "damaged":
+        unfinished.write_text("{", encoding="utf-8")
+    elif change == "version":
+        unfinished.write_text(json.dumps(stored | {"version": "0"}), encoding="utf-8")
+    elif change == "code":
+        stored["tasks"]["conditionals"]["code"] += "\n"
+        unfinished.write_text(json.dumps(stored), encoding="utf-8")
+    tour = run()
+    assert calls == (["second"] if change == "nothing" else ["first", "second"])
+    assert [section.pictures[0].alt for section in tour.sections] == ["what first shows", "what second shows"]
+    assert tour.sections[0].pictures[0].png.startswith(b"\x89PNG of first")
+    assert set(tour.results) == set(tour.seconds) == {section.title for section in tour.sections}
+    assert not unfinished.exists()
+    run()
+    assert calls == ["first", "second"]  # a whole tour begins again

@@ -116,6 +116,15 @@ def test_verdicts_show_what_was_not_reached(measured: ModuleType) -> None:
     assert "| claim 1 | 7 | not reached |" in section and "| c | m | 0.5 ± 0.1 | 4 |" in section
 
 
+def test_processor_time_is_shown_if_all_experiments_recorded_it(measured: ModuleType) -> None:
+    found = [outcome(name, "reached") | {"seconds": 7200.0, "cpu_seconds": 3600.0} for name in "xy"]
+    record = {"version": "1", "machine": {}, "experiments": found}
+    text = "The experiments add up to 4.0 h of wall clock, 2.0 h of processor time."
+    assert text in measured.measured_page(BENCH, record)
+    found[0]["cpu_seconds"] = None
+    assert "processor time" not in measured.measured_page(BENCH, record)
+
+
 def test_new_measurements(measured: ModuleType, tmp_path: Path) -> None:
     name, other = EXPERIMENTS[0].name, EXPERIMENTS[1].name
     record = {"version": "1", "machine": {}, "quick": False}

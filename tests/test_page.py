@@ -77,10 +77,33 @@ def test_it_needs_no_other_file(page: Reader) -> None:
 def test_pictures_are_described_and_links_lead_somewhere(page: Reader) -> None:
     (image,) = (attributes for tag, attributes in page.tags if tag == "img")
     assert image["alt"] == 'a "line"'
-    assert re.fullmatch(r"--least: \d+px", image["style"] or "")
+    assert image["style"] == "--least: 520px"  # half of 8 inches at 130 dots
     anchors = {attributes["id"] for tag, attributes in page.tags if tag == "section"}
     links = {(attributes["href"] or "")[1:] for tag, attributes in page.tags if tag == "a"}
     assert links == anchors == {"a-b-c"}
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "least"), [(800, 600, 400), (2000, 1000, 640), (3000, 300, 1500), (3000, 400, 1200)]
+)
+def test_flat_pictures_stay_tall_enough_on_a_phone(
+    tmp_path: Path, width: int, height: int, least: int
+) -> None:
+    png = bytes(16) + width.to_bytes(4, "big") + height.to_bytes(4, "big")
+    path = write_page(tmp_path / "index.html", "T", "", [Section("One", pictures=[Picture(png, "wide")])])
+    assert f"--least: {least}px" in path.read_text(encoding="utf-8")
+
+
+def test_links_of_a_group_are_folded(tmp_path: Path) -> None:
+    sections = [Section("All"), *(Section(title, group="A & B") for title in ("one", "two")), Section("Last")]
+    text = write_page(tmp_path / "index.html", "Title", "Lead", sections).read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    (nav,) = re.findall(r"<nav.*</nav>", text, re.DOTALL)
+    (folded,) = re.findall(r"<details><summary>A &amp; B \(2\)</summary>(.*?)</details>", nav)
+    assert re.findall(r'href="#([^"]+)"', folded) == ["one", "two"]
+    assert re.findall(r'href="#([^"]+)"', nav) == ["all", "one", "two", "last"]
 
 
 def test_numbers_stand_right_and_verdicts_are_coloured(page: Reader) -> None:

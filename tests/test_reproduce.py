@@ -6,6 +6,9 @@ import dataclasses
 import io
 import json
 import math
+import subprocess
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +33,7 @@ from representer.reproduce import (
     tables,
 )
 from representer.reproduce.claims import lower, not_worse
-from representer.reproduce.report import markdown
+from representer.reproduce.report import markdown, took
 from representer.reproduce.results import Measurements
 from representer.reproduce.runner import run_experiment
 
@@ -105,7 +108,7 @@ class Counting:
             assert np.array_equal(result["picture"], np.full(4, seed))
         figure, axes = plotting.panels(1, 1)
         plotting.surface_map(result["picture"], ax=axes[0, 0])
-        run.figure("one", figure)
+        run.figure("one", figure, "The last seed as a square.")
 
     def measure(self, seed: int) -> dict[str, Any]:
         if seed == self.stop_at:
@@ -131,7 +134,7 @@ def test_an_interrupted_run_continues(tmp_path: Path) -> None:
     outcome = results.outcomes["toy-one"]
     assert outcome.status == outcome.verdict == "finished"
     assert outcome.measurements() == {CASE: {"error": [0.0, 1.0, 2.0]}}
-    picture = tmp_path / outcome.figures[0]
+    picture = tmp_path / next(iter(outcome.figures))
     assert picture.read_bytes().startswith(b"\x89PNG")
     stored = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]["toy-one"]
     row = stored["measurements"][0]
@@ -170,6 +173,74 @@ def test_what_to_measure_again_can_be_chosen(tmp_path: Path) -> None:
         run(quick=True)
     assert run() == []  # the refusal has touched nothing
     assert run(quick=True, fresh=True) == [0, 1, 2]
+
+
+def test_processor_seconds_are_those_of_the_process_and_its_children(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.4: pass"
+
+    def sleep() -> dict[str, float]:
+        time.sleep(0.4)
+        return {"error": 0.0}
+
+    def work() -> dict[str, float]:
+        end = time.process_time() + 0.4
+        while time.process_time() < end:
+            pass
+        return {"error": 0.0}
+
+    def function(run: Run) -> None:
+        run.part("case", "sleeps", 0, sleep)
+        run.part("case", "works", 0, work)
+        run.part("case", "children", 0, lambda: {"exit": subprocess.call([sys.executable, "-c", busy])})
+
+    console = silent()
+    results = reproduce(["toy"], tmp_path, console=console, experiments=[made(function)])
+    outcome = results.outcomes["toy-one"]
+    spent = {part["method"]: part["cpu_seconds"] for part in outcome.parts.values()}
+    assert spent["sleeps"] < 0.3 < spent["works"] and spent["children"] > 0.3
+    assert outcome.parts["case | sleeps | 0"]["seconds"] > 0.39
+    assert outcome.cpu_seconds == pytest.approx(sum(spent.values()))
+    (entry,) = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["experiments"]
+    assert entry["cpu_seconds"] == round(outcome.cpu_seconds, 1)
+    for text in (
+        (tmp_path / "report.md").read_text(encoding="utf-8"),
+        (tmp_path / "index.html").read_text(encoding="utf-8"),
+        console.file.getvalue(),  # type: ignore[attr-defined]
+    ):
+        assert f"of wall clock, {outcome.cpu_seconds:.0f} s of processor time." in text
+
+
+def test_pictures_say_what_they_show_and_links_are_by_paper(tmp_path: Path) -> None:
+    experiments = [made(Counting(), name) for name in ("toy-one", "toy-two")]
+    reproduce(["all"], tmp_path, console=silent(), experiments=experiments)
+    page, report = ((tmp_path / name).read_text(encoding="utf-8") for name in ("index.html", "report.md"))
+    for name in ("toy-one", "toy-two"):
+        alt = f"{name}, Table 1. The last seed as a square."
+        assert f'alt="{alt}"' in page
+        assert f"![{alt}](figures/{name}-one.png)" in report
+    assert "<summary>A paper (2)</summary>" in page
+    path = tmp_path / "experiments" / "toy-one.json"  # as older versions wrote it
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(stored | {"figures": list(stored["figures"])}), encoding="utf-8")
+    reproduce(["toy-two"], tmp_path, console=silent(), experiments=experiments)
+    assert 'alt="toy-one, Table 1."' in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_results_that_did_not_record_processor_seconds_are_read(tmp_path: Path) -> None:
+    experiments = [made(Counting(), name) for name in ("toy-one", "toy-two")]
+    reproduce(["all"], tmp_path, console=silent(), experiments=experiments)
+    path = tmp_path / "experiments" / "toy-one.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    del stored["cpu_seconds"], stored["parts"]["case | with bar | method p = 1 | 1"]["cpu_seconds"]
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    results = reproduce(["all"], tmp_path, console=silent(), experiments=experiments)
+    assert results.outcomes["toy-one"].cpu_seconds is None
+    assert results.outcomes["toy-two"].cpu_seconds is not None
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "the 1 of 2 that recorded processor time to" in page
+    record = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]
+    assert record["toy-one"]["cpu_seconds"] is None
+    assert took(experiments[:1], results).endswith("of wall clock.")
 
 
 def test_names_choose_experiments_and_groups() -> None:
@@ -280,7 +351,7 @@ def test_figure_1_in_full_on_few_seeds(tmp_path: Path) -> None:
     results = reproduce(["bohn-figure1"], tmp_path, quick=True, console=silent())
     outcome = results.outcomes["bohn-figure1"]
     assert outcome.verdict == "reached", outcome.reason
-    assert (tmp_path / outcome.figures[0]).is_file()
+    assert (tmp_path / next(iter(outcome.figures))).is_file()
 
 
 def test_the_kernel_of_fingerprints() -> None:

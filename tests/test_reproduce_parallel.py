@@ -34,6 +34,7 @@ def test_processes_share_one_result(tmp_path: Path) -> None:
     rows = results.outcomes["toy-works"].measurements()["case", "ours"]
     assert rows["error"] == [0.0, 1.0, 2.0]
     assert set(rows["threads"]) == {1.0}
+    assert results.outcomes["toy-works"].cpu_seconds is not None
     assert os.getpid() not in rows["process"]
     died = results.outcomes["toy-dies"]
     assert "exit code 9" in died.reason
@@ -81,6 +82,7 @@ def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
     outcome = results.outcomes["toy-waits"]
     assert outcome.verdict == "reached"
     assert outcome.parts["case | ours | 0"] == stored["parts"]["case | ours | 0"]
+    assert outcome.cpu_seconds == sum(part["cpu_seconds"] for part in outcome.parts.values())
     assert kept.stat().st_mtime_ns > before
 
 

@@ -34,12 +34,12 @@ def quick(name: str, folder: Path, **options: Any) -> Outcome:
 def test_quick_figures_keep_their_claims(name: str, tmp_path: Path) -> None:
     outcome = quick(name, tmp_path)
     assert outcome.verdict == "reached", outcome.claims
-    assert (tmp_path / outcome.figures[0]).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")
 
 
 def test_quick_digits_are_drawn(tmp_path: Path) -> None:
     outcome = quick("tonin-digits", tmp_path)
-    assert (tmp_path / outcome.figures[0]).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")
     found = outcome.measurements()
     assert (
         0

@@ -60,10 +60,13 @@ def make_application() -> "typer.Typer":
     @application.command()
     def demo(
         out: Annotated[Path, typer.Option(help="The folder of the page.")] = Path("demo_output"),
+        fresh: Annotated[
+            bool, typer.Option("--fresh", help="Forget what an interrupted run has left.")
+        ] = False,
         json_output: as_json = False,
     ) -> None:
         """Show what the learners do: a page of figures, numbers and the code that made them."""
-        raise typer.Exit(run_demo(out, _console(json_output), json_output))
+        raise typer.Exit(run_demo(out, fresh, _console(json_output), json_output))
 
     @application.command()
     def reproduce(
@@ -99,11 +102,17 @@ def make_application() -> "typer.Typer":
         quick: Annotated[
             bool, typer.Option("--quick", help="A fiftieth of the samples; goals do not count.")
         ] = False,
-        out: Annotated[Path | None, typer.Option(help="A file for what --json prints.")] = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(help="A file for what --json prints; an interrupted run continues from it."),
+        ] = None,
+        fresh: Annotated[
+            bool, typer.Option("--fresh", help="Forget what an interrupted run has left.")
+        ] = False,
         json_output: as_json = False,
     ) -> None:
         """Time the library against peers and literal baselines, as ratios within one run."""
-        raise typer.Exit(run_bench(subjects or [], quick, out, _console(json_output), json_output))
+        raise typer.Exit(run_bench(subjects or [], quick, out, fresh, _console(json_output), json_output))
 
     @data.command("list")
     def data_list(json_output: as_json = False) -> None:
@@ -139,17 +148,20 @@ def _print_json(record: Any) -> None:
 
 
 # -- the subcommands; each returns the exit status --------------------------------------------------------------------
-def run_demo(out: Path, console: Console, json_output: bool) -> int:
-    """The tour; what was finished is on the page even if it is interrupted."""
+def run_demo(out: Path, fresh: bool, console: Console, json_output: bool) -> int:
+    """The tour; what was finished is on the page even if it is interrupted, and the next one continues."""
     from representer.demo import run_demo as tour
 
     try:
-        found = tour(out, console=console)
+        found = tour(out, fresh=fresh, console=console)
     except (OSError, ModuleNotFoundError) as error:  # a folder that is read-only, or no matplotlib
         console.print(str(error), style="red", markup=False)
         return 2
     except KeyboardInterrupt:
-        console.print(f"Interrupted. What was finished is in {out / 'index.html'}.", markup=False)
+        page = out / "index.html"
+        console.print(
+            f"Interrupted. What was finished is in {page}; the same command continues.", markup=False
+        )
         return INTERRUPTED
     if json_output:
         _print_json(
@@ -223,7 +235,9 @@ def run_reproduce(names: list[str], out: Path, console: Console, json_output: bo
     return int(any(results.outcomes[name].status == "failed" for name in results.chosen))
 
 
-def run_bench(names: list[str], quick: bool, out: Path | None, console: Console, json_output: bool) -> int:
+def run_bench(
+    names: list[str], quick: bool, out: Path | None, fresh: bool, console: Console, json_output: bool
+) -> int:
     """The benchmarks of a checkout: 1 if one fails, 2 if there are none; to miss a goal is a finding, not a failure."""
     if not (ROOT / "benchmarks" / "runner.py").is_file():
         console.print(
@@ -238,20 +252,22 @@ def run_bench(names: list[str], quick: bool, out: Path | None, console: Console,
         os.environ[timing.SCALE] = str(timing.QUICK_SCALE)
     try:
         subjects = benchmarks.select(names)
+        known: list[dict[str, Any]] = []
         if out is not None:
             writable_folder(out.parent)
-            if out.is_dir():
-                raise ValueError(f"{out} is a folder; --out names a file.")
+            if out.exists() and not out.is_file():
+                raise ValueError(f"{out} is a folder or a device; --out names a file.")
+            if not fresh:
+                known = benchmarks.finished_rows(out)
     except (ValueError, OSError) as error:
         console.print(str(error), style="red", markup=False)
         return 2
-    record = benchmarks.run(subjects, console)
-    if out is not None:
-        out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    record = benchmarks.run(subjects, console, out, known)
     if json_output:
         _print_json(record)
     if record["interrupted"]:
-        console.print("Interrupted. The table has what was finished.")
+        where = "The table has what was finished." if out is None else "The same command continues."
+        console.print(f"Interrupted. {where}")
         return INTERRUPTED
     return int(bool(record["failures"]))
 

@@ -1,7 +1,10 @@
-"""What a long run needs: to know before it begins that it can write, and a Ctrl-C that ends it, not only a fit."""
+"""What a long run needs: to know before it begins that it can write, files that are never half written, and a Ctrl-C
+that ends it, not only a fit.
+"""
 
 from __future__ import annotations
 
+import json
 import signal
 import tempfile
 import threading
@@ -22,6 +25,14 @@ def writable_folder(folder: str | Path) -> Path:
             f"Nothing can be written to {folder}: {error.strerror}. Choose another folder."
         ) from error
     return folder
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a file, at once or not at all; its folder is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
 
 
 class Stopped(BaseException):

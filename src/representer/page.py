@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ h3 { font-size: 1.05rem; margin: 1.6rem 0 .4rem; }
 p { margin: .5rem 0 .9rem; max-width: 44rem; overflow-wrap: anywhere; }
 .lead { font-size: 1.13rem; color: var(--soft); }
 nav ul { list-style: none; padding: 0; margin: 1.4rem 0 0; display: flex; flex-wrap: wrap; gap: .45rem; }
+nav details ul { margin: .5rem 0 .9rem; }
 nav a { display: block; padding: .15rem .75rem; border: 1px solid var(--line); border-radius: 2rem;
   background: var(--card); font-size: .88rem; text-decoration: none; }
 a { color: var(--accent); }
@@ -52,6 +54,8 @@ pre { background: var(--code); border: 1px solid var(--line); border-radius: .5r
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .9em; }
 footer { color: var(--soft); font-size: .88rem; padding-bottom: 3rem; }
 @media (max-width: 40rem) { section { padding: 1rem; border-radius: .6rem; } body { font-size: 16px; }
+  table { font-size: .85rem; } th, td { padding-right: .55rem; } td:first-child { min-width: 5rem; }
+  td.good, td.fair, td.bad { white-space: normal; }
   .frame { overflow-x: auto; } .frame img { max-width: none; width: max(100%, var(--least)); } }
 @media print { section { break-inside: avoid; } details { display: none; } }
 """
@@ -93,13 +97,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page: paragraphs (`code` in backquotes), then what there is of tables, pictures and code."""
+    """A part of the page: paragraphs (`code` in backquotes), then what there is of tables, pictures and code.
+
+    Links to neighbours of one ``group`` are folded under its name.
+    """
 
     title: str
     text: Sequence[str] = ()
     tables: Sequence[Table] = ()
     pictures: Sequence[Picture] = ()
     code: str = ""
+    group: str = ""
 
     @property
     def anchor(self) -> str:
@@ -130,7 +138,7 @@ def write_page(
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    links = "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections)
+    links = "\n".join(_links(group, list(members)) for group, members in groupby(sections, lambda s: s.group))
     body = "\n".join(map(_section, sections))
     path.write_text(
         f"""<!doctype html>
@@ -143,7 +151,7 @@ def write_page(
 </head>
 <body>
 <header><h1>{html.escape(title)}</h1><p class="lead">{_inline(lead)}</p>
-<nav aria-label="Sections"><ul>{links}</ul></nav></header>
+<nav aria-label="Sections">{links}</nav></header>
 <main>
 {body}
 </main>
@@ -159,6 +167,14 @@ def write_page(
 def _inline(text: str) -> str:
     """Escaped, with `code` in backquotes."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text, quote=False))
+
+
+def _links(group: str, sections: Sequence[Section]) -> str:
+    """Links to neighbours, folded under the name of their group if they have one."""
+    items = "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections)
+    if not group:
+        return f"<ul>{items}</ul>"
+    return f"<details><summary>{html.escape(group)} ({len(sections)})</summary><ul>{items}</ul></details>"
 
 
 def _section(section: Section) -> str:
@@ -193,11 +209,14 @@ def _picture(picture: Picture) -> str:
     source = base64.b64encode(picture.png).decode("ascii")
     caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
     alt = html.escape(picture.alt)
-    least = min(_width(picture.png) // 2, 640)  # on a phone, wide pictures are scrolled and stay readable
+    width, height = _size(picture.png)
+    least = min(
+        width // 2, max(640, 160 * width // height)
+    )  # on a phone, wide ones are scrolled and stay readable
     image = f'<img alt="{alt}" style="--least: {least}px" src="data:image/png;base64,{source}">'
     return f'<figure><div class="frame">{image}</div>{caption}</figure>'
 
 
-def _width(png: bytes) -> int:
-    """The width that stands in the header of a PNG file."""
-    return int.from_bytes(png[16:20], "big")
+def _size(png: bytes) -> tuple[int, int]:
+    """Width and height, which stand in the header of a PNG file."""
+    return int.from_bytes(png[16:20], "big"), int.from_bytes(png[20:24], "big")

@@ -7,21 +7,26 @@ A script is what a user would write. Its docstring is the text of its section, `
 from __future__ import annotations
 
 import ast
+import base64
+import json
 import runpy
 import time
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from representer.demo.drawings import DRAWINGS
-from representer.long_runs import stopped_by_interrupts, writable_folder
+from representer.long_runs import stopped_by_interrupts, writable_folder, write_json
 from representer.page import Picture, Section, Table, write_page
 from representer.progress import progress_bar
 
 __all__ = ["Tour", "run_demo", "script_text"]
 
 SCRIPTS = Path(__file__).parent / "scripts"
+UNFINISHED = "unfinished.json"  # lies beside the page while tasks are left
 
 
 @dataclass
@@ -44,13 +49,15 @@ def script_text(name: str) -> tuple[str, list[str], str]:
     return title, [" ".join(paragraph.split()) for paragraph in paragraphs], code
 
 
-def run_demo(out: str | Path = "demo_output", *, console: Console | None = None) -> Tour:
-    """Run all scripts and write ``index.html``.
+def run_demo(out: str | Path = "demo_output", *, fresh: bool = False, console: Console | None = None) -> Tour:
+    """Run all scripts and write ``index.html``; after an interruption, those that are left.
 
     Parameters
     ----------
     out : path, default="demo_output"
         The folder of the page.
+    fresh : bool, default=False
+        Forget what an interrupted run has left there.
     console : rich.console.Console or None, default=None
         Where progress is shown.
 
@@ -62,33 +69,61 @@ def run_demo(out: str | Path = "demo_output", *, console: Console | None = None)
     """
     console = console or Console()
     tour, folder = Tour(), writable_folder(out)
+    unfinished = folder / UNFINISHED
+    finished = {} if fresh else _read(unfinished)
     try:
         with stopped_by_interrupts(), progress_bar(console) as progress:
             bar = progress.add_task("", total=len(DRAWINGS))
             for name in DRAWINGS:
                 progress.update(bar, description=script_text(name)[0])
-                _run_script(name, tour)
+                _add(name, finished, tour)
+                write_json(unfinished, {"version": version("representer"), "tasks": finished})
                 progress.advance(bar)
+        unfinished.unlink(missing_ok=True)  # the next run measures all again
     finally:  # of what was finished, if the tour was interrupted
         tour.page = _write(tour, folder)
     return tour
 
 
-def _run_script(name: str, tour: Tour) -> None:
-    title, paragraphs, code = script_text(name)
-    start = time.perf_counter()
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    """The tasks that an interrupted run of this version has finished, by script."""
     try:
-        found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"representer.demo.scripts.{name}")
-        picture: Picture = DRAWINGS[name](found)
-    except ModuleNotFoundError as error:  # an extra
-        if error.name == "matplotlib":  # which every figure needs
-            raise
-        tour.missing[title] = str(error)
-        return
-    tour.seconds[title] = time.perf_counter() - start
-    tour.results[title] = found["results"]
-    table = Table(("measured here", ""), list(found["results"].items()))
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return dict(stored["tasks"]) if stored["version"] == version("representer") else {}
+    except (OSError, ValueError, TypeError, KeyError):  # nothing there, or damaged
+        return {}
+
+
+def _add(name: str, finished: dict[str, dict[str, Any]], tour: Tour) -> None:
+    """Add a script to the tour; run it, if its code is not among those that are finished."""
+    title, paragraphs, code = script_text(name)
+    task = finished.get(name)
+    if task is None or task["code"] != code:
+        try:
+            task = finished[name] = {"code": code, **_run_script(name)}
+        except ModuleNotFoundError as error:  # an extra
+            if error.name == "matplotlib":  # which every figure needs
+                raise
+            tour.missing[title] = str(error)
+            return
+    tour.seconds[title], tour.results[title] = task["seconds"], task["results"]
+    picture = Picture(base64.b64decode(task["png"]), task["alt"], task["caption"])
+    table = Table(("measured here", ""), list(task["results"].items()))
     tour.sections.append(Section(title, paragraphs, [table], [picture], code))
+
+
+def _run_script(name: str) -> dict[str, Any]:
+    """What it measures and draws, for JSON."""
+    start = time.perf_counter()
+    found = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name=f"representer.demo.scripts.{name}")
+    picture: Picture = DRAWINGS[name](found)
+    return {
+        "seconds": time.perf_counter() - start,
+        "results": found["results"],
+        "png": base64.b64encode(picture.png).decode("ascii"),
+        "alt": picture.alt,
+        "caption": picture.caption,
+    }
 
 
 def _write(tour: Tour, folder: Path) -> Path:

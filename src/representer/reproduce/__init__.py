@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from representer.long_runs import writable_folder
+from representer.long_runs import writable_folder, write_json
 from representer.page import write_page
 from representer.reproduce import (
     bohn,
@@ -32,7 +32,7 @@ from representer.reproduce import (
 )
 from representer.reproduce.clock import Clock, usual_seconds
 from representer.reproduce.display import Display
-from representer.reproduce.report import lead, markdown, sections, summarised, table
+from representer.reproduce.report import lead, markdown, sections, summarised, table, took
 from representer.reproduce.results import Measurements, Results
 from representer.reproduce.runner import Claim, Experiment, Run, run_experiment
 from representer.reproduce.workers import run_side_by_side
@@ -161,6 +161,7 @@ def reproduce(
         _write(known, results)
         begun = [experiment for experiment in chosen if experiment.name in results.outcomes]
         console.print(table(begun, results))
+        console.print(took(begun, results), highlight=False)
         console.print(f"Report: {results.folder / 'index.html'}", markup=False, soft_wrap=True)
     return results
 
@@ -183,8 +184,8 @@ def _write(experiments: Sequence[Experiment], results: Results) -> None:
     known = [experiment for experiment in experiments if experiment.name in results.outcomes]
     outcomes = {experiment.name: results.outcomes[experiment.name].as_dict() for experiment in known}
     summary = summarised(known, results)
-    results.write_json("summary.json", summary)
-    results.write_json("results.json", {**summary, "experiments": outcomes})
+    write_json(results.folder / "summary.json", summary)
+    write_json(results.folder / "results.json", {**summary, "experiments": outcomes})
     (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
     title = "What the papers claim, measured again"
-    write_page(results.folder / "index.html", title, lead(results), sections(known, results))
+    write_page(results.folder / "index.html", title, lead(known, results), sections(known, results))

@@ -83,7 +83,11 @@ def figure1(run: Run) -> None:
             if seed == 0:
                 last = ax is axes[0, -1]
                 plotting.surface_map(result["surface"], limits=(0.0, 10.0), points=X, colorbar=last, ax=ax)
-    run.figure("interpolants", figure)
+    run.figure(
+        "interpolants",
+        figure,
+        "Interpolants of a kink through 200 points: along an axis, along the diagonal, and along it after a rotation.",
+    )
 
 
 # -- figures 3 and 6 --------------------------------------------------------------------------------------------------
@@ -125,7 +129,11 @@ def compare(run: Run, methods: dict[str, Method], seeds: int, title: str) -> Non
                 result = run.part(case, name, seed, measure, method, X, y, function(GRID))
                 if seed == 0:
                     plotting.error_map(result["error"], points=X, colorbar=ax is row[-1], ax=ax)
-    run.figure("errors", figure)
+    run.figure(
+        "errors",
+        figure,
+        f"Maps of the relative error on the square, of each method on both functions. {title}",
+    )
 
 
 def fitted(model: DeepKernelRegressor, starts: int) -> Method:
@@ -184,7 +192,11 @@ def figure6(run: Run) -> None:
                     plotting.grid_transformation(
                         result["images"], function(points), label=case, colorbar=last, ax=ax
                     )
-    run.figure("transformation", figure)
+    run.figure(
+        "transformation",
+        figure,
+        "Where the inner function moves the points of the square, coloured by the kink or the jump.",
+    )
 
 
 # -- figures 4 and 5 --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +25,18 @@ def usual_seconds(quick: bool) -> dict[str, float]:
         By name.
     """
     return dict(json.loads(COSTS.read_text(encoding="utf-8"))["quick" if quick else "full"])
+
+
+def cpu_seconds() -> float:
+    """What this process has taken of processors so far, with its threads and with children that have ended.
+
+    Returns
+    -------
+    seconds : float
+        Of the user and of the system; differences of them count.
+    """
+    taken = os.times()
+    return taken.user + taken.system + taken.children_user + taken.children_system
 
 
 class Clock:

@@ -76,8 +76,13 @@ def by_size(run: Run) -> None:
     figure, axes = plotting.panels(1, 1, size=4.5)
     for method, points in curves.items():
         axes[0, 0].semilogx(*zip(*points, strict=True), "o-", label=method)
+    axes[0, 0].set(xlabel="training digits", ylabel="% right")
     axes[0, 0].legend()
-    run.figure("accuracy", figure)
+    run.figure(
+        "accuracy",
+        figure,
+        "The share of test digits that each method gets right, against the number of training digits.",
+    )
 
 
 # -- the relevance of pixels ------------------------------------------------------------------------------------------
@@ -109,7 +114,11 @@ def pixels(run: Run) -> None:
         result = run.part(case, "ARD", 0, relevance_of, group, run)
         ax.imshow(result["relevance"].reshape(28, 28), cmap="magma")
         ax.set_axis_off()
-    run.figure("relevance", figure)
+    run.figure(
+        "relevance",
+        figure,
+        "A map of the 28 × 28 pixels for each group of digits: the brighter a pixel, the smaller its lengthscale.",
+    )
 
 
 # -- convolutions -----------------------------------------------------------------------------------------------------

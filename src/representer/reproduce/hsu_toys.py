@@ -61,7 +61,9 @@ def figure1(run: Run) -> None:
                     for ax, column in zip(axes[0], (0, 1, 2), strict=True):
                         ax.plot(result["history"][:, column], label=case)
     axes[0, 0].legend()
-    run.figure("iris", figure)
+    run.figure(
+        "iris", figure, "Objective, complexity and training accuracy along the iterations, from each start."
+    )
 
 
 def same_end(measurements: Measurements) -> tuple[Verdict, str]:
@@ -128,8 +130,13 @@ def theorem1(run: Run) -> None:
     axes[0, 0].loglog(
         sizes, means["mean error"][0] * (np.array(sizes) / sizes[0]) ** -0.25, "k:", label="slope −1/4"
     )
+    axes[0, 0].set(xlabel="samples", ylabel="error")
     axes[0, 0].legend()
-    run.figure("rate", figure)
+    run.figure(
+        "rate",
+        figure,
+        "Errors of the estimated probabilities and entropies against the number of samples, beside a slope of −1/4.",
+    )
 
 
 def slope(sizes: Sequence[float], values: Sequence[float]) -> float:

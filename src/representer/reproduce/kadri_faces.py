@@ -197,7 +197,11 @@ def figure2(run: Run) -> None:
         axes[0, 0].loglog([n if size is None else size for size in ranks], means, marker="o", label=label)
     axes[0, 0].set(xlabel="rank, or number of views", ylabel="mean squared error")
     axes[0, 0].legend()
-    run.figure("ranks", figure)
+    run.figure(
+        "ranks",
+        figure,
+        "The mean squared error against the rank of the outputs, and against the number of training views.",
+    )
 
 
 EXPERIMENTS = (

@@ -89,7 +89,11 @@ def figure3(run: Run) -> None:
     axes[0, 3].scatter(first[KAE]["codes"][:, 0], label, c=label, s=8, cmap="viridis")
     axes[0, 3].set(xlabel="code", ylabel="circle", yticks=range(3))
     axes[0, 4].scatter(*first[KAE2]["codes"].T, c=label, s=8, cmap="viridis")
-    run.figure("circles", figure)
+    run.figure(
+        "circles",
+        figure,
+        "Points on three circles, the line of PCA and the curve of the autoencoder through them, and codes by circle.",
+    )
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import groupby
 from typing import Any
 
 from rich.markup import escape
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from representer.page import Picture, Section
 from representer.page import Table as Grid
+from representer.reproduce.clock import in_words
 from representer.reproduce.results import Outcome, Results, machine, summary
 from representer.reproduce.runner import Experiment
 
@@ -67,21 +69,55 @@ def sections(experiments: Sequence[Experiment], results: Results) -> list[Sectio
     report : list of Section
         For ``write_page`` and ``markdown``; pictures are read from the folder of the results.
     """
-    outcomes = [results.outcomes[experiment.name] for experiment in experiments]
-    rows = [
-        (e.name, f"{e.paper}, {e.place}", outcome.verdict, f"{outcome.seconds:.0f}")
-        for e, outcome in zip(experiments, outcomes, strict=True)
-    ]
-    overview = Section(
-        "Overview", tables=[Grid(("experiment", "where", "verdict", "seconds"), rows, marks=MARKS)]
-    )
-    return [overview, *(_section(e, o, results) for e, o in zip(experiments, outcomes, strict=True))]
+    papers = groupby(experiments, lambda experiment: experiment.paper)
+    overview = Section("Overview", tables=[_verdicts(paper, list(found), results) for paper, found in papers])
+    return [overview, *(_section(e, results.outcomes[e.name], results) for e in experiments)]
 
 
-def lead(results: Results) -> str:
-    """What kind of run it was, and where."""
+def lead(experiments: Sequence[Experiment], results: Results) -> str:
+    """What kind of run it was, where, and how long it took.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    text : str
+        A paragraph.
+    """
     kind = "A quick run: fewer repeats and restarts than the papers." if results.quick else "A full run."
-    return f"{kind} Measured with {', '.join(f'{name} {value}' for name, value in machine().items())}."
+    where = ", ".join(f"{name} {value}" for name, value in machine().items())
+    return f"{kind} Measured with {where}. {took(experiments, results)}"
+
+
+def took(experiments: Sequence[Experiment], results: Results) -> str:
+    """How long the measurements took: by the wall clock, and of processors.
+
+    Parameters
+    ----------
+    experiments : sequence of Experiment
+        Those that count.
+    results : Results
+        What came out.
+
+    Returns
+    -------
+    text : str
+        A sentence.
+    """
+    begun = [outcome for e in experiments if (outcome := results.outcomes[e.name]).parts]
+    pairs = [(o.seconds, o.cpu_seconds) for o in begun if o.cpu_seconds is not None]
+    text = f"The experiments add up to {in_words(sum(outcome.seconds for outcome in begun))} of wall clock"
+    if not pairs:
+        return f"{text}."
+    wall, cpu = (in_words(sum(seconds)) for seconds in zip(*pairs, strict=True))
+    if len(pairs) < len(begun):  # older versions measured parts
+        text += f"; the {len(pairs)} of {len(begun)} that recorded processor time to {wall} of wall clock"
+    return f"{text}, {cpu} of processor time."
 
 
 def markdown(experiments: Sequence[Experiment], results: Results) -> str:
@@ -99,7 +135,7 @@ def markdown(experiments: Sequence[Experiment], results: Results) -> str:
     page : str
         Its figures are named relative to the folder of the results.
     """
-    parts = [f"# Reproduction\n\n{lead(results)}"]
+    parts = [f"# Reproduction\n\n{lead(experiments, results)}"]
     for section in sections(experiments, results):
         parts += [f"## {section.title}", *section.text]
         parts += [_grid(table) for table in section.tables]
@@ -144,10 +180,20 @@ def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "reason": outcome.reason,
         "seconds": round(outcome.seconds, 1),
+        "cpu_seconds": None if outcome.cpu_seconds is None else round(outcome.cpu_seconds, 1),
         "versions": outcome.versions,
         "claims": outcome.claims,
         "rows": rows,
     }
+
+
+def _verdicts(paper: str, experiments: Sequence[Experiment], results: Results) -> Grid:
+    """The experiments of one paper."""
+    outcomes = [results.outcomes[experiment.name] for experiment in experiments]
+    rows = [
+        (e.name, e.place, o.verdict, f"{o.seconds:.0f}") for e, o in zip(experiments, outcomes, strict=True)
+    ]
+    return Grid(("experiment", "where", "verdict", "seconds"), rows, paper, MARKS)
 
 
 def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Section:
@@ -166,11 +212,12 @@ def _section(experiment: Experiment, outcome: Outcome, results: Results) -> Sect
     if outcome.parts:
         tables.append(_measured(experiment, outcome))
         text += _warned(outcome)
-    there = [
-        path for path in outcome.figures if (results.folder / path).is_file()
-    ]  # some may have been deleted
-    pictures = [Picture.at(results.folder, path, f"{experiment.place}: {path}") for path in there]
-    return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures)
+    pictures = [
+        Picture.at(results.folder, path, f"{experiment.name}, {experiment.place}. {shows}".rstrip())
+        for path, shows in outcome.figures.items()
+        if (results.folder / path).is_file()  # some may have been deleted
+    ]
+    return Section(f"{experiment.name}: {experiment.place}", text, tables, pictures, group=experiment.paper)
 
 
 def _measured(experiment: Experiment, outcome: Outcome) -> Grid:
@@ -185,7 +232,8 @@ def _measured(experiment: Experiment, outcome: Outcome) -> Grid:
             if (part["case"], part["method"]) == (case, method)
         ]
         cells = [_cell(row[measure], experiment.spread) if measure in row else "" for measure in measures]
-        rows.append((case, method, *cells, str(len(times)), f"{sum(times) / len(times):.2g}"))
+        each = sum(times) / len(times)
+        rows.append((case, method, *cells, str(len(times)), f"{each:.2g}" if each < 10 else f"{each:.0f}"))
     headings = ("case", "method", *measures, "repeats", "seconds each")
     return Grid(headings, rows, f"Mean ± {experiment.spread}")
 

@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from representer.long_runs import write_json
+
 LIBRARIES = ("numpy", "scipy", "scikit-learn", "torch")
 
 
@@ -41,7 +43,7 @@ class Outcome:
     status: Status = "not run"
     reason: str = ""
     claims: list[dict[str, str]] = field(default_factory=list)
-    figures: list[str] = field(default_factory=list)
+    figures: dict[str, str] = field(default_factory=dict)  # what they show, by file
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
@@ -53,8 +55,14 @@ class Outcome:
 
     @property
     def seconds(self) -> float:
-        """What all parts took when they were measured."""
+        """What all parts took by the wall clock when they were measured."""
         return float(sum(part["seconds"] for part in self.parts.values()))
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What all parts took of processors, however busy the machine was; None if not all of them recorded it."""
+        found = [part["cpu_seconds"] for part in self.parts.values() if "cpu_seconds" in part]
+        return float(sum(found)) if len(found) == len(self.parts) else None
 
     @property
     def versions(self) -> list[str]:
@@ -77,7 +85,8 @@ class Outcome:
             for (case, method), row in self.measurements().items()
             for measure, values in row.items()
         ]
-        return {"verdict": self.verdict, "seconds": self.seconds, **vars(self), "measurements": rows}
+        took = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
+        return {"verdict": self.verdict, **took, **vars(self), "measurements": rows}
 
 
 class Results:
@@ -140,7 +149,8 @@ class Results:
 
     def save(self, name: str) -> None:
         """Write what is known about one experiment, at once or not at all."""
-        self.write_json(f"experiments/{name}.json", {"quick": self.quick, **self.outcomes[name].as_dict()})
+        path = self.folder / "experiments" / f"{name}.json"
+        write_json(path, {"quick": self.quick, **self.outcomes[name].as_dict()})
 
     def load(self, name: str) -> Outcome:
         """Read what is written about one experiment, maybe by another process; nothing, if there is no file."""
@@ -148,16 +158,10 @@ class Results:
         self.outcomes[name] = outcome = Outcome()
         if path.is_file():
             stored = _read(path)
+            if isinstance(stored["figures"], list):  # older versions did not say what is shown
+                stored["figures"] = dict.fromkeys(stored["figures"], "")
             vars(outcome).update({name: stored[name] for name in vars(Outcome())})
         return outcome
-
-    def write_json(self, name: str, record: dict[str, Any]) -> None:
-        """Write a file of the folder, at once or not at all."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".tmp")
-        unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        unfinished.replace(path)
 
 
 def _read(path: Path) -> dict[str, Any]:

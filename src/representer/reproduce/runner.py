@@ -21,6 +21,7 @@ import numpy as np
 
 from representer.datasets import MissingDataError, Source
 from representer.long_runs import stopped_by_interrupts
+from representer.reproduce.clock import cpu_seconds
 from representer.reproduce.results import Measurements, Outcome, Results, Verdict
 
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need
@@ -123,11 +124,11 @@ class Run:
             stored = dict(np.load(arrays, allow_pickle=False)) if known["arrays"] else {}
             return {**known["values"], **stored}
         self._say(f"{self.experiment.name}: {key}")
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), cpu_seconds()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             result = function(*arguments)
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu_start
         kept = {name: value for name, value in result.items() if isinstance(value, np.ndarray)}
         if kept:
             arrays.parent.mkdir(parents=True, exist_ok=True)
@@ -140,19 +141,19 @@ class Run:
             "values": values,
             "arrays": bool(kept),
             "seconds": seconds,
+            "cpu_seconds": cpu,
             "version": version("representer"),
             "warnings": sorted({str(warning.message) for warning in caught}),
         }
         self.results.save(self.experiment.name)
         return {**values, **kept}
 
-    def figure(self, name: str, figure: Any) -> None:
-        """Save a matplotlib figure as a picture of the report."""
+    def figure(self, name: str, figure: Any, shows: str) -> None:
+        """Save a matplotlib figure as a picture of the report; ``shows`` says in words what there is to see."""
         path = f"figures/{self.experiment.name}-{name}.png"
         (self.results.folder / "figures").mkdir(parents=True, exist_ok=True)
         figure.savefig(self.results.folder / path, dpi=150)
-        if path not in self._outcome.figures:
-            self._outcome.figures.append(path)
+        self._outcome.figures[path] = shows
 
 
 def run_experiment(

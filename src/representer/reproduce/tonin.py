@@ -57,7 +57,11 @@ def figure4(run: Run) -> None:
             )
         ax.set_xlabel(name.split()[0])
     axes[0, 0].legend(fontsize="small")
-    run.figure("bounds", figure)
+    run.figure(
+        "bounds",
+        figure,
+        "The error of the first level between its lower and upper bound, against η₂ of both signs, s₁ and s₂.",
+    )
 
 
 def between(measurements: Measurements) -> tuple[Verdict, str]:
@@ -128,7 +132,11 @@ def figure9(run: Run) -> None:
         curves = levels_of(run, "Synth 2", seed, models, X)
         if seed == 0:
             draw(axes[0, 0], curves)
-    run.figure("synth2", figure)
+    run.figure(
+        "synth2",
+        figure,
+        "The variance that each component explains, and its sum, of kernel PCA and of the levels of both solvers.",
+    )
 
 
 def figure9b(run: Run) -> None:
@@ -152,7 +160,11 @@ def figure9b(run: Run) -> None:
                 axes[0, 0].plot(result[name], label={"ours": "DKPCA, level 1", "theirs": "KPCA"}[name])
     axes[0, 0].set(xlabel="components", ylabel="% of variance")
     axes[0, 0].legend()
-    run.figure("lemma", figure)
+    run.figure(
+        "lemma",
+        figure,
+        "The variance that so many components explain: of kernel PCA, and of the first of two levels.",
+    )
 
 
 def figure9c(run: Run) -> None:
@@ -170,7 +182,11 @@ def figure9c(run: Run) -> None:
         if seed == 0:
             for ax, name in zip(axes[0], models, strict=True):
                 draw(ax, {method: curve for method, curve in curves.items() if method.startswith(name)})
-    run.figure("mnist", figure)
+    run.figure(
+        "mnist",
+        figure,
+        "The variance that each component of four levels explains, and its sum: solved jointly, and level by level.",
+    )
 
 
 def twice(measurements: Measurements) -> tuple[Verdict, str]:

@@ -147,7 +147,11 @@ def draw(run: Run, first: dict[str, Result], side: int) -> None:
         for ax, picture in zip(row, pictures, strict=True):
             ax.imshow(np.reshape(picture, (side, side)), cmap="gray", vmin=0.0, vmax=1.0)
             ax.set(xticks=[], yticks=[])
-    run.figure("pictures", figure)
+    run.figure(
+        "pictures",
+        figure,
+        "New pictures, below them what each method makes of them, and traversals of three components of each level.",
+    )
 
 
 EXPERIMENTS = tuple(experiment(name) for name in PICTURES)

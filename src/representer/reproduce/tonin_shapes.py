@@ -140,7 +140,11 @@ def disentanglement(run: Run) -> None:
         ax.imshow(values, vmin=0.0, vmax=1.0, cmap="viridis", aspect="auto")
         ax.set_xticks(range(len(shapes.factor_names)), shapes.factor_names, rotation=60, fontsize="small")
     axes[0, 0].set_ylabel("code")
-    run.figure("importance", figure)
+    run.figure(
+        "importance",
+        figure,
+        "For each method, how much each of its codes says about each factor of the pictures.",
+    )
 
 
 def higher(text: str, measure: str, method: str, than: str) -> Claim:

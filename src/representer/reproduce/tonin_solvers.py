@@ -88,7 +88,11 @@ def figure10(run: Run) -> None:
     axes[0, 0].set(xlabel="component", ylabel="% of variance")
     axes[0, 1].plot(sizes, errors, "o-")
     axes[0, 1].set(xlabel="s₂", ylabel="training MSE")
-    run.figure("synth1", figure)
+    run.figure(
+        "synth1",
+        figure,
+        "Left, the variance of each component of level 1; right, the training error against the components of level 2.",
+    )
 
 
 def figure11(run: Run) -> None:
@@ -106,7 +110,11 @@ def figure11(run: Run) -> None:
     )
     axes[0, 0].set(xlabel="components of each level")
     axes[0, 0].legend()
-    run.figure("shapes", figure)
+    run.figure(
+        "shapes",
+        figure,
+        "The variance that level 1 explains and the training error, against the number of components of each level.",
+    )
 
 
 def vanishes(case: str, method: str) -> Claim:
