@@ -2,6 +2,9 @@
 
 from importlib.metadata import version
 
+import representer.threads  # noqa: F401  # before torch
+
+# isort: split
 from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
 from representer.approximation import herd
 from representer.estimators import (
