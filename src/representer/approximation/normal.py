@@ -83,14 +83,14 @@ class NormalStep(Step):
             B, Y = B * root.to(B), Y * root
         else:
             root = Y.new_ones(len(Y), 1)
-        small = B.mT @ torch.cat([Y, root], 1).to(B)
+        small = torch.cat([Y, root], 1).to(B).mT @ B  # a product of few rows is faster than one of few columns
         corner = torch.cat([Y, root], 1).mT @ Y
         m, p = B.shape[1], Y.shape[1]
         if total is None:
             total = NormalSums.zeros(m, p, like=Y)
         add_gram(total.gram, B)
-        total.cross.add_(small[:, :p])
-        total.feature_sum.add_(small[:, p])
+        total.cross.add_(small[:p].mT)
+        total.feature_sum.add_(small[p])
         total.squares.add_(corner[:p])
         total.target_sum.add_(corner[p])
         return replace(total, n=total.n + n, weight=total.weight + weight)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.data import count, take
-from representer.memory import row_blocks
+from representer.memory import recycling, row_blocks
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class InMemory(Source):
         """Block after block."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
         result = None
-        with torch.no_grad():
+        with torch.no_grad(), recycling():
             for rows in row_blocks(count(X), step.bytes_per_row, limit):
                 part = Block(X[rows], Y[rows], None if weights is None else weights[rows])
                 result = step(part, result)
