@@ -40,6 +40,7 @@ from representer.estimators._validation import (
     warn_unconverged,
 )
 from representer.kernels import Kernel
+from representer.memory import recycling
 from representer.objectives.extension import resolved
 from representer.objectives.multilevel import MultiLevel, Stationarity
 from representer.parameters import is_real
@@ -263,8 +264,8 @@ class DeepKernelPCA(
         self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
         check_varies(gram, self._first)
         problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
-        solution = solve(problem, levels.sizes, settings, self.init)
-        self._keep(problem, solution)
+        with recycling():  # of the Gram matrices of upper levels, which every step makes anew
+            self._keep(problem, solve(problem, levels.sizes, settings, self.init))
         context.call_on_fit_task_end(estimator=self)
         return self
 
