@@ -340,6 +340,19 @@ def test_bounds_hold_for_any_signs_of_eta(rng):
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
+def test_shares_of_a_variance_that_cancels_are_not_a_number(rng):
+    # M_1 = K_1 − I: N eigenvalues of both signs, and the trace of K_1 is N.
+    X = rng.standard_normal((12, 3))
+    model = DeepKernelPCA([12, 12], ["rbf", "linear"], eta=[1.0, -1.0], center=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model.fit(X)
+    assert np.isnan(model.explained_variance_ratio_[0]).all()
+    assert np.allclose(model.eigenvalues_[0] + 1.0, np.linalg.eigvalsh(Gaussian("median")(X))[::-1])
+    one_less = DeepKernelPCA([11, 11], ["rbf", "linear"], eta=[1.0, -1.0], center=False).fit(X)
+    assert np.isfinite(one_less.explained_variance_ratio_[0]).all()
+
+
 def test_the_score_is_that_of_pca_where_that_is_the_model(X):
     pca = PCA(3).fit(X[:40])
     held_out = X[40:]

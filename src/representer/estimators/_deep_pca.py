@@ -256,3 +256,10 @@ def check_varies(gram: Tensor, first: FirstLevel) -> None:
 def is_constant(H: np.ndarray) -> np.ndarray:
     """Which components are the same for all samples."""
     return np.asarray(np.ptp(H, axis=0) <= CONSTANT * np.abs(H).max(0))
+
+
+def shares(values: np.ndarray, total: float, n: int) -> np.ndarray:
+    """Eigenvalues of an n × n matrix over their sum; NaN where those of both signs cancel to rounding."""
+    if abs(total) <= n * np.finfo(values.dtype).eps * np.abs(values).sum():
+        return np.full_like(values, np.nan)
+    return values / total

@@ -24,6 +24,7 @@ from representer.estimators._deep_pca import (
     check_varies,
     is_constant,
     sample_count,
+    shares,
 )
 from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
 from representer.estimators._deep_pca_extension import NewSamples
@@ -40,6 +41,7 @@ from representer.estimators._validation import (
     warn_unconverged,
 )
 from representer.kernels import Kernel
+from representer.memory import recycling
 from representer.objectives.extension import resolved
 from representer.objectives.multilevel import MultiLevel, Stationarity
 from representer.parameters import is_real
@@ -125,7 +127,8 @@ class DeepKernelPCA(
         The diagonal of Λ_j = H_jᵀ M_j H_j. (Where the kernel above sees rotations, as with ℓ₁ distances or one
         lengthscale a feature, Λ_j is symmetric but not diagonal.)
     explained_variance_ratio_ : list of ndarray of shape (n_components_[j],)
-        Eigenvalues over the sum of all eigenvalues of M_j.
+        Eigenvalues over the sum of all eigenvalues of M_j. With η of both signs some eigenvalues may be negative, and
+        so their shares; NaN if they cancel in the sum, which then says nothing of a part of it.
     leading_ : list of bool
         Of each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones (found when asked).
     energy_ : float
@@ -263,8 +266,8 @@ class DeepKernelPCA(
         self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
         check_varies(gram, self._first)
         problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
-        solution = solve(problem, levels.sizes, settings, self.init)
-        self._keep(problem, solution)
+        with recycling():  # of the Gram matrices of upper levels, which every step makes anew
+            self._keep(problem, solve(problem, levels.sizes, settings, self.init))
         context.call_on_fit_task_end(estimator=self)
         return self
 
@@ -319,9 +322,9 @@ class DeepKernelPCA(
         self._multipliers = [plain(multiplier) for multiplier in state.multipliers]
         self.hidden_ = [plain(H) for H in state.hidden]
         self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self._multipliers]
-        totals = state.totals
         self.explained_variance_ratio_ = [
-            values / total for values, total in zip(self.eigenvalues_, totals, strict=True)
+            shares(values, total, len(H))
+            for values, total, H in zip(self.eigenvalues_, state.totals, self.hidden_, strict=True)
         ]
         self.energy_ = state.energy
         self.residual_ = state.residual if coupled else problem.at(state.hidden).residual

@@ -12,6 +12,9 @@ Product = Callable[[Tensor], Tensor]
 
 # Ritz vectors kept beyond those that are asked for: what they hold cannot slow the others down.
 GUARDS = 14
+# Columns with less than this outside of the span of the others are too dependent for Cholesky's factor; with more than
+# that nothing was lost in making them orthonormal, to be looked at again.
+DEPENDENT, KEPT = 1e-3, 0.9
 
 
 @dataclass(frozen=True)
@@ -26,27 +29,39 @@ class RitzPairs:
 def orthonormal(block: Tensor, against: Tensor | None = None) -> Tensor:
     """An orthonormal basis of the columns of a block, orthogonal to those of another; random where they vanish."""
     generator = torch.Generator().manual_seed(block.shape[1] if against is None else against.shape[1])
-    for _ in range(
-        3
-    ):  # what is left of a column within the others is rounding, and needs a second and a third look
+    for _ in range(3):  # what is left of a column within the others is rounding, and is looked at again
+        before = block.norm(dim=0)
         if against is not None:
             block = block - against @ (against.mT @ block)
         norms = block.norm(dim=0)
         vanished = norms <= torch.finfo(block.dtype).tiny ** 0.5
-        if bool(vanished.any()):
+        lost = bool(vanished.any())
+        if lost:
             noise = torch.randn(block.shape, generator=generator, dtype=block.dtype).to(block.device)
             block = torch.where(vanished, noise, block)
             norms = block.norm(dim=0)
-        block = torch.linalg.qr(block / norms).Q
+        block = block / norms
+        # Cholesky's factor of unit columns has on its diagonal how much of each is outside of the span of those before.
+        factor, failed = torch.linalg.cholesky_ex(block.mT @ block)
+        outside = 0.0 if failed.item() else factor.diagonal().min().item()
+        if outside < DEPENDENT:
+            block = torch.linalg.qr(block).Q
+            continue
+        block = torch.linalg.solve_triangular(factor, block.mT, upper=False).mT
+        if not lost and outside > KEPT and bool((norms > KEPT * before).all()):
+            break
     return block
 
 
-def leading(product: Product, start: Tensor, n: int, *, tol: float, max_iter: int = 100) -> RitzPairs:
+def leading(
+    product: Product, start: Tensor, n: int, *, tol: float, share: float = 0.0, max_iter: int = 100
+) -> RitzPairs:
     """The n largest eigenvalues of A, given by ``product`` V ↦ A V, and their eigenvectors.
 
     Rayleigh–Ritz on the ``start`` (N, p), p ≥ n, two products with the residuals, and the p best of what came before:
     block Lanczos with thick restarts. A start from a matrix close to A, as in a self-consistent iteration, needs one or
-    two rounds; ``tol`` is relative to the smallest of the n eigenvalues: they may differ by orders of magnitude.
+    two rounds; ``tol`` is relative to the smallest of the n eigenvalues: they may differ by orders of magnitude. With
+    ``share``, that much of the first Rayleigh–Ritz residual is enough, too.
 
     Examples
     --------
@@ -67,6 +82,7 @@ def leading(product: Product, start: Tensor, n: int, *, tol: float, max_iter: in
     AV = product(V)
     V, AV, values = _rotated(V, AV, p)
     residual = _residual(V, AV, values, n)
+    tol = max(tol, share * residual)
     for _ in range(max_iter):
         if residual <= tol:
             break

@@ -34,8 +34,12 @@ SMALLEST_GAP = 1e-3
 COUPLING_PART = 0.01
 # To which eigenvalues that are kept and others are compared, relative to the largest one.
 COMPARED = 1e-6
+# How accurately a sweep solves an eigenvalue problem: to this share of the residual that its start has.
+SHARE = 0.05
 # Temporaries of the same size as a block of Gram rows, with autograd's own.
 TEMPORARIES = 6
+# Bytes of a block that is used at once, while it is in the processor's cache.
+CACHED = 2**20
 
 
 def slope(
@@ -61,11 +65,27 @@ def coupling(kernel: Kernel, H: Tensor, above: Tensor, gram: Tensor | None = Non
     """G_j of equation (7), for the kernel k_{j+1}, H_j and H_{j+1}, in blocks of rows."""
     if isinstance(kernel, Linear):
         return above @ (above.mT @ H)
+    if isinstance(kernel, Gaussian) and gram is not None:
+        return _gaussian_coupling(kernel, H, above, gram)
     G = torch.empty_like(H)
     for rows in row_blocks(len(H), TEMPORARIES * len(H) * H.element_size()):
         known = None if gram is None else gram[rows]
         G[rows] = slope(kernel, H[rows], H, above[rows] @ above.mT, known)
     return G
+
+
+def _gaussian_coupling(kernel: Gaussian, H: Tensor, above: Tensor, gram: Tensor) -> Tensor:
+    """The sums of ``slope`` for all points at once, by the symmetry of K ∘ H_{j+1}H_{j+1}ᵀ."""
+    points = torch.cat([H, torch.ones_like(H[:, :1])], 1)
+    sums = torch.zeros_like(points.mT)
+    for rows in row_blocks(len(H), len(H) * H.element_size(), CACHED):
+        sums.addmm_(points[rows].mT, (above[rows] @ above.mT).mul_(gram[rows]))
+    return (sums[:-1].mT - sums[-1:].mT * H) / number(kernel, "lengthscale", H) ** 2
+
+
+def times(gram: Tensor, V: Tensor) -> Tensor:
+    """K V = (Vᵀ K)ᵀ, which is the faster one for few columns: 0.9 against 1.7 ms for ten of 1,000 rows."""
+    return (V.mT @ gram).mT
 
 
 @dataclass(frozen=True)
@@ -121,7 +141,10 @@ class MultiLevel:
         return self._descend(hidden, None, coupled=coupled)[0]
 
     def sweep(self, hidden: Hidden, tol: float) -> tuple[Stationarity, Hidden]:
-        """Where the last level is solved: the state there, and the leading eigenvectors of every level's field."""
+        """Where the last level is solved: the state there, and the leading eigenvectors of every level's field.
+
+        They are only as accurate as a sweep deserves, and at most to ``tol``.
+        """
         return self._descend(hidden, tol, solve_last=True)
 
     def _descend(
@@ -135,12 +158,12 @@ class MultiLevel:
             K = self.gram_of(j, hidden)
             if tol is not None:
                 proposals[j] = self.solve(
-                    j, self.field(j, K, hidden[j], G), hidden[j], hidden[j].shape[1], tol
+                    j, self.field(j, K, hidden[j], G), hidden[j], hidden[j].shape[1], tol, SHARE
                 )
                 if G is None and solve_last:
                     hidden[j] = proposals[j]
             H = hidden[j]
-            own = K @ H / self.etas[j]
+            own = times(K, H) / self.etas[j]
             backward = torch.zeros_like(own) if G is None else G / self.etas[j + 1]
             gradients.append(own + backward)
             variances.append(symmetric(H.mT @ own))
@@ -158,20 +181,25 @@ class MultiLevel:
         sign = 1.0 if self.etas[level] > 0 else -1.0
         scale = sign / self.etas[level]
         if G is None:
-            return lambda V: scale * (gram @ V)
+            return lambda V: scale * times(gram, V)
         left = (sign / self.etas[level + 1]) * G
         inner = symmetric(H.mT @ left)
 
         def product(V: Tensor) -> Tensor:
             inside = H.mT @ V
-            return scale * (gram @ V) + left @ inside + H @ (left.mT @ V - inner @ inside)
+            return scale * times(gram, V) + left @ inside + H @ (left.mT @ V - inner @ inside)
 
         return product
 
-    def solve(self, level: int, product: Product, H: Tensor, size: int, tol: float) -> Tensor:
-        """Leading eigenvectors of a field, from where the last search for this level ended."""
+    def solve(
+        self, level: int, product: Product, H: Tensor, size: int, tol: float, share: float = 0.0
+    ) -> Tensor:
+        """Leading eigenvectors of a field, from where the last search for this level ended.
+
+        To a residual of ``tol``, or the ``share`` of it that is left, whichever is larger.
+        """
         start = torch.cat([H, self.ritz[level].vectors[:, H.shape[1] :]], 1) if level in self.ritz else H
-        self.ritz[level] = leading(product, start, size, tol=tol)
+        self.ritz[level] = leading(product, start, size, tol=tol, share=share)
         return self.ritz[level].vectors[:, :size]
 
     def levelwise(self, sizes: Sequence[int | float], start: Tensor, tol: float) -> Hidden:

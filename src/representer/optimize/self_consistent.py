@@ -14,8 +14,6 @@ from representer.optimize.runs import Monitor
 
 Point = list[Tensor]
 
-# How accurately a sweep solves its eigenvalue problems, as a share of the last residual.
-ACCURACY = 0.05
 # Energies of two sweeps are compared to this, relative, for their eigenvectors are not exact.
 ROUNDING = 1e-12
 # Steps that an extrapolation looks back at.
@@ -88,9 +86,10 @@ def self_consistent(
 ) -> ManifoldResult:
     """Repeat ``sweep`` from ``start`` until the residual is at most ``tol``, as long as it contracts.
 
-    A sweep takes a point and the accuracy that is worth its while, and gives the state there and the point that solves
-    every level's eigenvalue problem in the field of the others. The next point extrapolates from the last of these
-    pairs (Anderson mixing), after each has been rotated towards the one before it: what is extrapolated are subspaces.
+    A sweep takes a point and the accuracy that is asked for in the end, and gives the state there and the point that
+    solves every level's eigenvalue problem in the field of the others. The next point extrapolates from the last of
+    these pairs (Anderson mixing), after each has been rotated towards the one before it: what is extrapolated are
+    subspaces.
 
     A step that lowers the energy (if it should be ``ascending``) is taken back: an extrapolated one is replaced by the
     plain one, and after a plain one the run ends, as it does when the residual is not halved for some sweeps.
@@ -102,8 +101,7 @@ def self_consistent(
     interrupted, message, k = False, f"not converged in {max_iter} sweeps", 0
     try:
         for k in range(max_iter):
-            known = 1e-2 if best is None else best.residual
-            state, proposal = sweep(point, max(ACCURACY * known, 0.1 * tol))
+            state, proposal = sweep(point, 0.1 * tol)
             if monitor(k, state.energy, state.residual, 1):
                 message = "stopped by the callback"
                 best = best or state

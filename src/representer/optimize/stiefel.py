@@ -15,6 +15,8 @@ from representer.optimize.self_consistent import ManifoldResult, Point, State, a
 
 # Of the step along which gradients are differenced, relative to a point of unit columns: √eps balances both errors.
 DIFFERENCE = 1e-7
+# A Newton step need not go further below the tolerance than this share of it.
+WITHIN = 0.3
 # The best use of the directions of one Newton step ends here; the next one starts from a better place.
 MAX_INNER = 60
 # Newton's method that has not halved its residual in so many steps circles around a place without a critical point.
@@ -69,16 +71,22 @@ def hessian(evaluate: Evaluate, state: CriticalState) -> Callable[[Point], Point
 
 
 def truncated_cg(
-    product: Callable[[Point], Point], gradient: Point, precondition: Precondition, radius: float
+    product: Callable[[Point], Point],
+    gradient: Point,
+    precondition: Precondition,
+    radius: float,
+    enough: Callable[[Point], bool],
 ) -> tuple[Point, float]:
-    """Steihaug's step for max ⟨g, v⟩ + ½⟨v, H v⟩ in the trust region, and the rise that this model predicts."""
+    """Steihaug's step for max ⟨g, v⟩ + ½⟨v, H v⟩ in the trust region, and the rise that this model predicts.
+
+    ``enough`` says whether what is left of the gradient is as small as it need be.
+    """
     v = [torch.zeros_like(g) for g in gradient]
     r = gradient
     z = precondition(r)
     d, rz = z, inner(r, z)
     if not 0.0 < rz < math.inf:  # beyond the range of numbers: no step
         return v, 0.0
-    start = math.sqrt(inner(r, r))
     norm_v, vd, norm_d = 0.0, 0.0, rz  # squared, in the norm of the preconditioner
     rise = 0.0
     for _ in range(MAX_INNER):
@@ -93,8 +101,7 @@ def truncated_cg(
         rise += 0.5 * alpha * rz
         norm_v = longer
         r = add(r, Hd, alpha)
-        size = math.sqrt(inner(r, r))
-        if size <= start * min(0.1, start):
+        if enough(r):
             break
         z = precondition(r)
         before, rz = rz, inner(r, z)
@@ -105,6 +112,21 @@ def truncated_cg(
         vd = beta * (vd + alpha * norm_d)
         norm_d = rz + beta**2 * norm_d
     return v, rise
+
+
+def _enough(state: Any, tol: float) -> Callable[[Point], bool]:
+    """Is what is left of a gradient below the tolerance, or a share of it that falls as the search comes closer?
+
+    The share is the root of the residual: Newton's method converges with order 1.5, and conjugate gradients do not work
+    for digits that the next step would find wrong.
+    """
+    sizes = [gradient.norm().item() for gradient in state.gradients]
+    goal = max(WITHIN * tol, min(0.1, math.sqrt(state.residual)) * state.residual)
+
+    def enough(left: Point) -> bool:
+        return all(part.norm().item() <= goal * size for part, size in zip(left, sizes, strict=True))
+
+    return enough
 
 
 def trust_region(
@@ -121,7 +143,7 @@ def trust_region(
     ``preconditioner`` gives for each new state an approximate inverse of −Hess E there, symmetric and positive.
     """
     state = evaluate(start)
-    precondition = preconditioner(state)
+    precondition = None
     radius = 0.0
     interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
     try:
@@ -133,16 +155,18 @@ def trust_region(
                 message = f"residual {state.residual:.1e} after {k} iterations"
                 break
             gradient = tangent(state.hidden, state.gradients)
+            precondition = precondition or preconditioner(state)
             if not radius:  # the length of the first preconditioned step, in its own norm
                 radius = math.sqrt(max(inner(gradient, precondition(gradient)), 0.0))
-            step, rise = truncated_cg(hessian(evaluate, state), gradient, precondition, radius)
+            step, rise = truncated_cg(
+                hessian(evaluate, state), gradient, precondition, radius, _enough(state, tol)
+            )
             trial = evaluate(retract(state.hidden, step))
             rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
             ratio = (trial.energy - state.energy + rounding) / (rise + rounding)
             radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
             if ratio > 0.05:
-                state = trial
-                precondition = preconditioner(state)
+                state, precondition = trial, None
             elif radius**2 <= rounding:
                 message = f"no step raises the energy any more; residual {state.residual:.1e}"
                 break
