@@ -83,7 +83,9 @@ class NormalStep(Step):
             B, Y = B * root.to(B), Y * root
         else:
             root = Y.new_ones(len(Y), 1)
-        small = torch.cat([Y, root], 1).to(B).mT @ B  # a product of few rows is faster than one of few columns
+        small = (
+            torch.cat([Y, root], 1).to(B).mT @ B
+        )  # a product of few rows is faster than one of few columns
         corner = torch.cat([Y, root], 1).mT @ Y
         m, p = B.shape[1], Y.shape[1]
         if total is None:
