@@ -201,8 +201,8 @@ class Nystroem(Approximation):
 
     Parameters
     ----------
-    n_components : int or None
-        The number of landmarks m; at n it is exact. None is 1000, or all samples if there are fewer.
+    n_components : int or "auto"
+        The number of landmarks m; at n it is exact. ``"auto"`` is 1000, or all samples if there are fewer.
     sampling : {"uniform", "leverage", "kmeans", "pivots"}
         Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
         rare; the centres of clusters, which are no samples and so for vectors only; or samples chosen one by one where
@@ -255,7 +255,7 @@ class Nystroem(Approximation):
 
     def __init__(
         self,
-        n_components: int | None = None,
+        n_components: int | Literal["auto"] = "auto",
         sampling: Sampling = "uniform",
         *,
         kernel: Any = None,
@@ -268,15 +268,15 @@ class Nystroem(Approximation):
 
     def at_most(self, n: int) -> int:
         """m, or n if there are fewer samples."""
-        return min(n, DEFAULT_LANDMARKS if self.n_components is None else int(self.n_components))
+        return min(n, DEFAULT_LANDMARKS if self.n_components == "auto" else int(self.n_components))
 
     def size(self, n: int) -> int:
         """m, checked against the number of samples."""
-        if self.n_components is None:
+        if isinstance(self.n_components, str) and self.n_components == "auto":
             return self.at_most(n)
         if not is_count(self.n_components) or self.n_components > n:
             raise ValueError(
-                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
+                f"n_components of Nystroem must be 'auto' or an integer from 1 to the number of samples, {n}; got "
                 f"{self.n_components!r}. Use approximation=None for an exact fit."
             )
         return int(self.n_components)

@@ -138,9 +138,9 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         if self.approximation is not None and not isinstance(self.approximation, Nystroem):
             raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
         check_bare(self.approximation)
-        m = None if self.approximation is None else self.approximation.n_components
-        if not (m is None or is_count(m)):
-            raise ValueError(f"n_components of Nystroem must be a positive integer or None; got {m!r}.")
+        m = "auto" if self.approximation is None else self.approximation.n_components
+        if not (is_count(m) or (isinstance(m, str) and m == "auto")):
+            raise ValueError(f"n_components of Nystroem must be a positive integer or 'auto'; got {m!r}.")
         if not (
             isinstance(self.layers, list | tuple) or (isinstance(self.layers, str) and self.layers == "auto")
         ):
