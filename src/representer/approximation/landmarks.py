@@ -276,8 +276,8 @@ class Nystroem(Approximation):
             return self.at_most(n)
         if not is_count(self.n_components) or self.n_components > n:
             raise ValueError(
-                f"n_components of Nystroem must be 'auto' or an integer from 1 to the number of samples, {n}; got "
-                f"{self.n_components!r}. Use approximation=None for an exact fit."
+                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
+                f"{self.n_components!r}. 'auto' fits the samples; use approximation=None for an exact fit."
             )
         return int(self.n_components)
 
