@@ -155,5 +155,6 @@ def test_is_a_value() -> None:
     approximation = Nystroem(20, sampling="pivots")
     assert eval(repr(approximation)) == approximation == clone(approximation)
     assert approximation != Nystroem(20)
-    assert approximation.get_params() == {"n_components": 20, "sampling": "pivots"}
+    own = {"kernel": None, "random_state": None}
+    assert approximation.get_params() == {"n_components": 20, "sampling": "pivots", **own}
     assert clone(approximation).set_params(n_components=5) == Nystroem(5, "pivots")

@@ -55,8 +55,9 @@ ROOMS = (
     "testing",
 )
 
-# Who may import scikit-learn, and what of it.
-SKLEARN = {
+# Who may import scikit-learn, and what of it. Approximations are transformers, too: they need the mixins.
+SKLEARN: dict[str, str | tuple[str, ...]] = {
+    "approximation": ("sklearn.base", "sklearn.utils.validation"),
     "estimators": "sklearn",
     "datasets": "sklearn",
     "reproduce": "sklearn",
@@ -151,12 +152,17 @@ def upward_imports(source: str, module: str, *, is_package: bool = False) -> lis
     return complaints
 
 
+def allowed(room: str) -> tuple[str, ...]:
+    parts = SKLEARN[room]
+    return (parts,) if isinstance(parts, str) else parts
+
+
 def misplaced_sklearn(source: str, module: str, *, is_package: bool = False) -> list[str]:
     room = room_of(module)
     return [
         f"{module}:{found.line} imports {found.target}; only {', '.join(SKLEARN)} know scikit-learn"
         for found in imports(source, module, is_package=is_package)
-        if found.within("sklearn") and not (room in SKLEARN and found.within(SKLEARN[room]))
+        if found.within("sklearn") and not (room in SKLEARN and any(map(found.within, allowed(room))))
     ]
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.data import count, take
 from representer.kernels.base import Kernel
+from representer.kernels.names import NAMES, as_kernel
 from representer.values import Value
 
 # The error of an approximation is that of so many columns of the Gram matrix, seen at so many rows; of no more columns
@@ -61,8 +64,109 @@ class FeatureMap(ABC):
         return sums
 
 
-class Approximation(Value, ABC):
-    """A value of ``approximation=``: how a kernel is replaced by finitely many features."""
+# What a fitted transformer shows of the one that it holds.
+FITTED = (
+    "kernel_",
+    "approximation_error_",
+    "landmarks_",
+    "n_features_in_",
+    "feature_names_in_",
+    "_n_features_out",
+)
+
+
+class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, BaseEstimator, ABC):
+    """How a kernel is replaced by finitely many features: a value of ``approximation=``, and a transformer.
+
+    As a transformer it has a ``kernel`` and a ``random_state``. A learner has both itself: as a value it has none.
+    """
+
+    transformer: ClassVar[Callable[..., Any]]  # (kernel, approximation, *, random_state), of the room above
+    default_kernel: ClassVar[str] = "rbf"
+    kernel: Any
+    random_state: Any = None
+
+    # -- a transformer ------------------------------------------------------------------------------------------------
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Choose landmarks, or draw frequencies or hash functions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Samples, in memory or in a Dask array or DataFrame.
+        y : None
+            Not used.
+
+        Returns
+        -------
+        self : Approximation
+            The fitted transformer.
+        """
+        fitted = self._unfitted().fit(X)
+        self._forget()
+        self._fitted = fitted
+        for name in FITTED:
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Samples; for a Dask collection, the features are a Dask array.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, n_components)
+            φ(x) as rows.
+        """
+        check_is_fitted(self)
+        return self._fitted.transform(X)
+
+    def _unfitted(self) -> Any:
+        own = {"kernel", "random_state"} & set(self._argument_names())
+        value = self.__sklearn_clone__().set_params(**dict.fromkeys(own))
+        kernel = self.default_kernel if self.kernel is None else self.kernel
+        return type(self).transformer(kernel, value, random_state=self.random_state)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_fitted" in self.__dict__
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), self._unfitted().__sklearn_tags__()
+        tags.input_tags, tags.transformer_tags = own.input_tags, own.transformer_tags
+        return tags
+
+    # -- a value ------------------------------------------------------------------------------------------------------
+    def _forget(self) -> None:
+        for name in (*FITTED, "_fitted"):
+            self.__dict__.pop(name, None)
+
+    def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
+        """A value is made of its arguments alone: what was fitted stays behind."""
+        new = super()._rebuild(change)
+        new._forget()
+        return new
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments; with ``deep``, also those of a kernel, or of one that is given by its name."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernel, str) and self.kernel in NAMES:
+            params |= {
+                f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()
+            }
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Change arguments in place, ``kernel__lengthscale`` also where the kernel is None or given by its name."""
+        if any(name.startswith("kernel__") for name in params):
+            kernel = params.get("kernel", self.kernel)
+            kernel = self.default_kernel if kernel is None else kernel
+            params["kernel"] = as_kernel(kernel) if isinstance(kernel, str) else kernel
+        return super().set_params(**params)
 
     @abstractmethod
     def size(self, n: int) -> int:

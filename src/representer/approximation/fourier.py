@@ -124,6 +124,21 @@ class RandomFeatures(Approximation):
     orthogonal : bool
         Frequencies in orthogonal blocks, which have less variance (Yu et al., 2016); those of the Laplacian kernel have
         no directions of their own and are drawn independently.
+    kernel : Kernel, str, callable or None
+        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+    random_state : int, RandomState instance or None
+        Of the transformer: the seed of the frequencies. As a value, that of the learner counts.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with the numbers that were used.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
 
     Examples
     --------
@@ -135,11 +150,23 @@ class RandomFeatures(Approximation):
     >>> B = RandomFeatures(4000).features(kernel, X, seed=0)(X)
     >>> bool((B @ B.T - kernel(X)).abs().max() < 0.1)
     True
+    >>> transformer = RandomFeatures(4000, kernel=kernel, random_state=0).fit(X)
+    >>> transformer.transform(X).shape, transformer.approximation_error_ < 0.1  # a constant is one feature more
+    ((50, 4001), True)
     """
 
-    def __init__(self, n_components: int = 1000, orthogonal: bool = True):
+    def __init__(
+        self,
+        n_components: int = 1000,
+        orthogonal: bool = True,
+        *,
+        kernel: Any = None,
+        random_state: Any = None,
+    ):
         self.n_components = n_components
         self.orthogonal = orthogonal
+        self.kernel = kernel
+        self.random_state = random_state
 
     def size(self, n: int) -> int:
         """m, checked."""

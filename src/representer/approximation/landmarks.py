@@ -33,6 +33,7 @@ from representer.memory import row_blocks
 from representer.parameters import is_count
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots"]
+DEFAULT_LANDMARKS = 1000
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,13 @@ class Landmarks(Approximation):
     ----------
     points : data
         The landmarks, of the kind that the kernel takes.
+    kernel : Kernel, str, callable or None
+        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+
+    Attributes
+    ----------
+    kernel_, approximation_error_, landmarks_, n_features_in_, feature_names_in_
+        Of the fitted transformer, as of ``Nystroem``.
 
     Examples
     --------
@@ -158,10 +166,13 @@ class Landmarks(Approximation):
     >>> B = Landmarks(grid).features(Gaussian(0.5), X, seed=0)(X)
     >>> bool((B @ B.T - Gaussian(0.5)(X)).abs().max() < 1e-6)
     True
+    >>> Landmarks(grid, kernel=Gaussian(0.5)).fit(X).approximation_error_ < 1e-6
+    True
     """
 
-    def __init__(self, points: Any):
+    def __init__(self, points: Any, *, kernel: Any = None):
         self.points = points
+        self.kernel = kernel
 
     def size(self, n: int) -> int:
         """How many points there are."""
@@ -190,16 +201,48 @@ class Nystroem(Approximation):
 
     Parameters
     ----------
-    n_components : int
-        The number of landmarks m; at n it is exact.
+    n_components : int or "auto"
+        The number of landmarks m; at n it is exact. ``"auto"`` is 1000, or all samples if there are fewer.
     sampling : {"uniform", "leverage", "kmeans", "pivots"}
         Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
         rare; the centres of clusters, which are no samples and so for vectors only; or samples chosen one by one where
         the kernel is matched worst so far (pivoted Cholesky). All but the first look at a random part of large data:
         20,000 samples, or four times m.
+    kernel : Kernel, str, callable or None
+        Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
+    random_state : int, RandomState instance or None
+        Of the transformer: the seed of the landmarks. As a value, that of the learner counts.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with the numbers that were used.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
+    landmarks_ : ndarray or list
+        The landmarks.
+    n_features_in_ : int
+        Number of features seen during fit (vectors).
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
 
     Examples
     --------
+    As a step of a pipeline:
+
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from representer.approximation import Nystroem
+    >>> from representer.kernels import Gaussian
+    >>> X, y = load_digits(return_X_y=True)
+    >>> step = Nystroem(300, kernel=Gaussian("median"), random_state=0)
+    >>> model = make_pipeline(step, RidgeClassifier(alpha=1e-2)).fit(X[::2], y[::2])
+    >>> bool(model.score(X[1::2], y[1::2]) > 0.97), bool(model[0].approximation_error_ < 0.05)
+    (True, True)
+
+    The features of a kernel with numbers:
+
     >>> import numpy as np
     >>> from representer.approximation import Nystroem
     >>> from representer.kernels import Gaussian
@@ -210,16 +253,31 @@ class Nystroem(Approximation):
     True
     """
 
-    def __init__(self, n_components: int = 1000, sampling: Sampling = "uniform"):
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = "auto",
+        sampling: Sampling = "uniform",
+        *,
+        kernel: Any = None,
+        random_state: Any = None,
+    ):
         self.n_components = n_components
         self.sampling = sampling
+        self.kernel = kernel
+        self.random_state = random_state
+
+    def at_most(self, n: int) -> int:
+        """m, or n if there are fewer samples."""
+        return min(n, DEFAULT_LANDMARKS if self.n_components == "auto" else int(self.n_components))
 
     def size(self, n: int) -> int:
         """m, checked against the number of samples."""
+        if isinstance(self.n_components, str) and self.n_components == "auto":
+            return self.at_most(n)
         if not is_count(self.n_components) or self.n_components > n:
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
-                f"{self.n_components!r}. Use approximation=None for an exact fit."
+                f"{self.n_components!r}. 'auto' fits the samples; use approximation=None for an exact fit."
             )
         return int(self.n_components)
 
@@ -242,7 +300,7 @@ class Nystroem(Approximation):
     def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
         """Choose landmarks among the rows and factor their Gram matrix."""
         self.check(kernel, count(X))
-        m = int(self.n_components)
+        m = self.at_most(count(X))
         if self.sampling == "kmeans":
             if kernel.domain != "vectors" or not isinstance(X, Tensor):
                 raise ValueError(
@@ -254,9 +312,9 @@ class Nystroem(Approximation):
 
     def _chosen(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
         if self.sampling == "leverage":
-            return leverage_sample(kernel, X, int(self.n_components), seed)
+            return leverage_sample(kernel, X, self.at_most(count(X)), seed)
         if self.sampling == "pivots":
-            return pivots(kernel, X, int(self.n_components))
+            return pivots(kernel, X, self.at_most(count(X)))
         return torch.arange(count(X))
 
     def samples(self, kernel: Kernel, X: Any, *, seed: int) -> Tensor:

@@ -66,6 +66,21 @@ class TensorSketch(Approximation):
     ----------
     n_components : int
         The number of features m; the error falls with 1/√m.
+    kernel : Kernel, str, callable or None
+        Of the transformer; None is ``"poly"``. As a value of ``approximation=`` there is none: the learner has one.
+    random_state : int, RandomState instance or None
+        Of the transformer: the seed of the hash functions. As a value, that of the learner counts.
+
+    Attributes
+    ----------
+    kernel_ : Kernel
+        The kernel with the numbers that were used.
+    approximation_error_ : float
+        ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had string names.
 
     Examples
     --------
@@ -76,10 +91,16 @@ class TensorSketch(Approximation):
     >>> features = TensorSketch(4000).features(Polynomial(3), X, seed=0)
     >>> features(X).shape, approximation_error(features, X) < 0.1
     (torch.Size([100, 4000]), True)
+    >>> TensorSketch(4000, kernel=Polynomial(3), random_state=0).fit_transform(X).shape
+    (100, 4000)
     """
 
-    def __init__(self, n_components: int = 1000):
+    default_kernel = "poly"
+
+    def __init__(self, n_components: int = 1000, *, kernel: Any = None, random_state: Any = None):
         self.n_components = n_components
+        self.kernel = kernel
+        self.random_state = random_state
 
     def size(self, n: int) -> int:
         """m, checked."""

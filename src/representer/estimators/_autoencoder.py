@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import SparseRows
+from representer.data import SparseRows, count
 from representer.estimators import _losses
 from representer.estimators._adapted import original, takes_sparse
 from representer.estimators._autoencoder_fit import AutoencoderFit, narrowest, ordered
@@ -220,7 +220,7 @@ class Autoencoder(DeepKernelMachine):
             data,
             self._tensor(np.zeros(1)),
             gram=gram if target == scalar else None,
-            max_rank=None if approximation is None else approximation.n_components,
+            max_rank=None if approximation is None else approximation.at_most(count(data)),
         )
 
     def _check_spaces(self, composition: Composition, space: TargetSpace) -> None:

@@ -27,7 +27,14 @@ from representer.estimators._large_parts import (
     choose_alpha_by_sums,
 )
 from representer.estimators._lazy import check_columns, source_on_dask
-from representer.estimators._validation import DTYPES, check_alpha, check_inputs, check_outputs, plain
+from representer.estimators._validation import (
+    DTYPES,
+    check_alpha,
+    check_bare,
+    check_inputs,
+    check_outputs,
+    plain,
+)
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import pivoted_cholesky
 
@@ -40,6 +47,7 @@ def both_approximations(given: Any) -> tuple[Any, Any]:
             "approximation must be one of Nystroem(...), Landmarks(...), RandomFeatures(...), TensorSketch(...), or a "
             f"pair of it and of Nystroem(...) or Landmarks(...) for the targets; got {given!r}."
         )
+    check_bare(*pair)
     return pair[0], pair[1]
 
 

@@ -23,6 +23,7 @@ from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
     as_operator_kernel,
+    check_bare,
     check_counts,
     check_device,
     check_inputs,
@@ -136,10 +137,10 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
         if self.approximation is not None and not isinstance(self.approximation, Nystroem):
             raise ValueError(f"approximation must be None or Nystroem(...); got {self.approximation!r}.")
-        if self.approximation is not None and not is_count(self.approximation.n_components):
-            raise ValueError(
-                f"n_components of Nystroem must be a positive integer; got {self.approximation.n_components!r}."
-            )
+        check_bare(self.approximation)
+        m = "auto" if self.approximation is None else self.approximation.n_components
+        if not (is_count(m) or (isinstance(m, str) and m == "auto")):
+            raise ValueError(f"n_components of Nystroem must be a positive integer or 'auto'; got {m!r}.")
         if not (
             isinstance(self.layers, list | tuple) or (isinstance(self.layers, str) and self.layers == "auto")
         ):

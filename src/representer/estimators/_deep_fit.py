@@ -99,9 +99,7 @@ class DeepFit:
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.criterion, self.approximation = self.settings.criterion, self.settings.approximation
         self.free = self.composition.free()
-        self.max_rank = (
-            None if self.approximation is None else min(len(self.Y), self.approximation.n_components)
-        )
+        self.max_rank = None if self.approximation is None else self.approximation.at_most(len(self.Y))
         given = self.composition
         self.beginning = beginning(given, self.X, self.max_rank, self.generator)
         self.composition, self.start = self.beginning.composition, self.beginning.image
@@ -203,7 +201,7 @@ class DeepFit:
                 "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None."
             )
         rows = torch.arange(len(self.Y)) if rows is None else rows
-        nystroem = Nystroem(min(len(rows), self.approximation.n_components), self.approximation.sampling)
+        nystroem = Nystroem(self.approximation.at_most(len(rows)), self.approximation.sampling)
         return rows[nystroem.samples(kernel.kernel, self.start[rows], seed=self.settings.seed)]
 
     def _starts(self, problem: DeepProblem) -> Tensor:

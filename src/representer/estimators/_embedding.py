@@ -19,6 +19,7 @@ from representer.estimators._embedding_problem import (
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
+    check_bare,
     check_counts,
     check_device,
     check_options,
@@ -73,6 +74,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
                 "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
                 f"got {self.approximation!r}."
             )
+        check_bare(given)
 
     @property
     def _input_approximation(self) -> Any:

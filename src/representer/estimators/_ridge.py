@@ -18,6 +18,7 @@ from representer.estimators._adapted import Projected, repaired_gram, searched
 from representer.estimators._validation import (
     DTYPES,
     check_alpha,
+    check_bare,
     check_counts,
     check_device,
     check_options,
@@ -125,6 +126,7 @@ def check_arguments(learner: Any) -> None:
             "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
             f"got {learner.approximation!r}."
         )
+    check_bare(learner.approximation)
     if learner.solver not in ("auto", "direct", "cg") and not isinstance(learner.solver, Falkon):
         raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {learner.solver!r}.")
     if isinstance(learner.solver, Falkon):

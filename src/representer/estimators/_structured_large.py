@@ -25,6 +25,7 @@ from representer.estimators._structured_search import Choice, choose
 from representer.estimators._validation import (
     DTYPES,
     check_alpha,
+    check_bare,
     check_inputs,
     check_outputs,
     plain,
@@ -48,6 +49,7 @@ def as_pair(given: Any) -> tuple[Any, Any] | None:
             "approximation must be None, Nystroem(...), or a pair of Nystroem(...) or Landmarks(...), for inputs and "
             f"for outputs; got {given!r}."
         )
+    check_bare(*pair)
     return pair[0], pair[1]
 
 

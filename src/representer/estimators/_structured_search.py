@@ -261,8 +261,7 @@ def _fold_losses(
     pair = learner._approximations()
     if pair is not None:  # a fold may have fewer samples than landmarks were asked for
         pair = tuple(
-            Nystroem(min(a.n_components, len(train)), a.sampling) if isinstance(a, Nystroem) else a
-            for a in pair
+            Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a for a in pair
         )
     fold = clone(learner).set_params(
         kernel=learner.kernel_,

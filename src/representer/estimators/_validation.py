@@ -284,6 +284,17 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
+def check_bare(*approximations: Any) -> None:
+    """Refuse an approximation with arguments that only a transformer has: the learner has its own."""
+    for given in approximations:
+        own = [name for name in ("kernel", "random_state") if getattr(given, name, None) is not None]
+        if own:
+            raise ValueError(
+                f"approximation={given!r} has {' and '.join(own)} of its own, which are for the transformer. Give "
+                f"{' and '.join(f'{name}=' for name in own)} to the learner instead."
+            )
+
+
 def check_device(device: str | None) -> None:
     """A device that torch can use here."""
     try:

@@ -21,6 +21,7 @@ from representer.estimators._lazy import keep_columns, lazily
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
+    check_bare,
     check_device,
     check_inputs,
     check_options,
@@ -128,6 +129,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
                 "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
                 f"got {self.approximation!r}."
             )
+        check_bare(self.approximation)
         given = as_kernel(self.kernel).__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         source = self._source(given, X)
@@ -200,3 +202,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         with torch.no_grad():
             features: Tensor = self._features()(self._represented.inputs(self.kernel_, X))
         return plain(features)
+
+
+# Approximations are transformers by this one; their room knows no validation of data.
+Approximation.transformer = KernelFeatures

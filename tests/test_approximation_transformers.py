@@ -1,0 +1,211 @@
+"""Approximations as transformers of their own: scikit-learn's contract, and what a learner makes of them."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from operator_cases import WORDS
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    KernelFeatures,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.approximation import Approximation, Landmarks, Nystroem, RandomFeatures, TensorSketch
+from representer.kernels import Gaussian, Linear, Polynomial, Spectrum
+
+
+@pytest.fixture
+def X(rng: np.random.Generator) -> np.ndarray:
+    return rng.normal(size=(120, 3))
+
+
+# Not Landmarks: its points fix the number of features, and scikit-learn's checks come with data of several widths.
+@parametrize_with_checks(
+    [
+        Nystroem(),
+        Nystroem(sampling="pivots", kernel="laplacian", random_state=0),
+        RandomFeatures(10, random_state=0),
+        TensorSketch(10, random_state=0),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+GRID = np.random.default_rng(5).normal(size=(15, 3))
+CASES: Any = [
+    (Nystroem(20, "leverage", kernel=Gaussian("median"), random_state=1), "median"),
+    (Nystroem(20, "kmeans", kernel=Gaussian(2.0), random_state=1), 2.0),
+    (Landmarks(GRID, kernel=Gaussian("median")), "median"),
+    (RandomFeatures(20, orthogonal=False, kernel=Gaussian("median"), random_state=1), "median"),
+    (TensorSketch(20, kernel=Polynomial(2, "scale"), random_state=1), None),
+]
+
+
+@pytest.mark.parametrize(("transformer", "lengthscale"), CASES, ids=[repr(case[0])[:30] for case in CASES])
+def test_is_what_kernel_features_are(X, transformer, lengthscale):
+    arguments = transformer.get_params(deep=False)
+    kernel, seed = arguments.pop("kernel"), arguments.pop("random_state", None)
+    expected = KernelFeatures(kernel, type(transformer)(**arguments), random_state=seed).fit(X)
+    written = clone(transformer)
+    fitted = transformer.fit(X)
+    assert fitted is transformer and transformer == written and repr(transformer) == repr(written)
+    np.testing.assert_array_equal(fitted.transform(X), expected.transform(X))
+    assert fitted.approximation_error_ == expected.approximation_error_
+    assert fitted.kernel_ == expected.kernel_ and fitted.n_features_in_ == 3
+    if lengthscale == "median":
+        assert isinstance(fitted.kernel_.lengthscale, float) and fitted.kernel.lengthscale == "median"
+    if expected.landmarks_ is None:
+        assert fitted.landmarks_ is None
+    else:
+        np.testing.assert_array_equal(fitted.landmarks_, expected.landmarks_)
+    stored = pickle.loads(pickle.dumps(fitted))
+    assert stored == fitted
+    np.testing.assert_allclose(stored.transform(X), fitted.transform(X), atol=1e-10)
+
+
+def test_defaults(X):
+    assert Nystroem().fit(X).transform(X).shape == (120, 120)  # all samples: there are fewer than 1000
+    assert isinstance(RandomFeatures(4).fit(X).kernel_, Gaussian)
+    assert isinstance(TensorSketch(4).fit(X).kernel_, Polynomial)
+    with pytest.raises(ValueError, match="from 1 to the number of samples, 120; got 121"):
+        Nystroem(121).fit(X)
+    with pytest.raises(ValueError, match=r"RandomFeatures takes Gaussian.*Nystroem takes any kernel"):
+        RandomFeatures(4, kernel=Linear()).fit(X)
+    with pytest.raises(ValueError, match="already n × n"):
+        Nystroem(kernel="precomputed").fit(np.eye(5))
+    with pytest.raises(NotFittedError, match="This Nystroem instance is not fitted"):
+        Nystroem(5).transform(X)
+
+
+def test_clones_and_changes_carry_nothing_that_was_fitted(X):
+    fitted = Nystroem(10, kernel=Gaussian("median"), random_state=0).set_output(transform="pandas").fit(X)
+    for copied in (clone(fitted), fitted.replace({"kernel__lengthscale": 2.0}), fitted.numbers()):
+        assert set(vars(copied)) - {"_sklearn_output_config"} == set(fitted._argument_names())
+        with pytest.raises(NotFittedError):
+            copied.transform(X)
+    assert isinstance(clone(fitted).fit_transform(X), pd.DataFrame)  # as scikit-learn's own clone
+    fitted.fit(pd.DataFrame(X, columns=list("abc")))
+    assert list(fitted.feature_names_in_) == ["a", "b", "c"]
+    assert not hasattr(fitted.fit(X[:, :2]), "feature_names_in_") and fitted.n_features_in_ == 2
+
+
+def test_pipelines_and_searches(X):
+    y = np.sin(X[:, 0])
+    model = make_pipeline(Nystroem(30, random_state=0), Ridge(1e-3))  # the kernel is None
+    grid = {"nystroem__n_components": [2, 30], "nystroem__kernel__lengthscale": [0.05, 2.0]}
+    search = GridSearchCV(model, grid, cv=3).fit(X, y)
+    assert search.best_params_ == {"nystroem__n_components": 30, "nystroem__kernel__lengthscale": 2.0}
+    assert model[0].kernel is None  # a search changes clones
+    best = search.best_estimator_[0]
+    assert best.kernel == Gaussian(2.0) and len(best.landmarks_) == 30
+    assert Nystroem(kernel="rbf").get_params()["kernel__lengthscale"] == "median"
+    assert Nystroem(kernel="rbf").set_params(kernel__lengthscale=3.0).kernel == Gaussian(3.0)
+
+
+def test_names_and_frames(X):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    transformer = RandomFeatures(4, random_state=0).set_output(transform="pandas")
+    found = transformer.fit_transform(frame)
+    assert list(found.columns) == list(transformer.get_feature_names_out())
+    assert list(found.columns) == [f"randomfeatures{i}" for i in range(4)]
+    with pytest.raises(ValueError, match="feature names should match"):
+        transformer.transform(frame.rename(columns={"a": "z"}))
+
+
+def test_other_data(X):
+    words = Nystroem(4, kernel=Spectrum(1), random_state=0).fit(WORDS)
+    assert words.transform(WORDS).shape == (len(WORDS), 4) and len(words.landmarks_) == 4
+    rows = sparse.csr_array(np.abs(X) * (X > 0))
+    found = Nystroem(5, kernel="minmax", random_state=0).fit(rows).transform(rows)
+    expected = Nystroem(5, kernel="minmax", random_state=0).fit(rows.toarray()).transform(rows.toarray())
+    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-10)
+
+
+def test_dask(X):
+    da = pytest.importorskip("dask.array")
+    chunks = da.from_array(X, chunks=(50, -1))
+    for transformer in (
+        Nystroem(20, kernel=Gaussian(1.0), random_state=0),
+        RandomFeatures(20, random_state=0),
+    ):
+        local = clone(transformer).fit(X)
+        remote = clone(transformer).fit(chunks)
+        lazy = remote.transform(chunks)
+        assert type(lazy) is da.Array and lazy.shape == (120, 20)
+        np.testing.assert_allclose(lazy.compute(), local.transform(X), atol=1e-8)
+        assert remote.approximation_error_ == pytest.approx(local.approximation_error_, rel=1e-8)
+
+
+# -- as values --------------------------------------------------------------------------------------------------------
+def test_a_fitted_transformer_is_still_a_value(X):
+    y = np.sin(X[:, 0])
+    fitted = Nystroem(20).fit(X)
+    learner = OperatorRidge(Gaussian(1.0), alpha=1e-3, approximation=fitted, random_state=0).fit(X, y)
+    expected = clone(learner).set_params(approximation=Nystroem(20)).fit(X, y)
+    np.testing.assert_array_equal(learner.predict(X), expected.predict(X))
+    assert not hasattr(clone(learner).approximation, "kernel_")
+
+
+LEARNERS: Any = [
+    (OperatorRidge(), lambda a: a),
+    (EmbeddingClassifier(), lambda a: a),
+    (ConditionalMeanEmbedding(), lambda a: a),
+    (ConditionalMeanEmbedding(), lambda a: (Nystroem(20), a)),
+    (StructuredPredictor(), lambda a: a),
+    (StructuredPredictor(), lambda a: (Nystroem(20), a)),
+    (DeepKernelRegressor(), lambda a: a),
+    (DeepKernelClassifier(loss="squared"), lambda a: a),
+    (KernelAutoencoder(), lambda a: a),
+    (KernelFeatures(), lambda a: a),
+]
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize(("learner", "placed"), LEARNERS, ids=[type(case[0]).__name__ for case in LEARNERS])
+def test_learners_refuse_what_they_have_themselves(X, learner, placed, method):
+    y = (X[:, 0] > 0).astype(int)
+    for given, name in (
+        (Nystroem(20, kernel="rbf"), "kernel"),
+        (Nystroem(20, random_state=0), "random_state"),
+    ):
+        model = clone(learner).set_params(approximation=placed(given))
+        if not hasattr(model, method):
+            pytest.skip("no batches")
+        with pytest.raises(ValueError, match=rf"has {name} of its own.*Give {name}= to the learner"):
+            getattr(model, method)(X, y)
+
+
+def test_deep_learners_take_the_default(X):
+    model = DeepKernelRegressor(
+        [1], Gaussian(1.0), approximation=Nystroem(), alpha=1e-3, max_iter=2, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(model.fit(X, X[:, 0]).dual_coef_) == len(X)
+        with pytest.raises(ValueError, match="positive integer or 'auto'; got 0"):
+            model.set_params(approximation=Nystroem(0)).fit(X, X[:, 0])
+
+
+def test_every_approximation_is_a_transformer():
+    assert Approximation.transformer is KernelFeatures
