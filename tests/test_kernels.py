@@ -324,6 +324,18 @@ def test_many_rows_are_done_in_blocks(kernel: Kernel) -> None:
     torch.testing.assert_close(gram, with_gradient.detach(), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.skipif(
+    not torch.backends.mkl.is_available(), reason="other libraries round products in other ways"
+)
+@pytest.mark.parametrize("kernel", [Gaussian(7.0), RationalQuadratic(3.0, 2.0), Matern(2.5, 7.0)], ids=repr)
+def test_a_row_does_not_depend_on_its_block(kernel: Kernel) -> None:
+    rng = np.random.default_rng(0)
+    X, Z = rng.normal(size=(700, 7)) + 3.0, rng.normal(size=(40, 7))
+    whole = kernel(X, Z)
+    for rows in (1, 33, 250):
+        assert torch.equal(torch.cat([kernel(X[i : i + rows], Z) for i in range(0, 700, rows)]), whole)
+
+
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_the_gradient_of_the_gaussian_gram_matrix_is_that_of_autograd(symmetric: bool) -> None:
     """Of more rows than are handled at a time, for a gradient that is not symmetric."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from representer.kernels.base import ONE, Kernel, combine
 from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
@@ -22,6 +23,9 @@ from representer.values import number
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
+# Rows are computed in multiples of this, from an even number of coordinates: otherwise the rounding of a product depends
+# on the place of a row (MKL), and k(x, y) must not depend on the block that x comes in.
+ALIGNED_ROWS = 32
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
@@ -100,6 +104,10 @@ class Stationary(Kernel, ABC):
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
+        n = len(left)
+        if not symmetric:
+            odd = left.shape[1] % 2
+            left, right = pad(left, (0, odd, 0, -n % ALIGNED_ROWS)), pad(right, (0, odd))
         gram = empty_matrix((len(left), len(right)), left)
         for start in range(0, len(left), self.block_rows):
             stop = min(start + self.block_rows, len(left))
@@ -110,7 +118,7 @@ class Stationary(Kernel, ABC):
                 gram[:start, start:stop] = block[:, :start].mT
         if symmetric:
             gram.diagonal().fill_(1.0)
-        return gram
+        return gram[:n]
 
     def _diag(self, X: Tensor) -> Tensor:
         return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
@@ -128,12 +136,13 @@ class Radial(Stationary, ABC):
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Points with two more coordinates, [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], whose inner product is t at once.
 
-        They are centred first: the rounding error of t is relative to the squared norms.
+        They are centred first, as the rounding error of t is relative to the squared norms: around the mean of the
+        second points, so that the first may come in any blocks.
         """
         left = self._scaled(X)
-        centre = left.detach().mean(-2, keepdim=True)
-        left = left - centre
-        right = left if Y is None else self._scaled(Y) - centre
+        right = left if Y is None else self._scaled(Y)
+        centre = right.detach().mean(-2, keepdim=True)
+        left, right = left - centre, right - centre
         left_norms = -0.5 * (left**2).sum(-1, keepdim=True)
         right_norms = left_norms if Y is None else -0.5 * (right**2).sum(-1, keepdim=True)
         return (
