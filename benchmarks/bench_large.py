@@ -161,8 +161,8 @@ def _side_by_side(
 
 
 # -- Dask -------------------------------------------------------------------------------------------------------------
-def on_workers(count: int, work: Callable[[], object]) -> float:
-    """Seconds on a LocalCluster of processes with one thread each, after one run to wake them up."""
+def on_workers(count: int, wake_up: Callable[[], object], work: Callable[[], object]) -> float:
+    """Seconds on a LocalCluster of processes with one thread each."""
     import dask
     from distributed import Client, LocalCluster
 
@@ -176,7 +176,7 @@ def on_workers(count: int, work: Callable[[], object]) -> float:
         ) as cluster,
         Client(cluster),
     ):
-        work()
+        wake_up()
         started = time.perf_counter()
         work()
         return time.perf_counter() - started
@@ -195,9 +195,12 @@ def two_workers() -> Row:
     what = "fit on two one-thread workers, against one"
     if importlib.util.find_spec("distributed") is None:
         return not_run(what, 'Dask is not installed: pip install "representer[dask]"', 1 / 1.6)
-    n = scaled(400_000, 40_000)
-    X, y = made_on_workers(n, n // 16)
-    seconds = [on_workers(count, lambda: model(alpha=1e-4).fit(X, y)) for count in (2, 1)]
+    n = scaled(1_000_000, 40_000)
+
+    def fit(size: int) -> object:
+        return model(alpha=1e-4).fit(*made_on_workers(size, size // 16))
+
+    seconds = [on_workers(count, lambda: fit(n // 20), lambda: fit(n)) for count in (2, 1)]
     return Row(what, f"n = {n:,}, m = {M:,}", *seconds, goal=1 / 1.6)
 
 

@@ -76,8 +76,9 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
     [
         (OperatorRidge("rbf", approximation=Nystroem(40, "leverage"), random_state=0), 2),
         (EmbeddingClassifier("rbf", approximation=Nystroem(40), random_state=0), 3),  # its training loss, too
+        (KernelFeatures("rbf", Nystroem(40), random_state=0), 1),
     ],
-    ids=["ridge", "classifier"],
+    ids=["ridge", "classifier", "features"],
 )
 def test_samples_that_are_looked_at_twice_are_read_once(data, model, passes):
     X, Y, _ = data

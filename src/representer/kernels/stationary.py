@@ -23,8 +23,8 @@ from representer.values import number
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
-# Rows are computed in multiples of this, from an even number of coordinates: otherwise the rounding of a product depends
-# on the place of a row (MKL), and k(x, y) must not depend on the block that x comes in.
+# Rows are computed in multiples of this, from an even number of coordinates. Otherwise the rounding of products
+# depends on where a row stands (MKL), and k(x, y) must not depend on the block that x comes in.
 ALIGNED_ROWS = 32
 
 
