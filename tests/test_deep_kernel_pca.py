@@ -186,6 +186,18 @@ def test_the_energy_is_never_below_that_of_levelwise(X, sigma):
     assert levelwise.residual_ > 1e-6  # it does not know the level above
 
 
+def test_the_first_sweep_moves_from_a_start_that_is_nearly_right(rng):
+    model = DeepKernelPCA([5, 5], ["rbf", Gaussian(1.0)], eta=[1.0, 50.0], tol=1e-8)
+    residuals = [entry.gradient_norm for entry in model.fit(rng.standard_normal((200, 20))).history_]
+    assert residuals[0] < 1e-3 and residuals[1] < 0.1 * residuals[0] and residuals[-1] <= 1e-8
+
+
+def test_newton_steps_end_at_the_tolerance(X):
+    for tol in (1e-6, 1e-8):
+        model = DeepKernelPCA([3, 3], ["rbf", Gaussian(1.0)], solver="riemannian", tol=tol).fit(X)
+        assert 1e-2 * tol < model.residual_ <= tol
+
+
 def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
     wide = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="scf").fit(X)
     narrow = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.15)], solver="scf").fit(X)

@@ -622,6 +622,43 @@ def test_leading_eigenpairs_are_those_of_eigh(case):
     assert (A @ V - V * pairs.values[:n]).norm() <= 1e-8 * values.abs().max()
 
 
+def test_a_share_of_the_residual_is_enough():
+    A = torch.diag(torch.linspace(2.0, 1.0, 150, dtype=torch.float64))
+    start = torch.eye(150, 5, dtype=torch.float64) + 1e-3
+    products = []
+
+    def found(**accuracy: float):
+        products.append(0)
+
+        def product(V):
+            products[-1] += 1
+            return A @ V
+
+        return leading(product, start, 5, **accuracy)
+
+    at_first, half, exact = (
+        found(tol=1e-10, max_iter=0),
+        found(tol=1e-10, share=0.1),
+        found(tol=1e-10, share=1e-12),
+    )
+    assert 1e-10 < half.residual <= 0.1 * at_first.residual
+    assert exact.residual <= 1e-10 and products[0] < products[1] < products[2]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-8, 1e-14])
+def test_orthonormal_blocks_stay_so_near_dependence(scale):
+    generator = torch.Generator().manual_seed(0)
+    against = orthonormal(torch.randn(60, 6, generator=generator, dtype=torch.float64))
+    noise = torch.randn(60, 5, generator=generator, dtype=torch.float64)
+    noise[:, 3] = noise[:, 2] + scale * noise[:, 3]
+    block = orthonormal(against[:, :5] + scale * noise, against)
+    both = torch.cat([against, block], 1)
+    assert torch.allclose(both.mT @ both, torch.eye(11, dtype=torch.float64), atol=1e-13)
+    if scale == 1.0:  # the same span
+        inside = noise - against @ (against.mT @ noise)
+        assert torch.allclose(block @ (block.mT @ inside), inside, atol=1e-12)
+
+
 def test_orthonormal_blocks_stay_so_where_columns_vanish_or_repeat():
     generator = torch.Generator().manual_seed(0)
     against = torch.linalg.qr(torch.randn(40, 5, generator=generator, dtype=torch.float64)).Q
