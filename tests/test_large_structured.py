@@ -42,9 +42,8 @@ def test_all_samples_as_landmarks_are_the_exact_fit(data, operator, center):
     for output in ("linear", Gaussian(0.7)):
         exact = model(None, operator, center=center, output_kernel=output).fit(X, Y)
         found = model(Nystroem(150), operator, center=center, output_kernel=output).fit(X, Y)
-        assert found.alpha_ == pytest.approx(
-            exact.alpha_, rel=1e-8
-        )  # chosen by the same leave-one-out errors
+        # Chosen by the same leave-one-out errors, at a minimum: errors that differ by 1e-15 shift it by 1e-7.
+        assert found.alpha_ == pytest.approx(exact.alpha_, rel=1e-5)
         assert found.criterion_value_ == pytest.approx(exact.criterion_value_, rel=1e-6)
         assert found.n_components_ == exact.n_components_
         np.testing.assert_allclose(values(found, Q, Y), values(exact, Q, Y), atol=1e-6)

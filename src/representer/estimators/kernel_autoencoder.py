@@ -132,8 +132,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     --------
     >>> import numpy as np
     >>> from representer import KernelAutoencoder
-    >>> t = np.random.default_rng(0).uniform(0, 2, 120)
+    >>> rng = np.random.default_rng(0)
+    >>> t = rng.uniform(0, 2, 120)
     >>> X = np.column_stack([t, np.sin(3 * t), np.cos(3 * t)])  # a curve in space
+    >>> X += 0.05 * rng.normal(size=X.shape)
     >>> model = KernelAutoencoder(1, random_state=0).fit(X[:100])
     >>> model.transform(X[100:]).shape
     (20, 1)

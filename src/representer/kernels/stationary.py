@@ -25,7 +25,7 @@ from representer.values import number
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
 # Rows are computed in multiples of this, from an even number of coordinates. Otherwise the rounding of products
 # depends on where a row stands (MKL), and k(x, y) must not depend on the block that x comes in.
-ALIGNED_ROWS = 32
+ALIGNED_ROWS = 8
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
