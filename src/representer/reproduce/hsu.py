@@ -241,7 +241,8 @@ def table_experiment(name: str) -> Experiment:
         "samples at the rate 0.01; CV a grid of 5 × 5 (one lengthscale, alpha); MED the median heuristic with λ = 1. "
         "Hyperparameters of embeddings are learned on at most 1,500 samples, the fit is to all. SVC tuned by 3-fold "
         f"cross-validation, then Platt scaling; GPC isotropic, by the marginal likelihood (of more than {GPC_LIMIT:,} "
-        f"training samples, that of {GPC_ROWS}, then fitted to all; of more than {GPC_LARGEST:,}, fitted to those {GPC_ROWS}).",
+        f"training samples, that of {GPC_ROWS}, then fitted to all; of more than {GPC_LARGEST:,}, fitted to those "
+        f"{GPC_ROWS}).",
         (
             published(name),
             not_worse("our default: at most the error of GMCE", ERROR, name, DEFAULT, [GMCE]),
