@@ -12,6 +12,7 @@ import pytest
 from operator_cases import WORDS
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -185,15 +186,25 @@ LEARNERS: Any = [
 @pytest.mark.parametrize(("learner", "placed"), LEARNERS, ids=[type(case[0]).__name__ for case in LEARNERS])
 def test_learners_refuse_what_they_have_themselves(X, learner, placed, method):
     y = (X[:, 0] > 0).astype(int)
-    for given, name in (
-        (Nystroem(20, kernel="rbf"), "kernel"),
-        (Nystroem(20, random_state=0), "random_state"),
-    ):
-        model = clone(learner).set_params(approximation=placed(given))
-        if not hasattr(model, method):
-            pytest.skip("no batches")
-        with pytest.raises(ValueError, match=rf"has {name} of its own.*Give {name}= to the learner"):
-            getattr(model, method)(X, y)
+    model = clone(learner).set_params(approximation=placed(Nystroem(20, kernel="rbf")))
+    if not hasattr(model, method):
+        pytest.skip("no batches")
+    with pytest.raises(ValueError, match=r"has kernel of its own.*Give kernel= to the learner"):
+        getattr(model, method)(X, y)
+
+
+def test_ensembles_may_set_every_random_state(X):
+    learner = OperatorRidge(Gaussian(1.0), approximation=Nystroem(20), alpha=1e-3)
+    ensemble = BaggingRegressor(learner, n_estimators=2, random_state=0).fit(X, X[:, 0])
+    assert ensemble.score(X, X[:, 0]) > 0.5
+
+
+@pytest.mark.parametrize("transformer", [Nystroem(10, random_state=0), KernelFeatures("rbf", Nystroem(10))])
+def test_frames_of_dask_collections_are_refused(X, transformer):
+    da = pytest.importorskip("dask.array")
+    model = clone(transformer).set_output(transform="pandas").fit(X)
+    with pytest.raises(ValueError, match=r"lazy.*set_output"):
+        model.transform(da.from_array(X, chunks=(20, -1)))
 
 
 def test_deep_learners_take_the_default(X):

@@ -57,7 +57,7 @@ ROOMS = (
 
 # Who may import scikit-learn, and what of it. Approximations are transformers, too: they need the mixins.
 SKLEARN: dict[str, str | tuple[str, ...]] = {
-    "approximation": ("sklearn.base", "sklearn.utils.validation"),
+    "approximation": ("sklearn.base", "sklearn.utils.validation", "sklearn.utils._set_output"),
     "estimators": "sklearn",
     "datasets": "sklearn",
     "reproduce": "sklearn",

@@ -231,7 +231,7 @@ def test_errors_name_the_fix(data, monkeypatch):
         (model, (dX, dY[:100]), "inconsistent numbers of samples: 600 and 100"),
         (model, (dX, None), "requires y"),
         (model, (da.where(dX > 2, np.nan, dX), dY), "A chunk of X contains NaN or infinity|NaN"),
-        (model, (dX, da.where(dY > 2, np.nan, dY)), "A chunk of y contains NaN"),
+        (model, (dX, da.where(dY > 2, np.nan, dY)), "y contains NaN or infinity in row"),
         (model, (dX, dY, dw - 1.0), "Negative values in sample_weight"),
         (model, (dX, dY, 0.0 * dw), "at least one non-zero"),
         (OperatorRidge(), (dX, dY), r"need approximation=Nystroem\(m\)"),

@@ -529,7 +529,7 @@ def test_components_without_variance_are_reported_and_zero(X, sizes, kernels, me
         model = DeepKernelPCA(sizes, kernels, solver=solver).fit(X)
     with pytest.warns(CollapsedComponentWarning, match=message):
         together = DeepKernelPCA(sizes, kernels, solver=solver).fit_transform(X)
-    assert np.allclose(together, model.transform(X), atol=1e-8)
+    assert np.allclose(together, model.transform(X), atol=1e-6)
     for H in model.hidden_:
         assert np.allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
     if kernels == "linear":  # what has variance is kept
@@ -716,3 +716,10 @@ def test_bad_data_are_named(X):
             model.transform(X, level=level)
     with pytest.raises(ValueError, match="features"):
         model.transform(X[:, :3])
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e5, 1e6])
+def test_levels_in_different_units_are_extended(scale: float) -> None:
+    X = scale * np.random.default_rng(0).normal(size=(60, 4))
+    model = DeepKernelPCA([3, 2], "linear").fit(X)
+    np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)

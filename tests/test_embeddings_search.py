@@ -9,6 +9,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import MinMaxScaler
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier
@@ -198,3 +199,11 @@ def test_messages_name_what_is_allowed(data):
         EmbeddingClassifier(learning_rate=0).fit(X, y)
     with pytest.raises(ValueError, match="epsilon must lie between 0 and 1/e"):
         EmbeddingClassifier(epsilon=0.5).fit(X, y)
+
+
+def test_a_plateau_at_the_last_iteration_gives_way_too():
+    X, y = load_iris(return_X_y=True)
+    start = {"lengthscale": 1e-3, "alpha": 1e-8}
+    with pytest.warns(ConvergenceWarning, match="max_iter=2"):  # of the second search
+        found = EmbeddingClassifier(start=start, max_iter=2).fit(X[::2], y[::2])
+    assert found.objective_value_ < 0.5  # 1.19 on the plateau

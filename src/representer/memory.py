@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +26,8 @@ class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hide
     """A computation will take most of the free memory."""
 
 
-_RECYCLED: ContextVar[list[np.ndarray] | None] = ContextVar("recycled matrices", default=None)
+# The thread that may take them, and the matrices.
+_RECYCLED: ContextVar[tuple[int, list[np.ndarray]] | None] = ContextVar("recycled matrices", default=None)
 
 
 @contextmanager
@@ -34,9 +36,8 @@ def recycling() -> Iterator[None]:
 
     A search makes the same matrices again at every step, and pages fresh from the system cost more than filling them.
     """
-    token = _RECYCLED.set(
-        [np.empty(0)]
-    )  # the first is held by the list alone: what others must look like to be free
+    # The first is held by the list alone: what others must look like to be free.
+    token = _RECYCLED.set((threading.get_ident(), [np.empty(0)]))
     try:
         yield
     finally:
@@ -45,9 +46,10 @@ def recycling() -> Iterator[None]:
 
 def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
     """A contiguous matrix of the type of ``like``, not initialised."""
-    kept = _RECYCLED.get()
-    if kept is None or like.device.type != "cpu":
+    found = _RECYCLED.get()
+    if found is None or found[0] != threading.get_ident() or like.device.type != "cpu":
         return like.new_empty(*shape)
+    kept = found[1]
     kind = like.new_empty(0).numpy().dtype
     kept[1:] = [array for array in kept[1:] if array.shape == tuple(shape) and array.dtype == kind]
     holders = [sys.getrefcount(array) for array in kept]  # a tensor holds the array whose memory it uses

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation.dask_source import is_dask, refuse_frames
 from representer.data import count, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import NAMES, as_kernel
@@ -124,6 +125,8 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             φ(x) as rows.
         """
         check_is_fitted(self)
+        if is_dask(X):
+            refuse_frames(self)
         return self._fitted.transform(X)
 
     def _unfitted(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils._set_output import _get_output_config
 
 from representer.approximation.sources import Block, InMemory, Source, Step
 
@@ -57,6 +58,15 @@ def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
     return collection
 
 
+def refuse_frames(transformer: Any) -> None:
+    """A frame in memory is not what anybody wants of a Dask collection, and scikit-learn would make one."""
+    if _get_output_config("transform", transformer)["dense"] != "default":
+        raise ValueError(
+            "Features of a Dask collection are a lazy Dask array, and no frame in memory. Call "
+            "set_output(transform='default')."
+        )
+
+
 def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
     """Refuse what are no rows of numbers, as far as it can be told without a look at them."""
     if array.ndim not in dimensions:
@@ -81,17 +91,24 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     return values
 
 
-def _chunk_block(X: Any, Y: Any, weights: Any | None, dtype: torch.dtype) -> Block:
-    """One chunk as tensors, checked: where it lives, not where the fit was called."""
+def _chunk_block(
+    X: Any, Y: Any, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None
+) -> Block:
+    """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
 
     def tensor(values: Any, name: str) -> torch.Tensor:
         values = _numbers(values, name)
         if not np.isfinite(values.sum(dtype=np.float64)):
             bad = np.argwhere(~np.isfinite(values))
             if len(bad):
+                row = int(bad[0][0])
+                where = (
+                    f"A chunk of {name} contains NaN or infinity, first in its row {row}"
+                    if rows is None
+                    else f"{name} contains NaN or infinity in row {int(rows[row])}"
+                )
                 raise ValueError(
-                    f"A chunk of {name} contains NaN or infinity, first in its row {int(bad[0][0])}. Samples in Dask "
-                    "collections must be complete: drop or impute such rows."
+                    f"{where}. Samples in Dask collections must be complete: drop or impute such rows."
                 )
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
 
@@ -206,7 +223,7 @@ class DaskSource(Source):
     def _brought(self, index: np.ndarray) -> Block:
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
         found = require_dask().compute(*(array[index] for array in whole))
-        return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype)
+        return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""

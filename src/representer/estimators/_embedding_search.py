@@ -348,8 +348,8 @@ class EmbeddingSearch:
             else:
                 starts = random_starts(self.start, n_restarts, seed)
                 result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
-                by_itself = result.n_iter < max_iter and not (stopped or result.interrupted)
-                if self.given and by_itself:
+                ended = result.converged or result.n_iter < max_iter
+                if self.given and ended and not (stopped or result.interrupted):
                     result = self._off_plateau(result, options)
         return self._found(result)
 

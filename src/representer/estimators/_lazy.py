@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.approximation.dask_source import DaskSource, as_rows, is_dask, map_rows, require_dask
+from representer.approximation.dask_source import (
+    DaskSource,
+    as_rows,
+    is_dask,
+    map_rows,
+    refuse_frames,
+    require_dask,
+)
 from representer.estimators._labels import check_classes
 from representer.kernels.base import Domain
 
@@ -121,4 +128,6 @@ def lazily(
     Arguments before the chunk are ``first``, those after it ``options``.
     """
     check_columns(learner, X)
+    if method == "transform":
+        refuse_frames(learner)
     return map_rows(partial(getattr(without_data(learner), method), *first, **options), X, width, dtype)

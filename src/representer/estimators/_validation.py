@@ -285,13 +285,15 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
 
 
 def check_bare(*approximations: Any) -> None:
-    """Refuse an approximation with arguments that only a transformer has: the learner has its own."""
+    """Refuse an approximation with a kernel, which only a transformer has: the learner has its own.
+
+    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
+    """
     for given in approximations:
-        own = [name for name in ("kernel", "random_state") if getattr(given, name, None) is not None]
-        if own:
+        if getattr(given, "kernel", None) is not None:
             raise ValueError(
-                f"approximation={given!r} has {' and '.join(own)} of its own, which are for the transformer. Give "
-                f"{' and '.join(f'{name}=' for name in own)} to the learner instead."
+                f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
+                "learner instead."
             )
 
 

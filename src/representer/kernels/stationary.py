@@ -26,6 +26,8 @@ LARGE_BLOCK, SMALL_BLOCK = 1024, 256
 # Rows are computed in multiples of this, from an even number of coordinates. Otherwise the rounding of products
 # depends on where a row stands (MKL), and k(x, y) must not depend on the block that x comes in.
 ALIGNED_ROWS = 8
+# The middle of points is that of so many of them.
+MIDDLE_ROWS = 64
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
@@ -105,7 +107,7 @@ class Stationary(Kernel, ABC):
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
         n = len(left)
-        if not symmetric:
+        if self.rounds_diagonal and not symmetric:
             odd = left.shape[1] % 2
             left, right = pad(left, (0, odd, 0, -n % ALIGNED_ROWS)), pad(right, (0, odd))
         gram = empty_matrix((len(left), len(right)), left)
@@ -118,10 +120,18 @@ class Stationary(Kernel, ABC):
                 gram[:start, start:stop] = block[:, :start].mT
         if symmetric:
             gram.diagonal().fill_(1.0)
-        return gram[:n]
+        return gram if len(gram) == n else gram[:n].clone() if n < ALIGNED_ROWS else gram[:n]
 
     def _diag(self, X: Tensor) -> Tensor:
         return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
+
+
+def _middle(points: Tensor) -> Tensor:
+    """About the middle of points (..., n, d), (..., 1, d): the median of a few, in each coordinate."""
+    if not points.shape[-2]:
+        return points.new_zeros(*points.shape[:-2], 1, points.shape[-1])
+    step = max(1, points.shape[-2] // MIDDLE_ROWS)
+    return points[..., ::step, :].median(-2, keepdim=True).values
 
 
 class Radial(Stationary, ABC):
@@ -136,12 +146,12 @@ class Radial(Stationary, ABC):
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Points with two more coordinates, [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], whose inner product is t at once.
 
-        They are centred first, as the rounding error of t is relative to the squared norms: around the mean of the
-        second points, so that the first may come in any blocks.
+        They are centred first, as the rounding error of t is relative to the squared norms: around the middle of the
+        second points, which an outlier does not move, so that the first may come in any blocks.
         """
         left = self._scaled(X)
         right = left if Y is None else self._scaled(Y)
-        centre = right.detach().mean(-2, keepdim=True)
+        centre = _middle(right.detach())
         left, right = left - centre, right - centre
         left_norms = -0.5 * (left**2).sum(-1, keepdim=True)
         right_norms = left_norms if Y is None else -0.5 * (right**2).sum(-1, keepdim=True)

@@ -46,7 +46,8 @@ class Cholesky:
 
     def solve(self, right: Tensor) -> Tensor:
         """A⁻¹ B; ``torch.cholesky_solve`` would copy the factor."""
-        if right.ndim == 2 and _for_lapack(self.factor) and not right.requires_grad:
+        alike = right.ndim == 2 and right.dtype == self.factor.dtype and len(right) == len(self.factor)
+        if alike and _for_lapack(self.factor) and _for_lapack(right):
             factor = self.factor.numpy()
             lower = factor.flags.f_contiguous  # otherwise its transpose is in the order of Fortran
             (potrs,) = get_lapack_funcs(("potrs",), (factor,))
@@ -73,9 +74,9 @@ class Cholesky:
 
     def inverse(self, less: Tensor | None = None) -> Tensor:
         """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
-        if not _for_lapack(self.factor):
+        if not _for_lapack(self.factor) or (less is not None and not _for_lapack(less)):
             inverse = torch.cholesky_inverse(self.factor)
-            return inverse if less is None else inverse.addcmul_(less, less.mT, value=-1.0)
+            return inverse if less is None else inverse - less @ less.mT
         columns = empty_matrix(self.factor.shape, self.factor).numpy().T
         (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
         _invert_lower(self.factor.numpy(), columns)

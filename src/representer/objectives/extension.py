@@ -50,7 +50,12 @@ class Extension:
             system = self._linear_system()
             right = torch.zeros(len(rows), len(system), dtype=rows.dtype, device=rows.device)
             right[:, : forward.shape[1]] = forward
-            return right @ _inverse(system).mT, torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+            # Levels differ in their units: what is without variance is so beside its own level.
+            units = torch.cat(
+                [_largest(multiplier).sqrt().expand(len(multiplier)) for multiplier in self.multipliers]
+            )
+            inverse = _inverse(system / units[:, None] / units) / units[:, None] / units
+            return right @ inverse.mT, torch.ones(len(rows), dtype=torch.bool, device=rows.device)
         together = torch.cat(list(self.hidden), 1)
         inverse = torch.block_diag(*(_inverse(multiplier) for multiplier in self.multipliers))
         scale = max(H.abs().max().item() for H in self.hidden)
@@ -110,6 +115,12 @@ class Extension:
             system[columns, rows] = system[rows, columns].mT
             offset = rows.stop
         return system
+
+
+def _largest(matrix: Tensor) -> Tensor:
+    """The largest entry of a matrix in size, or 1 if all are zero."""
+    size = matrix.abs().max()
+    return torch.where(size > 0, size, 1.0)
 
 
 def _inverse(matrix: Tensor) -> Tensor:

@@ -111,6 +111,7 @@ class LargeGaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         some, _ = train_test_split(
             np.arange(len(X)), train_size=GPC_ROWS, stratify=frequent(y), random_state=0
         )
+        some = np.union1d(some, np.unique(y, return_index=True)[1])  # no class is missing
         first.fit(X[some], y[some])
         self.classes_ = first.classes_
         if len(X) > GPC_LARGEST:
