@@ -23,7 +23,7 @@ SUBJECTS = [
 ]
 UNFINISHED = ("not run", "interrupted", "failed")
 LONGEST = 140  # characters of a claim in the overview
-SMALL = 0.1  # seconds below this are shown in milliseconds
+SMALL = 0.1  # seconds below this are shown in milliseconds, ratios with more digits
 
 
 # --- new measurements ------------------------------------------------------------------------------------------------
@@ -93,7 +93,9 @@ def amount(value: float | None, unit: str) -> str:
 
 def ratio(row: dict[str, Any]) -> str:
     """Ours over the reference; of a fact, which has no reference, the fact."""
-    return amount(row["ours"], row["unit"]) if row["ratio"] is None else f"{row['ratio']:.2f}"
+    if row["ratio"] is None:
+        return amount(row["ours"], row["unit"])
+    return f"{row['ratio']:.2f}" if row["ratio"] >= SMALL else f"{row['ratio']:.3g}"
 
 
 def speed_goals(bench: dict[str, Any], subjects: Sequence[str] = ()) -> str:
