@@ -718,6 +718,21 @@ def test_bad_data_are_named(X):
         model.transform(X[:, :3])
 
 
+def test_components_of_little_variance_are_extended() -> None:
+    rng = np.random.default_rng(1088)
+    (
+        rng.choice(3),
+        rng.integers(2, 4),
+        [rng.integers(1, 5) for _ in range(3)],
+    )  # before the case that was found
+    X = rng.normal(size=(40, 4)) * [3, 2, 1, 1]
+    model = DeepKernelPCA(
+        [2, 1, 3], ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]
+    ).fit(X)
+    assert model.residual_ <= 1e-8 and model.eigenvalues_[2][2] < 1e-5 * model.eigenvalues_[2][0]
+    np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [1e-4, 1e5, 1e6])
 def test_levels_in_different_units_are_extended(scale: float) -> None:
     X = scale * np.random.default_rng(0).normal(size=(60, 4))
