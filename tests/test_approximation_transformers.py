@@ -193,6 +193,17 @@ def test_learners_refuse_what_they_have_themselves(X, learner, placed, method):
         getattr(model, method)(X, y)
 
 
+def test_sparse_points_are_landmarks_of_sparse_samples():
+    rows = sparse.random_array((60, 40), density=0.2, rng=np.random.default_rng(0), format="csr")
+    y = np.asarray(rows.sum(1)).ravel()
+    options = {"alpha": 1e-3, "random_state": 0}
+    found = OperatorRidge("minmax", approximation=Landmarks(rows[:20]), **options).fit(rows, y)
+    dense = OperatorRidge("minmax", approximation=Landmarks(rows[:20].toarray()), **options).fit(
+        rows.toarray(), y
+    )
+    np.testing.assert_allclose(found.predict(rows), dense.predict(rows.toarray()), atol=1e-8)
+
+
 def test_ensembles_may_set_every_random_state(X):
     learner = OperatorRidge(Gaussian(1.0), approximation=Nystroem(20), alpha=1e-3)
     ensemble = BaggingRegressor(learner, n_estimators=2, random_state=0).fit(X, X[:, 0])

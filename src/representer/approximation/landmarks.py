@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
@@ -178,7 +179,7 @@ class Landmarks(Approximation):
         """How many points there are."""
         if not hasattr(self.points, "__len__"):
             raise ValueError(f"points of Landmarks must be data, with a length; got {self.points!r}.")
-        return len(self.points)
+        return int(self.points.shape[0]) if sparse.issparse(self.points) else len(self.points)
 
     def rows(self, n: int, seed: int) -> np.ndarray:
         """One: for the precision of the data."""

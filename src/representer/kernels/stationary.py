@@ -120,7 +120,7 @@ class Stationary(Kernel, ABC):
                 gram[:start, start:stop] = block[:, :start].mT
         if symmetric:
             gram.diagonal().fill_(1.0)
-        return gram if len(gram) == n else gram[:n].clone() if n < ALIGNED_ROWS else gram[:n]
+        return gram[:n].clone() if n < ALIGNED_ROWS else gram[:n]  # few rows do not keep the memory of more
 
     def _diag(self, X: Tensor) -> Tensor:
         return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
