@@ -79,7 +79,8 @@ class Cholesky:
             return inverse if less is None else inverse - less @ less.mT
         columns = empty_matrix(self.factor.shape, self.factor).numpy().T
         (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
-        _invert_lower(self.factor.numpy(), columns)
+        work = empty_matrix(self.factor.shape, self.factor).numpy().ravel()
+        _invert_lower(self.factor.numpy(), columns, work)
         lauum(columns, lower=True, overwrite_c=True)
         if less is not None:
             syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
@@ -159,36 +160,48 @@ def symmetric_products(
         half = left @ right.mT
         total = half + half.mT
         return total if rows is None or weights is None else total + rows.mT @ (weights[..., None] * rows)
-    # In the order of Fortran the rows are columns, and nothing is copied.
-    A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
-    syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (A, B))
     shape = (len(left), len(left))
     if memory is None or memory.shape != shape or not memory.mT.is_contiguous():
         memory = empty_matrix(shape, left).mT
-    columns = syr2k(1.0, A, B, trans=1, lower=True, c=memory.numpy(), overwrite_c=True)
+    # In the order of Fortran rows are columns, and nothing is copied.
+    columns = memory.numpy()
+    syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (columns,))
+    A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
+    syr2k(1.0, A, B, trans=1, lower=True, c=columns, overwrite_c=True)
     if rows is not None and weights is not None:
+        few = len(rows) <= WEIGHTED_ROWS  # then their memory may be recycled
+        buffer = empty_matrix(rows.shape, rows) if few else rows.new_empty(WEIGHTED_ROWS, rows.shape[1])
         for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
             for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
-                part = np.take(rows.numpy(), chosen.numpy(), axis=0)
-                part *= weights[chosen, None].abs().sqrt_().numpy()
-                syrk(sign, part.T, beta=1.0, c=columns, lower=True, overwrite_c=True)
+                part = torch.index_select(rows, 0, chosen, out=buffer[: len(chosen)])
+                part *= weights[chosen, None].abs().sqrt_()
+                syrk(sign, part.numpy().T, beta=1.0, c=columns, lower=True, overwrite_c=True)
     return torch.from_numpy(_mirrored(columns))
 
 
-def _invert_lower(L: np.ndarray, out: np.ndarray) -> np.ndarray:
-    """L⁻¹ in the lower triangle of ``out``, and contiguous: by halves, as products are twice as fast as LAPACK's."""
+def _invert_lower(L: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
+    """L⁻¹ in the lower triangle of ``out``, by halves, as products are twice as fast as LAPACK's.
+
+    ``work`` is memory for as many numbers as L has: pages fresh from the system would cost more than the copies.
+    """
     half = len(L) // 2
     if half < SMALL_TRIANGLE // 2:
         (trtri,) = get_lapack_funcs(("trtri",), (L,))
-        out[:] = inverse = trtri(L, lower=True)[0]
-        return inverse
+        out[:] = trtri(L, lower=True)[0]
+        return
+    rest = len(L) - half
+    parts = []
+    for rows, columns in ((half, half), (rest, rest), (rest, half)):
+        parts.append(work[: rows * columns].reshape(rows, columns, order="F"))
+        work = work[rows * columns :]
+    first, last, below = parts
+    _invert_lower(L[:half, :half], first, work)
+    _invert_lower(L[half:, half:], last, work)
+    below[:] = L[half:, :half]
     (trmm,) = get_blas_funcs(("trmm",), (L,))
-    first, last = (
-        _invert_lower(L[part, part], out[part, part]) for part in (slice(None, half), slice(half, None))
-    )
-    below = trmm(1.0, first, L[half:, :half], side=1, lower=1)
-    out[half:, :half] = trmm(-1.0, last, below, lower=1, overwrite_b=1)
-    return np.asfortranarray(out)
+    trmm(1.0, first, below, side=1, lower=1, overwrite_b=1)
+    trmm(-1.0, last, below, lower=1, overwrite_b=1)
+    out[:half, :half], out[half:, half:], out[half:, :half] = first, last, below
 
 
 def _for_lapack(matrix: Tensor) -> bool:
