@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.data import count
 from representer.estimators._adapted import Projected, Representation, original, repaired_gram, takes_sparse
 from representer.kernels import Kernel, as_kernel
-from representer.memory import require_gram
+from representer.memory import require_gram, row_blocks
 from representer.operators import Decomposable
 from representer.parameters import is_count, is_real
 
@@ -223,6 +223,15 @@ class FirstLevel:
     def nearest(self, rows: Tensor) -> Tensor:
         """The training sample nearest to each new one, in feature space."""
         return (2.0 * rows - self.diagonal).argmax(1)
+
+    def twins(self, gram: Tensor) -> Tensor:
+        """For each training sample the first with the same features, to rounding, from their (centred) Gram matrix."""
+        first = torch.empty(len(gram), dtype=torch.long, device=gram.device)
+        norms, rounding = gram.diagonal(), 2.0 * torch.finfo(gram.dtype).eps * self.diagonal.abs().max()
+        for rows in row_blocks(len(gram), 2 * len(gram) * gram.element_size()):
+            nearness = 2.0 * gram[rows] - norms
+            first[rows] = (nearness >= norms[rows, None] - rounding).to(torch.uint8).argmax(1)
+        return first
 
 
 def sample_count(max_samples: Any, n: int) -> int:

@@ -320,6 +320,8 @@ class DeepKernelPCA(
         coupled = solution.solver != "levelwise"
         state = canonical(problem, solution.state, coupled=coupled)
         self._multipliers = [plain(multiplier) for multiplier in state.multipliers]
+        self._variances = [plain(variance) for variance in state.variances]
+        self._forward = plain(state.forward)
         self.hidden_ = [plain(H) for H in state.hidden]
         self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self._multipliers]
         self.explained_variance_ratio_ = [
@@ -338,6 +340,7 @@ class DeepKernelPCA(
         self.kernels_ = [original(self._first.kernel), *problem.kernels]
         self.eta_ = list(problem.etas)
         self._warn_of_collapse(state, coupled)
+        self._warn_of_twins(problem.gram)
         if not solution.converged:
             warn_unconverged(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
