@@ -127,8 +127,8 @@ class NewSamples:
             largest=self._first.diagonal.abs().max().item(),
         )
 
-    def _warn_of_twins(self, gram: Tensor) -> None:
-        """Say that the levels above tell samples apart that are the same: no function of the sample does."""
+    def _tells_twins_apart(self, gram: Tensor) -> bool:
+        """Whether hidden features differ between samples that are the same, which no function does; with a warning."""
         H, twins = plain(self._extension().known), plain(self._first.twins(gram))
         apart = np.abs(H - H[twins]).max(1) > SAME * np.abs(H).max()
         if apart.any():
@@ -140,6 +140,7 @@ class NewSamples:
                 CollapsedComponentWarning,
                 stacklevel=5,
             )
+        return bool(apart.any())
 
     def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
         total = gram.sum(1, keepdim=True)

@@ -79,7 +79,7 @@ class Extension:
         """Hidden features (m, Σ s_j) for k_1(x, x_n) (m, N), from those of the nearest samples; and which converged."""
         start = self.known[nearest]
         change = rows @ self.hidden[0] / self.etas[0] - self.forward[nearest]
-        change[(change.abs() <= self._noise[: change.shape[1]]).all(1)] = 0.0
+        change[(change.abs() <= self._rounding * self._largest_forward).all(1)] = 0.0
         values, converged = self._following(change, start), torch.ones_like(nearest, dtype=torch.bool)
         if self.coupled and not self.is_linear:
             moved = change.any(1)
@@ -158,13 +158,21 @@ class Extension:
         return max(H.abs().max().item() for H in self.hidden)
 
     @cached_property
+    def _rounding(self) -> float:
+        """Of sums over the samples, relative to their largest terms."""
+        return float(ROUNDING * torch.finfo(self.forward.dtype).eps * len(self.forward) ** 0.5)
+
+    @cached_property
+    def _largest_forward(self) -> float:
+        return max(self.forward.abs().max().item(), self.largest / abs(self.etas[0]))
+
+    @cached_property
     def _noise(self) -> Tensor:
         """Of each equation, what may be rounding."""
-        eps = ROUNDING * torch.finfo(self.forward.dtype).eps * len(self.forward) ** 0.5
         levels = zip(self.hidden, self.multipliers, strict=True)
-        parts = [eps * (H @ multiplier).abs().max().expand(H.shape[1]) for H, multiplier in levels]
-        parts[0] = parts[0].clamp(min=eps * self.largest / abs(self.etas[0]))
-        return torch.cat(parts)
+        largest = [(H @ multiplier).abs().max().expand(H.shape[1]) for H, multiplier in levels]
+        largest[0] = largest[0].clamp(min=self._largest_forward)
+        return self._rounding * torch.cat(largest)
 
     def _inverse_jacobians(self, samples: Tensor) -> Tensor:
         """Of the equations of training samples, (m, S, S), in which every level has its own units."""
