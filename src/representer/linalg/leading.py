@@ -57,7 +57,7 @@ def orthonormal(block: Tensor, against: Tensor | None = None) -> Tensor:
 
 
 def leading(
-    product: Product, start: Tensor, n: int, *, tol: float, share: float = 0.0, max_iter: int = 300
+    product: Product, start: Tensor, n: int, *, tol: float, share: float = 0.0, max_iter: int = 100
 ) -> RitzPairs:
     """The n largest eigenvalues of A, given by ``product`` V ↦ A V, and their eigenvectors.
 
