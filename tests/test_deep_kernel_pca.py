@@ -148,6 +148,14 @@ def test_one_level_is_kernel_pca(X):
     assert np.allclose(model.explained_variance_ratio_[0], reference.eigenvalues_ / total)
 
 
+def test_one_level_is_kernel_pca_where_the_spectrum_is_flat(rng):
+    X = rng.normal(size=(400, 1500))
+    model = DeepKernelPCA(6, Gaussian(40.0)).fit(X)
+    reference = KernelPCA(6, kernel="rbf", gamma=1 / (2 * 40.0**2), eigen_solver="dense").fit(X)
+    signs = np.sign((model.hidden_[0] * reference.eigenvectors_).sum(0))
+    assert np.abs(model.hidden_[0] - signs * reference.eigenvectors_).max() <= 1e-9
+
+
 @pytest.mark.parametrize("init", ["levelwise", "random"])
 @pytest.mark.parametrize("solver", ["scf", "riemannian"])
 def test_a_linear_second_level_has_a_closed_form(X, solver, init):
@@ -513,6 +521,7 @@ def test_the_smoother_says_that_samples_are_too_far_away(X):
         model.transform(np.concatenate([X[:3] + 1e4, X[:1]]))
 
 
+@pytest.mark.filterwarnings("ignore:Samples .* are the same")  # arbitrary columns tell duplicates apart
 @pytest.mark.parametrize("solver", ["auto", "scf", "levelwise"])
 @pytest.mark.parametrize(
     ("sizes", "kernels", "message"),
@@ -733,8 +742,66 @@ def test_components_of_little_variance_are_extended() -> None:
     np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
 
 
-@pytest.mark.parametrize("scale", [1e-4, 1e5, 1e6])
-def test_levels_in_different_units_are_extended(scale: float) -> None:
-    X = scale * np.random.default_rng(0).normal(size=(60, 4))
-    model = DeepKernelPCA([3, 2], "linear").fit(X)
-    np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
+@pytest.mark.parametrize("scale", [1e-8, 1e-7, 1e-4, 1e6, 1e8])
+@pytest.mark.parametrize("sizes", [[3, 2], [3, 2, 2], [3, 3, 1]], ids=str)
+def test_levels_in_different_units_are_extended(scale, sizes):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(60, 4)), rng.normal(size=(10, 4))
+    model, at_one = DeepKernelPCA(sizes, "linear").fit(scale * X), DeepKernelPCA(sizes, "linear").fit(X)
+    np.testing.assert_allclose(model.transform(scale * X), np.hstack(model.hidden_), atol=1e-6)
+    for level in range(len(sizes)):  # the same but for a rotation: eigenvalues of linear levels are equal
+        found = model.transform(scale * new, level) @ model.hidden_[level].T
+        np.testing.assert_allclose(
+            found, at_one.transform(new, level) @ at_one.hidden_[level].T, rtol=0, atol=1e-8
+        )
+
+
+def test_a_scale_that_eta_takes_back_changes_nothing():
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(40, 3)), rng.normal(size=(10, 3))
+    expected = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(X).transform(new)
+    for scale in (1e-8, 1e8):
+        model = DeepKernelPCA([2, 2], ["linear", "rbf"], eta=[scale**2, 1.0]).fit(scale * X)
+        assert np.allclose(np.abs(model.transform(scale * new)), np.abs(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_training_samples_solve_their_equations_to_rounding(seed):
+    """Also where small eigenvalues of a level, or a fit that has not converged, leave much of them unsolved."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(s) for s in rng.integers(1, 4, size=int(rng.integers(2, 4)))]
+    X = rng.normal(size=(int(rng.choice([8, 30, 60])), 3))
+    kernels = ["rbf", *(Gaussian(float(np.exp(rng.uniform(-1.2, 0.5)))) for _ in sizes[1:])]
+    eta = [float(np.exp(rng.uniform(-1, 1))) for _ in sizes]
+    if seed % 3 == 0:
+        eta[-1] *= -1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DeepKernelPCA(sizes, kernels, eta=eta, max_iter=8).fit(X)
+        if model._has_null_directions:
+            return
+        H = np.hstack(model.hidden_)
+        assert np.abs(model.transform(X) - H).max() <= 1e-10
+        # and close to them
+        moved = model.transform(X + 1e-9 * rng.normal(size=X.shape))
+    assert np.abs(moved - H).max() <= 1e-3
+
+
+def test_twins_that_the_levels_above_tell_apart_are_reported():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 4))
+    X[:15] = X[15:]
+    with pytest.warns(
+        CollapsedComponentWarning, match="the same to the first kernel, but have different hidden_"
+    ):
+        model = DeepKernelPCA(
+            [2, 5, 2], [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], eta=[1.6, 4.0, 0.5]
+        ).fit(X)
+    found = model.transform(X)
+    assert np.abs(found[:15] - found[15:]).max() <= 1e-8
+    together = np.hstack(model.hidden_)
+    apart = np.abs(together[:15] - together[15:]).max(1) > 1e-3
+    assert apart.any() and np.abs(found - together)[:15].max() <= 1e-8
+    assert np.abs(found - together)[15:][~apart].max() <= 1e-4
+    with pytest.warns(CollapsedComponentWarning, match="transform gives both the same"):
+        assert np.allclose(clone(model).fit_transform(X), found, atol=1e-8)

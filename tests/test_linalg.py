@@ -622,6 +622,25 @@ def test_leading_eigenpairs_are_those_of_eigh(case):
     assert (A @ V - V * pairs.values[:n]).norm() <= 1e-8 * values.abs().max()
 
 
+def test_flat_spectra_are_solved_to_rounding():
+    """A round may gain little, which is no sign of rounding; but where rounding is reached, no product is wasted."""
+    products = 0
+
+    def found(values):
+        nonlocal products
+        products = 0
+
+        def product(V):
+            nonlocal products
+            products += 1
+            return values[:, None] * V
+
+        return leading(product, torch.ones(400, 1, dtype=torch.float64), 5, tol=1e-14)
+
+    assert found(torch.linspace(2.0, 1.0, 400, dtype=torch.float64)).residual <= 1e-12
+    assert found(0.5 ** torch.arange(400, dtype=torch.float64)).residual <= 1e-12 and products <= 10
+
+
 def test_a_share_of_the_residual_is_enough():
     A = torch.diag(torch.linspace(2.0, 1.0, 150, dtype=torch.float64))
     start = torch.eye(150, 5, dtype=torch.float64) + 1e-3

@@ -10,10 +10,10 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from representer.data import count
+from representer.data import count, take
 from representer.estimators._adapted import Projected, Representation, original, repaired_gram, takes_sparse
 from representer.kernels import Kernel, as_kernel
-from representer.memory import require_gram
+from representer.memory import require_gram, row_blocks
 from representer.operators import Decomposable
 from representer.parameters import is_count, is_real
 
@@ -223,6 +223,20 @@ class FirstLevel:
     def nearest(self, rows: Tensor) -> Tensor:
         """The training sample nearest to each new one, in feature space."""
         return (2.0 * rows - self.diagonal).argmax(1)
+
+    def twins(self, gram: Tensor) -> Tensor:
+        """For each training sample the one that is nearest to it as a new sample: itself, or one that is the same.
+
+        Only samples that are close to another in the (centred) Gram matrix are looked at.
+        """
+        twins = torch.arange(len(gram), device=gram.device)
+        norms, close = gram.diagonal(), torch.finfo(gram.dtype).eps ** 0.5 * self.diagonal.abs().max()
+        for rows in row_blocks(len(gram), 2 * len(gram) * gram.element_size()):
+            near = 2.0 * gram[rows] - norms >= norms[rows, None] - close
+            numbers = twins[rows][near.sum(1) > 1]
+            if len(numbers):
+                twins[numbers] = self.nearest(self.rows(take(self.data, numbers)))
+        return twins
 
 
 def sample_count(max_samples: Any, n: int) -> int:

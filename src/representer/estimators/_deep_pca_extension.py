@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,15 @@ from torch import Tensor
 from representer.approximation.dask_source import is_dask
 from representer.data import count, take
 from representer.estimators._adapted import Representation, takes_sparse
-from representer.estimators._deep_pca import FirstLevel
+from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel
 from representer.estimators._lazy import lazily
 from representer.estimators._validation import check_inputs, plain, warn_unconverged
 from representer.kernels import Kernel
 from representer.memory import row_blocks
 from representer.objectives.extension import Extension
+
+# Hidden features that differ by less than this share of the largest are the same.
+SAME = 1e-6
 
 
 class NewSamples:
@@ -27,10 +31,13 @@ class NewSamples:
     extension: str
     solver_: str
     hidden_: list[np.ndarray]
+    subset_: np.ndarray
     kernels_: list[Kernel]
     eta_: list[float]
     n_components_: list[int]
     _multipliers: list[np.ndarray]
+    _variances: list[np.ndarray]
+    _forward: np.ndarray
     _first: FirstLevel
     _form: Representation
     _first_kernel: Any
@@ -105,11 +112,35 @@ class NewSamples:
         return torch.cat(parts)
 
     def _extension(self) -> Extension:
-        hidden, multipliers = (
-            [self._form.tensor(a) for a in arrays] for arrays in (self.hidden_, self._multipliers)
+        hidden, multipliers, variances = (
+            [self._form.tensor(a) for a in arrays]
+            for arrays in (self.hidden_, self._multipliers, self._variances)
         )
-        coupled = self.solver_ != "levelwise"
-        return Extension(hidden, multipliers, self.kernels_[1:], self.eta_, coupled=coupled)
+        return Extension(
+            hidden,
+            multipliers,
+            variances,
+            self._form.tensor(self._forward),
+            self.kernels_[1:],
+            self.eta_,
+            coupled=self.solver_ != "levelwise",
+            largest=self._first.diagonal.abs().max().item(),
+        )
+
+    def _tells_twins_apart(self, gram: Tensor) -> bool:
+        """Whether hidden features differ between samples that are the same, which no function does; with a warning."""
+        H, twins = plain(self._extension().known), plain(self._first.twins(gram))
+        apart = np.abs(H - H[twins]).max(1) > SAME * np.abs(H).max()
+        if apart.any():
+            i = int(np.flatnonzero(apart)[0])
+            warnings.warn(
+                f"Samples {self.subset_[twins[i]]} and {self.subset_[i]} are the same to the first kernel, but have "
+                f"different hidden_ ({apart.sum()} such samples): the levels above tell them apart. transform gives "
+                "both the same. Leave duplicates out, or choose a larger lengthscale or |eta| for the upper levels.",
+                CollapsedComponentWarning,
+                stacklevel=5,
+            )
+        return bool(apart.any())
 
     def _smoothed(self, gram: Tensor, extension: Extension) -> Tensor:
         total = gram.sum(1, keepdim=True)

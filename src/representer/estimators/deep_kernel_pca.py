@@ -320,6 +320,8 @@ class DeepKernelPCA(
         coupled = solution.solver != "levelwise"
         state = canonical(problem, solution.state, coupled=coupled)
         self._multipliers = [plain(multiplier) for multiplier in state.multipliers]
+        self._variances = [plain(variance) for variance in state.variances]
+        self._forward = plain(state.forward)
         self.hidden_ = [plain(H) for H in state.hidden]
         self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self._multipliers]
         self.explained_variance_ratio_ = [
@@ -338,6 +340,7 @@ class DeepKernelPCA(
         self.kernels_ = [original(self._first.kernel), *problem.kernels]
         self.eta_ = list(problem.etas)
         self._warn_of_collapse(state, coupled)
+        self._has_twins_apart = self._tells_twins_apart(problem.gram)
         if not solution.converged:
             warn_unconverged(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
@@ -383,10 +386,11 @@ class DeepKernelPCA(
         Returns
         -------
         H : ndarray of shape (n_samples, number of components of all levels)
-            ``hidden_``, side by side; with ``max_samples``, the smoother, or components without variance, what
-            ``transform`` gives.
+            ``hidden_``, side by side; with ``max_samples``, the smoother, components without variance, or equal
+            samples with different ``hidden_``, what ``transform`` gives.
         """
         self.fit(X)
-        if self.max_samples is not None or self.extension == "smoother" or self._has_null_directions:
+        differs = self._has_null_directions or self._has_twins_apart
+        if self.max_samples is not None or self.extension == "smoother" or differs:
             return self._features_of(X, None)
         return np.concatenate(self.hidden_, 1)

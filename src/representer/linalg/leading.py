@@ -15,6 +15,9 @@ GUARDS = 14
 # Columns with less than this outside of the span of the others are too dependent for Cholesky's factor; with more than
 # that nothing was lost in making them orthonormal, to be looked at again.
 DEPENDENT, KEPT = 1e-3, 0.9
+# Below 1e-8, a search ends when the residual has not fallen to this share in so many rounds. (Between eigenvalues that
+# are close to each other a round may gain little for long.)
+PROGRESS, STALLED = 0.9, 3
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,9 @@ def leading(
     V, AV, values = _rotated(V, AV, p)
     residual = _residual(V, AV, values, n)
     tol = max(tol, share * residual)
+    best, stalled = residual, 0
     for _ in range(max_iter):
-        if residual <= tol:
+        if residual <= max(tol, _rounding(values, n, size)):
             break
         width = n if residual < 1e-2 else p  # from afar the guards need company, too
         W = orthonormal(AV[:, :width] - V[:, :width] * values[:width], V)
@@ -93,8 +97,9 @@ def leading(
         U = orthonormal(AW, basis)
         basis, images = torch.cat([basis, U], 1), torch.cat([images, product(U)], 1)
         V, AV, values = _rotated(basis, images, p)
-        before, residual = residual, _residual(V, AV, values, n)
-        if residual < 1e-8 and residual > 0.5 * before:  # rounding
+        residual = _residual(V, AV, values, n)
+        best, stalled = (residual, 0) if residual < PROGRESS * best else (best, stalled + 1)
+        if best < 1e-8 and stalled == STALLED:
             break
     return RitzPairs(V, values, residual)
 
@@ -113,8 +118,20 @@ def _rotated(basis: Tensor, images: Tensor, p: int) -> tuple[Tensor, Tensor, Ten
     return basis @ best, images @ best, values.flip(0)[:p]
 
 
+def _smallest(values: Tensor, n: int, size: int) -> Tensor:
+    """The smallest |θ| of the n wanted, as far as that is more than rounding."""
+    rounding = torch.finfo(values.dtype).eps * size * values.abs().max()
+    return torch.maximum(values[:n].abs().min(), rounding).clamp(min=torch.finfo(values.dtype).tiny)
+
+
 def _residual(V: Tensor, AV: Tensor, values: Tensor, n: int) -> float:
-    """The largest ‖A v − θ v‖ over the smallest |θ| of the n wanted, as far as that is more than rounding."""
-    rounding = torch.finfo(V.dtype).eps * len(V) * values.abs().max()
-    scale = torch.maximum(values[:n].abs().min(), rounding).clamp(min=torch.finfo(V.dtype).tiny)
-    return ((AV[:, :n] - V[:, :n] * values[:n]).norm(dim=0).max() / scale).item()
+    """The largest ‖A v − θ v‖ of the n wanted over the smallest |θ| among them."""
+    defects = (AV[:, :n] - V[:, :n] * values[:n]).norm(dim=0)
+    return (defects.max() / _smallest(values, n, len(V))).item()
+
+
+def _rounding(values: Tensor, n: int, size: int) -> float:
+    """The residual that products with a matrix of so many rows have by rounding alone."""
+    return (
+        torch.finfo(values.dtype).eps * size**0.5 * values.abs().max() / _smallest(values, n, size)
+    ).item()

@@ -98,6 +98,7 @@ class Stationarity:
     energies: list[float]  # Tr(H_jᵀ K_j H_j) / (2 η_j)
     totals: list[float]  # Tr M_j: the sum of all eigenvalues of level j
     variances: list[Tensor]  # H_jᵀ K_j H_j / η_j: what the components hold of their own level
+    forward: Tensor  # K_1 H_1 / η_1
 
     @property
     def energy(self) -> float:
@@ -174,7 +175,7 @@ class MultiLevel:
         gradients.reverse()
         multipliers = [symmetric(H.mT @ g) for H, g in zip(hidden, gradients, strict=True)]
         sums = energies[::-1], totals[::-1], variances[::-1]
-        return Stationarity(hidden, gradients, multipliers, *sums), proposals
+        return Stationarity(hidden, gradients, multipliers, *sums, own), proposals
 
     def field(self, level: int, gram: Tensor, H: Tensor, G: Tensor | None) -> Product:
         """V ↦ sign(η_j) M_j V, M_j = K_j/η_j + (G_j H_jᵀ + H_j G_jᵀ − H_j sym(H_jᵀG_j) H_jᵀ)/η_{j+1}."""

@@ -16,12 +16,13 @@ def broyden(
     scale: Tensor | float,
     tol: float,
     max_iter: int,
+    noise: Tensor | float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Solve F(x_i) = 0 for every row x_i of ``start`` (m, S).
 
-    ``equations`` takes rows and their numbers, and gives F of each. ``inverse`` (S, S) is near the inverse of its
-    Jacobian. A row is done when its next step would be at most ``tol * scale``. A step that more than doubles ‖F‖ is
-    halved first.
+    ``equations`` takes rows and their numbers, and gives F of each. ``inverse``, (S, S) or one a row, is near the
+    inverse of its Jacobian. A row is done when its next step would be at most ``tol * scale``, or where no equation is
+    off by more than its ``noise``. A step that more than doubles ‖F‖ is halved first.
 
     Returns
     -------
@@ -42,10 +43,11 @@ def broyden(
     """
     solutions, converged = start.clone(), torch.zeros(len(start), dtype=torch.bool, device=start.device)
     rows = torch.arange(len(start), device=start.device)
-    x, B = start, inverse.expand(len(start), *inverse.shape)
+    x, B = start, inverse.expand(len(start), *inverse.shape[-2:])
     F = equations(x, rows)
     for _ in range(max_iter):
         step = -(B @ F[:, :, None])[:, :, 0]
+        step[(F.abs() <= noise).all(1)] = 0.0
         small = step.abs().amax(1) <= tol * scale
         done = small & step.isfinite().all(1)
         solutions[rows[done]] = x[done] + step[done]
@@ -79,6 +81,7 @@ def levenberg_marquardt(
     scale: Tensor | float,
     tol: float,
     max_iter: int,
+    noise: Tensor | float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Solve F(x_i) = 0 for every row by steps that always lower ‖F‖, with Jacobians by differences.
 
@@ -90,14 +93,14 @@ def levenberg_marquardt(
     damping = x.new_full((len(x),), 1e-3)
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     for _ in range(max_iter):
-        J = _jacobian(equations, x, F, rows, scale)
+        J = jacobian(equations, x, F, rows, scale)
         normal, right = J.mT @ J, (J.mT @ F[:, :, None])
         weights = damping[:, None, None] * normal.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
         step = -torch.linalg.lstsq(normal + weights * eye, right).solution[:, :, 0]
         new = equations(x + step, rows)
         better = new.norm(dim=1) < F.norm(dim=1)
         small = step.abs().amax(1) <= tol * scale
-        done = small & (damping < 1e-6)
+        done = small & (damping < 1e-6) | (F.abs() <= noise).all(1)
         solutions[rows], converged[rows[done]] = torch.where(better[:, None], x + step, x), True
         damping = torch.where(better, 0.1 * damping, 10.0 * damping)
         keep = ~done & (damping < 1e6)
@@ -108,7 +111,7 @@ def levenberg_marquardt(
     return solutions, converged
 
 
-def _jacobian(
+def jacobian(
     equations: Callable[[Tensor, Tensor], Tensor], x: Tensor, F: Tensor, rows: Tensor, scale: Tensor | float
 ) -> Tensor:
     """∂F_a/∂x_b of every row, (m, S, S), by forward differences."""
