@@ -23,7 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from representer import DeepKernelPCA
 from representer.approximation import choose_samples
 from representer.estimators import _deep_pca_fit
-from representer.estimators.deep_kernel_pca import CollapsedComponentWarning
+from representer.estimators._deep_pca import CollapsedComponentWarning
 from representer.kernels import (
     Constant,
     Gaussian,
@@ -282,7 +282,7 @@ def bounds_as_printed(K, model):
 
 @pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
 @pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
-@pytest.mark.filterwarnings("ignore::representer.estimators.deep_kernel_pca.CollapsedComponentWarning")
+@pytest.mark.filterwarnings("ignore::representer.estimators._deep_pca.CollapsedComponentWarning")
 def test_lemma_4_1_bounds_hold(rng, eta, sizes):
     """Figure 4, on random data. The bounds here lie within those of the paper."""
     X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
@@ -545,6 +545,46 @@ def test_components_without_variance_are_reported_and_zero(X, sizes, kernels, me
         s = min(*sizes, 4) if len(sizes) > 1 else 4
         kept = np.linalg.svd(X - X.mean(0), full_matrices=False).U[:, :s]
         assert np.allclose(together[:, :s], kept @ (kept.T @ model.hidden_[0][:, :s]), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernels", "options", "scale"),
+    [
+        ([2, 4, 4], [Gaussian(2.0), "linear", "linear"], {}, 1.0),
+        ([6, 5], "linear", {}, 1.0),
+        ([6, 5], "linear", {"eta": [1.0, -3.0]}, 1.0),
+        ([3, 2], ["linear", "rbf"], {"center": False}, 1e-7),
+    ],
+)
+def test_what_transform_gives_otherwise_than_hidden_is_said(X, sizes, kernels, options, scale):
+    X = scale * X[:, :4]
+    model = DeepKernelPCA(sizes, kernels, **options)
+    with pytest.warns(CollapsedComponentWarning, match="arbitrary in hidden_ and 0 in transform"):
+        together = model.fit_transform(X)
+    assert np.allclose(together, model.transform(X), atol=1e-10)
+    assert not np.allclose(together, np.concatenate(model.hidden_, 1), atol=1e-3)
+    if (
+        "eta" in options
+    ):  # between linear levels of opposite signs, what is arbitrary below is not told apart above
+        return
+    line = model.transform(X[0] + np.linspace(0.0, 1.0, 401)[:, None] * (X[1] - X[0]))
+    assert np.abs(np.diff(line, axis=0)).max() < 0.05
+
+
+def test_components_that_the_level_above_makes_are_in_transform(X):
+    model = DeepKernelPCA([3, 2], ["rbf", "poly"], eta=[1.0, 1e-8])
+    with pytest.warns(CollapsedComponentWarning, match="the others are made by the levels above"):
+        model.fit(X)
+    assert np.allclose(model.transform(X), np.concatenate(model.hidden_, 1), atol=1e-6)
+
+
+def test_samples_that_overflow_keep_the_nearest_features(X):
+    model = DeepKernelPCA([3, 2], ["poly", "poly"]).fit(X[:, :3])
+    new = np.concatenate([X[:2, :3] * 1e30, X[:1, :3]])
+    with pytest.warns(ConvergenceWarning, match="2 of 3 new samples were not solved"):
+        features = model.transform(new)
+    assert np.isfinite(features).all()
+    assert np.allclose(features[2], np.concatenate(model.hidden_, 1)[0], atol=1e-6)
 
 
 # -- searches ---------------------------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_the_closed_form_finds_the_leading_components_from_any_seed(circle: np.n
 
 
 @pytest.mark.parametrize(("sizes", "kept"), [([2], 2), ([3, 2], 2), ([2, 3], 2), ([4, 3, 2], 2)])
-@pytest.mark.filterwarnings("ignore::representer.estimators.deep_kernel_pca.CollapsedComponentWarning")
+@pytest.mark.filterwarnings("ignore::representer.estimators._deep_pca.CollapsedComponentWarning")
 def test_linear_levels_reconstruct_as_pca(X: np.ndarray, sizes: list[int], kept: int) -> None:
     model = DeepKernelPCA(sizes, "linear").fit(X[:30])
     pca = PCA(kept).fit(X[:30])

@@ -14,12 +14,13 @@ from torch import Tensor
 from representer.approximation.dask_source import is_dask
 from representer.data import count, take
 from representer.estimators._adapted import Representation, takes_sparse
-from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel
+from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel, is_constant
 from representer.estimators._lazy import lazily
 from representer.estimators._validation import check_inputs, plain, warn_unconverged
 from representer.kernels import Kernel
 from representer.memory import row_blocks
-from representer.objectives.extension import Extension
+from representer.objectives.extension import Extension, resolved
+from representer.objectives.multilevel import Stationarity
 
 # Hidden features that differ by less than this share of the largest are the same.
 SAME = 1e-6
@@ -29,6 +30,7 @@ class NewSamples:
     """``transform`` of ``DeepKernelPCA``; here, and not in that class, because its output depends on the level."""
 
     extension: str
+    center: bool
     solver_: str
     hidden_: list[np.ndarray]
     subset_: np.ndarray
@@ -126,6 +128,40 @@ class NewSamples:
             coupled=self.solver_ != "levelwise",
             largest=self._first.diagonal.abs().max().item(),
         )
+
+    def _warn_of_collapse(self, state: Stationarity, coupled: bool) -> None:
+        """Say which components mean less than they seem to."""
+        extension = self._extension()
+        known = plain(extension.known)
+        away = np.abs(np.concatenate(self.hidden_, 1) - known).max(0) > SAME * np.abs(known).max()
+        arbitrary = np.split(away, np.cumsum(self.n_components_)[:-1])
+        self._has_null_directions = bool(away.any())
+        own = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in state.variances]
+        ranks = np.minimum(own, extension.ranks)
+        missing = np.asarray(self.n_components_) - ranks
+        constant = is_constant(self.hidden_[0])
+        outweighed = coupled and len(self.hidden_) > 1 and self.n_components_[0] < len(self.hidden_[0])
+        if self.center and outweighed and constant.any() and missing[0] <= constant.sum():
+            j = int(np.flatnonzero(constant)[0])
+            zero = ", and 0 in transform" if arbitrary[0][j] else ""
+            message = (
+                f"Component {j} of level 0 is the same for all samples{zero}: the levels above outweigh it. Choose a "
+                "larger eta or lengthscale for level 1, or fewer components for level 0."
+            )
+        elif (missing > 0).any():
+            j = int(np.flatnonzero(missing > 0)[0])
+            others = (
+                "arbitrary in hidden_ and 0 in transform"
+                if arbitrary[j].any()
+                else "made by the levels above"
+            )
+            message = (
+                f"Level {j} has only {ranks[j]} components with variance; the others are {others}, and levels above "
+                f"may depend on them. Ask for fewer than n_components={self.n_components_[j]}."
+            )
+        else:
+            return
+        warnings.warn(message, CollapsedComponentWarning, stacklevel=5)
 
     def _tells_twins_apart(self, gram: Tensor) -> bool:
         """Whether hidden features differ between samples that are the same, which no function does; with a warning."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -17,12 +16,10 @@ from representer.data import take
 from representer.estimators._adapted import Representation, original, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
 from representer.estimators._deep_pca import (
-    CollapsedComponentWarning,
     FirstLevel,
     KernelsPerLevel,
     Levels,
     check_varies,
-    is_constant,
     sample_count,
     shares,
 )
@@ -42,8 +39,7 @@ from representer.estimators._validation import (
 )
 from representer.kernels import Kernel
 from representer.memory import recycling
-from representer.objectives.extension import resolved
-from representer.objectives.multilevel import MultiLevel, Stationarity
+from representer.objectives.multilevel import MultiLevel
 from representer.parameters import is_real
 
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
@@ -346,32 +342,6 @@ class DeepKernelPCA(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
                 f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels."
             )
-
-    def _warn_of_collapse(self, state: Stationarity, coupled: bool) -> None:
-        """Say which components mean less than they seem to."""
-        constant = is_constant(self.hidden_[0])
-        ranks = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in state.variances]
-        short = [
-            j for j, (rank, size) in enumerate(zip(ranks, self.n_components_, strict=True)) if rank < size
-        ]
-        self._has_null_directions = bool(short)
-        message = ""
-        outweighed = coupled and len(self.hidden_) > 1 and self.n_components_[0] < len(self.hidden_[0])
-        enough = (
-            self.n_components_[0] - ranks[0] <= constant.sum()
-        )  # but for the constants, all have variance
-        if self.center and outweighed and enough and constant.any():
-            message = (
-                f"Component {int(np.flatnonzero(constant)[0])} of level 0 is the same for all samples: the levels "
-                "above outweigh it. Choose a larger eta or lengthscale for level 1, or fewer components for level 0."
-            )
-        elif short:
-            message = (
-                f"Level {short[0]} has only {ranks[short[0]]} components with variance; the others are arbitrary in "
-                f"hidden_ and 0 in transform. Ask for fewer than n_components={self.n_components_[short[0]]}."
-            )
-        if message:
-            warnings.warn(message, CollapsedComponentWarning, stacklevel=5)
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
         """Fit, and return the hidden features of the training samples, all levels side by side.

@@ -61,9 +61,21 @@ class Extension:
 
         It is Λ_j for levels that are not coupled. Between linear levels, H_{j+1} of a stationary point lies within the
         span of H_j or orthogonal to it; so the term of the level above takes off Λ_j what coupling has added, and the
-        level's own variance is left. (Formed by subtraction, it would be rounding where the data are small.)
+        level's own variance is left. (Formed by subtraction, it would be rounding where the data are small.) Of a
+        linear level, only what it has from directions with variance of the level below is variance.
         """
-        return self.variances if self.coupled and self.is_linear else self.multipliers
+        if not self.is_linear:
+            return self.multipliers
+        weights = list(self.variances[:1])
+        for below, H, eta in zip(self.hidden, self.hidden[1:], self.etas[1:], strict=False):
+            cross = H.mT @ below @ _projection(weights[-1])
+            weights.append(cross @ cross.mT / eta)
+        return weights
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The number of components with variance of each level."""
+        return [int(resolved(torch.linalg.eigvalsh(weight)).sum()) for weight in self._weights]
 
     @cached_property
     def _span(self) -> Tensor:

@@ -95,6 +95,12 @@ def levenberg_marquardt(
     for _ in range(max_iter):
         J = jacobian(equations, x, F, rows, scale)
         normal, right = J.mT @ J, (J.mT @ F[:, :, None])
+        usable = normal.isfinite().all((1, 2)) & right.isfinite().all((1, 2))
+        if not bool(usable.all()):  # rows that overflow are given up
+            normal, right = normal[usable], right[usable]
+            rows, x, F, damping = rows[usable], x[usable], F[usable], damping[usable]
+            if not len(rows):
+                break
         weights = damping[:, None, None] * normal.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
         step = -torch.linalg.lstsq(normal + weights * eye, right).solution[:, :, 0]
         new = equations(x + step, rows)
