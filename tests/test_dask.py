@@ -71,6 +71,43 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
         np.testing.assert_allclose(a, b, atol=1e-8)
 
 
+WIDE: Any = [  # (lengthscale, d, m, noise): landmarks that nearly depend on each other, and the least alpha
+    (14.8, 4, 243, 0.0),
+    (9.9, 4, 146, 0.0),
+    (9.4, 5, 213, 1e-2),
+    (7.0, 1, 133, 0.0),
+    (1.8, 3, 330, 0.0),
+    (1.4, 1, 122, 0.0),
+]
+
+
+def smooth(d: int, noise: float, *, n: int = 1500, p: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of smooth functions, which wide kernels learn to many digits."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(X @ rng.normal(size=(d, p))) + noise * rng.normal(size=(n, p))
+
+
+@pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE)
+def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
+    X, Y = smooth(d, noise, p=2)
+    model = OperatorRidge(
+        Gaussian(lengthscale), Dense(np.eye(2) + 0.5), approximation=Nystroem(m), random_state=0
+    )
+    local = clone(model).fit(X, Y)
+    remote = clone(model).fit(*on_dask(X, Y, rows=365))
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    new = np.random.default_rng(1).normal(size=(500, d)) * 1.3
+    expected = local.predict(new)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(remote.predict(new), expected, rtol=0, atol=1e-8 * size)
+    lazy = remote.predict(on_dask(new, rows=77)[0]).compute()
+    np.testing.assert_allclose(lazy, expected, rtol=0, atol=1e-8 * size)
+    features = np.sqrt(local._sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
+    shares = [features[:, None] * m._large_ridge().coefficients(m.alpha_).numpy() for m in (local, remote)]
+    np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
+
+
 @pytest.mark.parametrize(
     ("model", "passes"),
     [

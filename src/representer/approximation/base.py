@@ -60,6 +60,10 @@ class FeatureMap(ABC):
         """The C with φ(x)ᵀΘ = columns(x)ᵀC."""
         return theta
 
+    def rounding(self, coefficients: Tensor) -> Tensor:
+        """To what columns(x)ᵀC is known at all, (p,), where that is worse than φ(x)ᵀΘ; 0 where it is the same."""
+        return coefficients.new_zeros(coefficients.shape[1])
+
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums

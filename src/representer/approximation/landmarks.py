@@ -117,6 +117,11 @@ class LandmarkFeatures(FeatureMap):
         """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
         return self.factor.back_solve(theta)
 
+    def rounding(self, coefficients: Tensor) -> Tensor:
+        """ε Σ_j |k(x, z_j) c_j| at most, for x with k(x, x) like that of the landmarks: much if these nearly depend."""
+        size = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
+        return torch.finfo(self.dtype).eps * size.max() * (size @ coefficients.abs())
+
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
         return self.factor.half_solve(sums)

@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
 from representer.approximation.missing import SeparateRidge
-from representer.approximation.normal import NormalRidge
+from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, Source
 from representer.data import SparseRows, count, take
@@ -27,6 +27,9 @@ from representer.objectives.operator_valued import Criterion, alpha_grid, log_sp
 HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
 # Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
 HELD_ROWS = 5000
+# Functions have coefficients on the landmarks, unless these lose more than ε to this power of the targets' size: 4e-10
+# in double precision. Then they are evaluated by their features, at the cost of a triangular solve.
+EXPANSION_DIGITS = 0.6
 # With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
 PILOT_LANDMARKS = 2000
 
@@ -113,14 +116,6 @@ def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: i
     return limit - sums
 
 
-def pilot_features(features: FeatureMap) -> FeatureMap:
-    """Features of fewer landmarks, whose normal equations can be formed."""
-    if not isinstance(features, LandmarkFeatures):
-        return features
-    some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
-    return landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
-
-
 def choose_alpha_by_sums(
     ridge: NormalRidge | SeparateRidge,
     candidates: np.ndarray | None,
@@ -158,6 +153,32 @@ def choose_alpha_by_sums(
         alphas = log_spaced(low, high, len(alphas))
         best = _least(found := errors(alphas))
     return float(alphas[best]), float(found[best])
+
+
+def pilot_alpha(
+    features: FeatureMap,
+    source: Source,
+    sample: Block,
+    outputs: tuple[Tensor, Tensor | None],
+    candidates: np.ndarray | None,
+    criterion: Criterion,
+    memory_limit: Any,
+) -> tuple[float, float]:
+    """alpha by the normal equations of fewer landmarks, and its criterion; ``outputs`` are those of ``NormalRidge``."""
+    if isinstance(features, LandmarkFeatures):
+        some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
+        features = landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
+    m, p, held = features.n_features, sample.Y.shape[1], len(sample)
+    limit = block_limit(memory_limit, m, p, matrices=6, held=held)  # two factors
+    ridge = NormalRidge(source.total(NormalStep(features), limit=limit), *outputs)
+    return choose_alpha_by_sums(ridge, candidates, criterion, features, sample, limit)
+
+
+def loses_digits(features: FeatureMap, coefficients: Tensor, operator: Tensor, held: HeldSamples) -> bool:
+    """Is a function worse known by these coefficients on the landmarks than by those on the features?"""
+    size = torch.from_numpy(np.sqrt(np.nanmean(held.Y.astype(float) ** 2, 0))).to(coefficients)
+    lost = features.rounding(coefficients) @ operator.abs()
+    return bool((lost > torch.finfo(features.dtype).eps ** EXPANSION_DIGITS * size).any())
 
 
 def _coordinates(

@@ -26,7 +26,8 @@ from representer.estimators._large_parts import (
     block_limit,
     choose_alpha_by_sums,
     leave_one_out,
-    pilot_features,
+    loses_digits,
+    pilot_alpha,
     predictive_std,
     search_problem,
 )
@@ -82,6 +83,7 @@ class LargeRidge(KernelEstimator):
     _held: HeldSamples | None
     _flat: bool
     _state: Any
+    _feature_coef: np.ndarray | None = None  # where the function is known better by its features
 
     @property
     def _represented(self) -> Representation:
@@ -124,9 +126,8 @@ class LargeRidge(KernelEstimator):
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
-        landmarks, what is learned. So where these
-        are given (numbers in the kernel, ``Landmarks(Z)`` or random features with a ``random_state``), it equals
-        ``fit`` on all batches at once, ``alpha="auto"`` included.
+        landmarks, what is learned. So where these are given (numbers in the kernel, ``Landmarks(Z)`` or random features
+        with a ``random_state``), it equals ``fit`` on all batches at once, ``alpha="auto"`` included.
 
         Parameters
         ----------
@@ -176,7 +177,7 @@ class LargeRidge(KernelEstimator):
         for name in ("_cached_system", "_cached_features", "_cached_ridge"):
             self.__dict__.pop(name, None)
         self.__dict__.pop("approximation_error_", None)
-        self._sums = self._held = self._state = None
+        self._sums = self._held = self._state = self._feature_coef = None
         self._missing = False
 
     def _memory_source(self, problem: RidgeProblem) -> InMemory:
@@ -286,6 +287,7 @@ class LargeRidge(KernelEstimator):
         if not sums.weight > 0:
             raise ValueError("Sample weights must contain at least one non-zero number.")
         features = self._feature_map()
+        assert self._held is not None
         ridge = self._ridge_of(sums)
         self.criterion_value_: float | None = None
         if not isinstance(alpha, float):
@@ -293,8 +295,12 @@ class LargeRidge(KernelEstimator):
             found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, held, limit)
             alpha, self.criterion_value_ = found
         self.alpha_ = alpha
-        coefficients = features.coefficients(ridge.coefficients(alpha).to(features.dtype))
+        theta = ridge.coefficients(alpha).to(features.dtype)
+        coefficients = features.coefficients(theta)
         self.dual_coef_ = self._shaped(coefficients)
+        operator = self.operator_.as_matrix(coefficients.shape[1], coefficients)
+        lost = loses_digits(features, coefficients, operator, self._held)
+        self._feature_coef = plain(theta) if lost else None
         self._sums = sums.map(plain)
         self._cached_ridge = ridge
 
@@ -307,7 +313,9 @@ class LargeRidge(KernelEstimator):
         p, matrices = sample.Y.shape[1], 4 + len(scales.unique())
         limit = block_limit(self.memory_limit, features.n_features, p, matrices=matrices, held=0)
         if not isinstance(alpha, float):
-            alpha, self.criterion_value_ = self._pilot_alpha(features, source, sample, alpha)
+            outputs = self._outputs(sample.Y)
+            found = pilot_alpha(features, source, sample, outputs, alpha, self.criterion, self.memory_limit)
+            alpha, self.criterion_value_ = found
         self.alpha_ = alpha
         standing = getattr(features, "landmarks", None)
         coefficients, problem = falkon.solve(
@@ -323,16 +331,6 @@ class LargeRidge(KernelEstimator):
         if problem is not None:
             warn_unconverged(f"Conjugate gradients {problem}, or use solver='direct'.")
         self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
-
-    def _pilot_alpha(
-        self, features: FeatureMap, source: Source, sample: Block, alpha: np.ndarray | None
-    ) -> tuple[float, float]:
-        """alpha by the normal equations of fewer landmarks, and its criterion."""
-        fewer = pilot_features(features)
-        held, p = len(sample), sample.Y.shape[1]
-        limit = block_limit(self.memory_limit, fewer.n_features, p, matrices=6, held=held)  # two factors
-        ridge = NormalRidge(source.total(NormalStep(fewer), limit=limit), *self._outputs(sample.Y))
-        return choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample, limit)
 
     def _held_block(self) -> Block:
         """The samples that were kept, as tensors."""
@@ -364,12 +362,17 @@ class LargeRidge(KernelEstimator):
             self._cached_ridge = self._ridge_of(self._sums.map(torch.from_numpy))
         return self._cached_ridge
 
-    def _large_mean(self, inputs: Any, coefficients: Tensor) -> Tensor:
-        """φ(x)ᵀU A in blocks, for features that are no expansion in landmarks."""
+    @property
+    def _by_features(self) -> bool:
+        return self._state is not None and (self.landmarks_ is None or self._feature_coef is not None)
+
+    def _large_mean(self, inputs: Any) -> Tensor:
+        """φ(x)ᵀU A in blocks."""
         features = self._feature_map()
-        operator = self.operator_.as_matrix(coefficients.shape[1], coefficients)
-        weighted = coefficients @ operator
-        rows = row_blocks(len(inputs), 3 * features.n_features * coefficients.element_size())
+        known = self.dual_coef_ if self._feature_coef is None else self._feature_coef
+        theta = self._represented.tensor(known.reshape(len(known), -1))
+        weighted = theta @ self.operator_.as_matrix(theta.shape[1], theta)
+        rows = row_blocks(len(inputs), 3 * features.n_features * theta.element_size())
         return torch.cat([features(inputs[block]) @ weighted for block in rows])
 
     def _left_out(self, block: Block) -> tuple[Tensor, Tensor]:

@@ -26,9 +26,13 @@ SAMPLES = ("X_fit_", "Y_fit_")
 
 
 def without_data(learner: Any) -> Any:
-    """A copy for predictions elsewhere, without training data and without what is only kept to save time."""
+    """A copy for predictions elsewhere, without training data and without what is only kept to save time.
+
+    Features that it evaluates come along: a factor that is computed with other threads differs in its last digits.
+    """
     light = copy.copy(learner)
-    for name in [name for name in light.__dict__ if name.startswith("_cached")]:
+    light._sent = ("_cached_features",) if getattr(learner, "_by_features", False) else ()
+    for name in [name for name in light.__dict__ if name.startswith("_cached") and name not in light._sent]:
         del light.__dict__[name]
     dropped = BALLAST + (SAMPLES if getattr(learner, "_state", None) is not None else ())
     light.__dict__.update({name: None for name in dropped if name in light.__dict__})

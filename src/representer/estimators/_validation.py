@@ -31,6 +31,7 @@ class KernelEstimator(BaseEstimator):
 
     kernel: Any
     _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
+    _sent: tuple[str, ...] = ()  # what is kept to save time and is stored all the same
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -56,8 +57,9 @@ class KernelEstimator(BaseEstimator):
         return params
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is only kept to save time is not stored."""
-        return {name: v for name, v in super().__getstate__().items() if not name.startswith("_cached")}
+        """What is only kept to save time is not stored, but for what a copy takes along to a worker."""
+        state = super().__getstate__().items()
+        return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
 
 
 def _domain(kernel: Any) -> Domain:

@@ -98,6 +98,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         self.dtype = dtype
 
     kernel_: Kernel
+    _by_features = True
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
