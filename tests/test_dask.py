@@ -108,6 +108,22 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
 
 
+@pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])
+def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
+    X, Y = smooth(d, noise)
+    classes, kernel = (Y[:, 0] > 0).astype(int), Gaussian(lengthscale)
+    new = np.random.default_rng(1).normal(size=(300, d)) * 1.3
+    regression = ConditionalMeanEmbedding(kernel, "linear", approximation=Nystroem(m), random_state=0)
+    known = [clone(regression).fit(*data).mean(new) for data in ((X, Y[:, 0]), on_dask(X, Y[:, 0], rows=365))]
+    np.testing.assert_allclose(known[1], known[0], rtol=0, atol=1e-8 * np.abs(known[0]).max())
+    classifier = EmbeddingClassifier(kernel, alpha=1e-11, approximation=Nystroem(m), random_state=0)
+    known = [
+        clone(classifier).fit(*data).predict_proba(new)
+        for data in ((X, classes), on_dask(X, classes, rows=365))
+    ]
+    np.testing.assert_allclose(known[1], known[0], rtol=0, atol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("model", "passes"),
     [

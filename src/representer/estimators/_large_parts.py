@@ -27,9 +27,8 @@ from representer.objectives.operator_valued import Criterion, alpha_grid, log_sp
 HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
 # Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
 HELD_ROWS = 5000
-# Functions have coefficients on the landmarks, unless these lose more than ε to this power of the targets' size: 4e-10
-# in double precision. Then they are evaluated by their features, at the cost of a triangular solve.
-EXPANSION_DIGITS = 0.6
+# Beside a constant, features are summed from the mean of so many samples.
+MIDDLE_ROWS = 500
 # With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
 PILOT_LANDMARKS = 2000
 
@@ -174,11 +173,9 @@ def pilot_alpha(
     return choose_alpha_by_sums(ridge, candidates, criterion, features, sample, limit)
 
 
-def loses_digits(features: FeatureMap, coefficients: Tensor, operator: Tensor, held: HeldSamples) -> bool:
-    """Is a function worse known by these coefficients on the landmarks than by those on the features?"""
-    size = torch.from_numpy(np.sqrt(np.nanmean(held.Y.astype(float) ** 2, 0))).to(coefficients)
-    lost = features.rounding(coefficients) @ operator.abs()
-    return bool((lost > torch.finfo(features.dtype).eps ** EXPANSION_DIGITS * size).any())
+def middle_of(features: FeatureMap, X: Any) -> Tensor:
+    """The mean of the features of some samples."""
+    return features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS)))).mean(0)
 
 
 def _coordinates(

@@ -17,6 +17,7 @@ from representer.approximation.missing import SeparateRidge, SeparateStep, Separ
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
+from representer.data import as_scipy
 from representer.estimators._adapted import Representation, original, silent_repairs
 from representer.estimators._large_parts import (
     HELD_ROWS,
@@ -26,7 +27,6 @@ from representer.estimators._large_parts import (
     block_limit,
     choose_alpha_by_sums,
     leave_one_out,
-    loses_digits,
     pilot_alpha,
     predictive_std,
     search_problem,
@@ -117,7 +117,7 @@ class LargeRidge(KernelEstimator):
 
     def _keep_features(self, features: FeatureMap) -> None:
         self._approximation, self._state = self.approximation, plain(features.state)
-        self.landmarks_ = self._state if hasattr(features, "landmarks") else None
+        self.landmarks_ = as_scipy(self._state) if hasattr(features, "landmarks") else None
         self._cached_features = features
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -287,7 +287,6 @@ class LargeRidge(KernelEstimator):
         if not sums.weight > 0:
             raise ValueError("Sample weights must contain at least one non-zero number.")
         features = self._feature_map()
-        assert self._held is not None
         ridge = self._ridge_of(sums)
         self.criterion_value_: float | None = None
         if not isinstance(alpha, float):
@@ -296,11 +295,9 @@ class LargeRidge(KernelEstimator):
             alpha, self.criterion_value_ = found
         self.alpha_ = alpha
         theta = ridge.coefficients(alpha).to(features.dtype)
-        coefficients = features.coefficients(theta)
-        self.dual_coef_ = self._shaped(coefficients)
-        operator = self.operator_.as_matrix(coefficients.shape[1], coefficients)
-        lost = loses_digits(features, coefficients, operator, self._held)
-        self._feature_coef = plain(theta) if lost else None
+        self.dual_coef_ = self._shaped(features.coefficients(theta))
+        weighted = theta @ self.operator_.as_matrix(theta.shape[1], theta)
+        self._feature_coef = plain(theta) if features.loses_digits(weighted) else None
         self._sums = sums.map(plain)
         self._cached_ridge = ridge
 
