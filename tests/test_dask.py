@@ -98,7 +98,8 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     remote = clone(model).fit(*on_dask(X, Y, rows=365))
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
     new = np.random.default_rng(1).normal(size=(500, d)) * 1.3
-    expected = local.predict(new)
+    expected, spread = local.predict(new, True)
+    np.testing.assert_allclose(remote.predict(new, True)[1], spread, rtol=1e-8)
     size = np.abs(expected).max()
     np.testing.assert_allclose(remote.predict(new), expected, rtol=0, atol=1e-8 * size)
     lazy = remote.predict(on_dask(new, rows=77)[0]).compute()

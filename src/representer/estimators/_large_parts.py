@@ -202,12 +202,10 @@ def leave_one_out(
     limit: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
-    alphas = torch.tensor([alpha], dtype=torch.float64)
     residuals, variances = [], []
     for rows in row_blocks(len(block), 4 * 8 * features.n_features, limit):
         part = block.rows(np.arange(len(block))[rows])
-        coordinates = ridge.coordinates(features(part.X))
-        found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
+        found, rest = ridge.left_out_at(features(part.X), part, alpha)
         w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
         variance = alpha * ridge.sums.weight / (w[:, None] * rest)
         if ridge.rotation is not None:

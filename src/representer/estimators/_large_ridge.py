@@ -253,8 +253,8 @@ class LargeRidge(KernelEstimator):
                 )
             p = sample.Y.shape[1]
             limit = block_limit(
-                self.memory_limit, features.n_features, p, matrices=2 * p + 3, held=len(sample)
-            )  # each output has sums and eigenvectors of its own
+                self.memory_limit, features.n_features, p, matrices=3 * p + 3, held=len(sample)
+            )  # each output has sums, eigenvectors and a factor of its own
             self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha, limit)
         elif falkon is None:
             limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1], held=len(sample))

@@ -71,13 +71,14 @@ class Cholesky:
         left = rows.numpy()
         (trsm,) = get_blas_funcs(("trsm",), (left,))
         whole = len(left) - len(left) % ALIGNED_ROWS
-        if whole:  # in the order of Fortran the rows are columns, and nothing is copied
-            left[:whole] = trsm(1.0, self.factor.numpy(), left[:whole].T, lower=1, overwrite_b=1).T
-        if whole < len(left):
+        # In the order of Fortran the rows are columns, and both solves are in place.
+        if whole:
+            trsm(1.0, self.factor.numpy(), left[:whole].T, lower=1, overwrite_b=1)
+        if rest := len(left) - whole:
             last = np.zeros((ALIGNED_ROWS, left.shape[1]), dtype=left.dtype)
-            last[: len(left) - whole] = left[whole:]
-            last = trsm(1.0, self.factor.numpy(), last.T, lower=1, overwrite_b=1).T
-            left[whole:] = last[: len(left) - whole]
+            last[:rest] = left[whole:]
+            trsm(1.0, self.factor.numpy(), last.T, lower=1, overwrite_b=1)
+            left[whole:] = last[:rest]
         return rows
 
     def back_solve(self, right: Tensor) -> Tensor:
