@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import warnings
@@ -27,6 +28,7 @@ from representer import (
 )
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.approximation.dask_source import is_dask
+from representer.estimators._lazy import without_data
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 
@@ -107,6 +109,19 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     features = np.sqrt(local._sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
     shares = [features[:, None] * m._large_ridge().coefficients(m.alpha_).numpy() for m in (local, remote)]
     np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
+
+
+def test_features_travel_with_a_lazy_prediction():
+    X, Y = smooth(4, 0.0)
+    learners = [
+        KernelFeatures(Gaussian(9.9), Nystroem(146), random_state=0).fit(X),
+        OperatorRidge(Gaussian(9.9), approximation=Nystroem(146), random_state=0).fit(X, Y),
+    ]
+    for learner in learners:  # a worker with other threads would compute another factor
+        there = pickle.loads(pickle.dumps(without_data(learner)))
+        expected = learner._cached_features.factor.factor
+        assert np.array_equal(there._cached_features.factor.factor, expected)
+        assert "_cached_features" not in pickle.loads(pickle.dumps(learner)).__dict__
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])

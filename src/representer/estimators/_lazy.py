@@ -31,9 +31,11 @@ def without_data(learner: Any) -> Any:
     Features that it evaluates come along: a factor that is computed with other threads differs in its last digits.
     """
     light = copy.copy(learner)
-    light._sent = ("_cached_features",) if getattr(learner, "_by_features", False) else ()
-    for name in [name for name in light.__dict__ if name.startswith("_cached") and name not in light._sent]:
+    for name in [name for name in light.__dict__ if name.startswith("_cached")]:
         del light.__dict__[name]
+    features = learner.__dict__.get("_cached_features")
+    if features is not None and getattr(learner, "_by_features", False):
+        light._cached_features, light._sent = features, ("_cached_features",)
     dropped = BALLAST + (SAMPLES if getattr(learner, "_state", None) is not None else ())
     light.__dict__.update({name: None for name in dropped if name in light.__dict__})
     light.__dict__.pop("feature_names_in_", None)  # chunks are arrays
