@@ -30,7 +30,15 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Approximation, Landmarks, Nystroem, RandomFeatures, TensorSketch
-from representer.kernels import Gaussian, Linear, Polynomial, Spectrum
+from representer.kernels import Gaussian, Linear, Polynomial, Spectrum, Tanimoto
+
+GRID = np.random.default_rng(5).normal(size=(15, 3))
+TRANSFORMERS: Any = [
+    Nystroem(20, random_state=0),
+    Landmarks(GRID),
+    RandomFeatures(20, random_state=0),
+    TensorSketch(20, random_state=0),
+]
 
 
 @pytest.fixture
@@ -53,7 +61,6 @@ def test_scikit_learn_contract(estimator, check):
         check(estimator)
 
 
-GRID = np.random.default_rng(5).normal(size=(15, 3))
 CASES: Any = [
     (Nystroem(20, "leverage", kernel=Gaussian("median"), random_state=1), "median"),
     (Nystroem(20, "kmeans", kernel=Gaussian(2.0), random_state=1), 2.0),
@@ -231,3 +238,74 @@ def test_deep_learners_take_the_default(X):
 
 def test_every_approximation_is_a_transformer():
     assert Approximation.transformer is KernelFeatures
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda t: type(t).__name__)
+def test_errors_name_the_class_that_was_written(X, transformer):
+    name = type(transformer).__name__
+    holes = X.copy()
+    holes[3, 1] = np.nan
+    fitted = clone(transformer).fit(pd.DataFrame(X, columns=["a", "b", "c"]))
+    assert fitted.n_features_in_ == 3 and list(fitted.feature_names_in_) == ["a", "b", "c"]
+    for call in (
+        lambda: clone(transformer).fit(holes),
+        lambda: clone(transformer).fit(X[:0]),
+        lambda: clone(transformer).fit(X).transform(X[:, :2]),
+        lambda: clone(transformer).fit(X).transform(holes),
+    ):
+        with pytest.raises(ValueError, match=name) as caught:
+            call()
+        assert "KernelFeatures" not in str(caught.value)
+    with pytest.raises(ValueError, match="feature names should match"):
+        fitted.transform(pd.DataFrame(X, columns=["a", "b", "d"]))
+
+
+def test_too_many_landmarks(X):
+    with pytest.raises(ValueError, match="Choose at most 120") as caught:
+        Nystroem(121).fit(X)
+    assert "approximation" not in str(caught.value)
+
+
+@pytest.mark.parametrize("transformer", TRANSFORMERS, ids=lambda t: type(t).__name__)
+def test_parameters_are_set_together_or_not_at_all(transformer):
+    kernel = Gaussian(1.0)
+    for changed in (
+        transformer,
+        clone(transformer).set_params(kernel=kernel),
+        KernelFeatures(kernel),
+        OperatorRidge(),
+    ):
+        before = changed.get_params()
+        for wrong in ({"kernel__foo": 1.0}, {"kernel": "laplacian", "foo": 1.0}):
+            with pytest.raises(ValueError, match="foo"):
+                changed.set_params(**wrong)
+        if changed is not transformer:
+            with pytest.raises(ValueError, match="foo"):
+                changed.set_params(kernel__lengthscale=5.0, kernel__foo=1.0)
+        assert changed.get_params() == before and kernel == Gaussian(1.0)
+
+
+def test_landmarks_of_sparse_samples_are_scipys():
+    rows = sparse.csr_array(np.abs(np.random.default_rng(0).normal(size=(60, 4))).round())
+    y = np.arange(60.0)
+    learners = [
+        Nystroem(10, kernel=Tanimoto(), random_state=0).fit(rows),
+        OperatorRidge(Tanimoto(), approximation=Nystroem(10), random_state=0).fit(rows, y),
+        EmbeddingClassifier(Tanimoto(), approximation=Nystroem(10), random_state=0).fit(rows, y > 30),
+        StructuredPredictor(Tanimoto(), "linear", approximation=Nystroem(10), random_state=0).fit(
+            rows, y[:, None]
+        ),
+    ]
+    for learner in learners:
+        assert type(learner.landmarks_) is sparse.csr_array
+        again = pickle.loads(pickle.dumps(learner))
+        for one, two in zip(*(_answers(which, rows) for which in (learner, again)), strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-8)
+
+
+def _answers(learner: Any, rows: Any) -> list[np.ndarray]:
+    return [
+        getattr(learner, name)(rows)
+        for name in ("transform", "predict_proba", "predict")
+        if hasattr(learner, name)
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import sys
 import warnings
@@ -27,6 +28,7 @@ from representer import (
 )
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.approximation.dask_source import is_dask
+from representer.estimators._lazy import without_data
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 
@@ -69,6 +71,73 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
     for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+WIDE: Any = [  # (lengthscale, d, m, noise): landmarks that nearly depend on each other, and the least alpha
+    (14.8, 4, 243, 0.0),
+    (9.9, 4, 146, 0.0),
+    (9.4, 5, 213, 1e-2),
+    (7.0, 1, 133, 0.0),
+    (1.8, 3, 330, 0.0),
+    (1.4, 1, 122, 0.0),
+]
+
+
+def smooth(d: int, noise: float, *, n: int = 1500, p: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of smooth functions, which wide kernels learn to many digits."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, np.sin(X @ rng.normal(size=(d, p))) + noise * rng.normal(size=(n, p))
+
+
+@pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE)
+def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
+    X, Y = smooth(d, noise, p=2)
+    model = OperatorRidge(
+        Gaussian(lengthscale), Dense(np.eye(2) + 0.5), approximation=Nystroem(m), random_state=0
+    )
+    local = clone(model).fit(X, Y)
+    remote = clone(model).fit(*on_dask(X, Y, rows=365))
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    new = np.random.default_rng(1).normal(size=(500, d)) * 1.3
+    expected, spread = local.predict(new, True)
+    np.testing.assert_allclose(remote.predict(new, True)[1], spread, rtol=1e-8)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(remote.predict(new), expected, rtol=0, atol=1e-8 * size)
+    lazy = remote.predict(on_dask(new, rows=77)[0]).compute()
+    np.testing.assert_allclose(lazy, expected, rtol=0, atol=1e-8 * size)
+    features = np.sqrt(local._sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
+    shares = [features[:, None] * m._large_ridge().coefficients(m.alpha_).numpy() for m in (local, remote)]
+    np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
+
+
+def test_features_travel_with_a_lazy_prediction():
+    X, Y = smooth(4, 0.0)
+    learners = [
+        KernelFeatures(Gaussian(9.9), Nystroem(146), random_state=0).fit(X),
+        OperatorRidge(Gaussian(9.9), approximation=Nystroem(146), random_state=0).fit(X, Y),
+    ]
+    for learner in learners:  # a worker with other threads would compute another factor
+        there = pickle.loads(pickle.dumps(without_data(learner)))
+        expected = learner._cached_features.factor.factor
+        assert np.array_equal(there._cached_features.factor.factor, expected)
+        assert "_cached_features" not in pickle.loads(pickle.dumps(learner)).__dict__
+
+
+@pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])
+def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
+    X, Y = smooth(d, noise)
+    classes, kernel = (Y[:, 0] > 0).astype(int), Gaussian(lengthscale)
+    new = np.random.default_rng(1).normal(size=(300, d)) * 1.3
+    regression = ConditionalMeanEmbedding(kernel, "linear", approximation=Nystroem(m), random_state=0)
+    known = [clone(regression).fit(*data).mean(new) for data in ((X, Y[:, 0]), on_dask(X, Y[:, 0], rows=365))]
+    np.testing.assert_allclose(known[1], known[0], rtol=0, atol=1e-8 * np.abs(known[0]).max())
+    classifier = EmbeddingClassifier(kernel, alpha=1e-11, approximation=Nystroem(m), random_state=0)
+    known = [
+        clone(classifier).fit(*data).predict_proba(new)
+        for data in ((X, classes), on_dask(X, classes, rows=365))
+    ]
+    np.testing.assert_allclose(known[1], known[0], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize(

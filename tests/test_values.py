@@ -72,6 +72,18 @@ def test_unknown_parameters_are_named(name: str) -> None:
         tree().set_params(**{name: 1.0})
 
 
+def test_set_params_changes_all_or_nothing() -> None:
+    value, new = tree(), Leaf(7.0)
+    for wrong in (
+        {"left__size": 5.0, "left__nothing": 1.0},
+        {"note": 3, "nothing": 1.0},
+        {"left": new, "left__nothing": 1},
+    ):
+        with pytest.raises(ValueError, match="nothing"):
+            value.set_params(**wrong)
+        assert value == tree() and new == Leaf(7.0)
+
+
 def test_equality() -> None:
     assert tree() == tree()
     assert tree() != tree().set_params(parts__1__shift=[1.0, 3.0])

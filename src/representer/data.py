@@ -85,6 +85,11 @@ class SparseRows(sparse.csr_array):
         return int(self.shape[0])
 
 
+def as_scipy(X: Any) -> Any:
+    """Sparse samples as SciPy's own type, for users; anything else as it is."""
+    return sparse.csr_array(X) if isinstance(X, SparseRows) else X
+
+
 def count(X: Any) -> int:
     """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)

@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,27 @@ from representer.parameters import Constraint, Hyperparameter, Packing, as_tenso
 
 # An array longer than this is summarised in a repr: such a value prints, but does not evaluate back.
 REPR_LIMIT = 1000
+
+
+@contextmanager
+def unchanged_by_errors(*holders: Any) -> Iterator[None]:
+    """What raises inside leaves these objects, and all values that they hold, as they were."""
+    known: dict[int, tuple[Any, dict[str, Any]]] = {}
+    waiting = list(holders)
+    while waiting:
+        holder = waiting.pop()
+        if isinstance(holder, list | tuple):
+            waiting.extend(holder)
+        elif (isinstance(holder, Value) or holder is holders[0]) and id(holder) not in known:
+            known[id(holder)] = (holder, dict(vars(holder)))
+            waiting.extend(vars(holder).values())
+    try:
+        yield
+    except Exception:
+        for holder, state in known.values():
+            vars(holder).clear()
+            vars(holder).update(state)
+        raise
 
 
 class Value:
@@ -44,20 +66,20 @@ class Value:
         return own
 
     def set_params(self, **params: Any) -> Self:
-        """Change arguments in place, nested ones by ``name__nested=value``; returns self."""
+        """Change arguments in place, nested ones by ``name__nested=value``; returns self. All of them, or none."""
         nested: dict[str, dict[str, Any]] = {}
-        for name, value in params.items():
-            head, _, rest = name.partition("__")
-            if head not in self._argument_names():
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has: {', '.join(self.get_params())}."
-                )
-            if rest:
-                nested.setdefault(head, {})[rest] = value
-            else:
-                setattr(self, name, value)
-        for head, values in nested.items():
-            self._set_nested(head, values)
+        with unchanged_by_errors(self, *params.values()):
+            for name, value in params.items():
+                head, _, rest = name.partition("__")
+                if head not in self._argument_names():
+                    names = ", ".join(self.get_params())
+                    raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has: {names}.")
+                if rest:
+                    nested.setdefault(head, {})[rest] = value
+                else:
+                    setattr(self, name, value)
+            for head, values in nested.items():
+                self._set_nested(head, values)
         return self
 
     def _set_nested(self, head: str, values: dict[str, Any]) -> None:

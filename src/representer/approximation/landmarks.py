@@ -35,6 +35,9 @@ from representer.parameters import is_count
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots"]
 DEFAULT_LANDMARKS = 1000
+# A function has coefficients on the landmarks, unless these lose more than ε to this power of its size: 4e-10 in double
+# precision. Then it is evaluated by its features, at the cost of a triangular solve.
+EXPANSION_DIGITS = 0.6
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,13 @@ class LandmarkFeatures(FeatureMap):
     def coefficients(self, theta: Tensor) -> Tensor:
         """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
         return self.factor.back_solve(theta)
+
+    def loses_digits(self, theta: Tensor) -> bool:
+        """Is ε Σ_j |k(x, z_j) c_j| too much beside the function's values, as of landmarks that nearly depend?"""
+        root = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
+        lost = torch.finfo(self.dtype).eps * root.max() * (root @ self.coefficients(theta).abs())
+        values = (self.factor.factor @ theta).square().mean(0).sqrt()  # at the landmarks
+        return bool((lost > torch.finfo(self.dtype).eps ** EXPANSION_DIGITS * values).any())
 
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""
@@ -278,7 +288,7 @@ class Nystroem(Approximation):
         if not is_count(self.n_components) or self.n_components > n:
             raise ValueError(
                 f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
-                f"{self.n_components!r}. 'auto' fits the samples; use approximation=None for an exact fit."
+                f"{self.n_components!r}. Choose at most {n}, which is exact, or 'auto'."
             )
         return int(self.n_components)
 

@@ -106,10 +106,10 @@ class SeparateRidge:
         """The features, of which every output has coordinates of its own."""
         return features.double()
 
-    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
+    def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
         """As of ``NormalRidge``; NaN where there is no target."""
         found = [
-            part.left_out(part.coordinates(coordinates), Block(block.X, y[:, None], block.weights), alphas)
+            part.left_out_at(features, Block(block.X, y[:, None], block.weights), alpha)
             for part, y in zip(self.parts, block.Y.mT, strict=True)
         ]
         residuals, rest = zip(*found, strict=True)

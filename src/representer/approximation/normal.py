@@ -17,8 +17,13 @@ from torch import Tensor
 
 from representer.approximation.base import FeatureMap
 from representer.approximation.sources import Block, Step
-from representer.linalg import Spectrum, eigh, factorize, shifted
+from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
 from representer.memory import row_blocks
+
+# Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
+REFINEMENTS = 5
+# Up to so many distinct eigenvalues of the output operator, systems are factored; eigenvectors of S serve any number.
+FACTORED_SCALES = 2
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,7 @@ class NormalRidge:
         self.scales = scales
         self.rotation = rotation
         self.intercept = intercept
+        self._known: tuple[float, list[tuple[Tensor, Cholesky]]] | None = None
         W = sums.weight
         self.feature_mean = sums.feature_sum / W if intercept else torch.zeros_like(sums.feature_sum)
         self.target_mean = sums.target_sum / W if intercept else torch.zeros_like(sums.target_sum)
@@ -191,17 +197,39 @@ class NormalRidge:
     # -- the fit ------------------------------------------------------------------------------------------------------
     def rotated_coefficients(self, alpha: float) -> Tensor:
         """The u_j as columns: from the eigenvectors if they are known, else by a Cholesky factor for each a_j."""
-        shift, groups = alpha * self.sums.weight, self._groups()
-        if "spectrum" in self.__dict__ or len(groups) > 2:
-            inside = self.spectrum.vectors.mT @ self.cross
-            return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
+        shift = alpha * self.sums.weight
+        if "spectrum" in self.__dict__ or len(self._groups()) > FACTORED_SCALES:
+            return self._refined(self._by_spectrum(self.cross, shift), shift)
         found = torch.zeros_like(self.cross)
-        for scale, outputs in groups:
-            factor = factorize(
-                partial(self._shifted, scale, shift),
-                name="The normal equations plus n·alpha",
-            )
+        for outputs, factor in self._factors(alpha):
             found[:, outputs] = factor.solve(self.cross[:, outputs])
+        return found
+
+    def _factors(self, alpha: float) -> list[tuple[Tensor, Cholesky]]:
+        """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; kept until another alpha comes."""
+        if self._known is None or self._known[0] != alpha:
+            name, shift = "The normal equations plus n·alpha", alpha * self.sums.weight
+            factors = [
+                (outputs, factorize(partial(self._shifted, scale, shift), name=name))
+                for scale, outputs in self._groups()
+            ]
+            self._known = (alpha, factors)
+        return self._known[1]
+
+    def _by_spectrum(self, right: Tensor, shift: float) -> Tensor:
+        inside = self.spectrum.vectors.mT @ right
+        return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
+
+    def _refined(self, found: Tensor, shift: float) -> Tensor:
+        """With the digits that S has: eigenvectors are known to ε‖S‖, sums of small features to ε of their size."""
+        gram, size = self._gram(), float("inf")
+        for _ in range(REFINEMENTS):
+            residual = self.cross - (gram @ found) * self.scales - shift * found
+            change = self._by_spectrum(residual, shift)
+            last, size = size, float(torch.linalg.vector_norm(change))
+            if not size < 0.5 * last:  # rounding is all that is left, or alpha is too small for it
+                break
+            found = found + change
         return found
 
     def _shifted(self, scale: Tensor, shift: float) -> Tensor:
@@ -278,7 +306,28 @@ class NormalRidge:
         b, which has a flat prior, adds alpha, and φ and S are then centred.
         """
         shift = alpha * self.sums.weight
-        squares = self.coordinates(features) ** 2
-        rotated = squares @ (shift * self.scales / (self.spectrum.values[:, None] * self.scales + shift))
-        rotated = rotated + float(self.intercept) * alpha
+        rotated = shift * self._leverages(features, alpha) + float(self.intercept) * alpha
         return rotated if self.rotation is None else rotated @ (self.rotation**2).mT
+
+    def _leverages(self, features: Tensor, alpha: float) -> Tensor:
+        """a_j φᵀ(a_j S + alpha Σ w)⁻¹φ for every output, (n, p), φ centred where there is an intercept."""
+        shift = alpha * self.sums.weight
+        if len(self._groups()) > FACTORED_SCALES:
+            values = self.spectrum.values[:, None] * self.scales + shift
+            return self.coordinates(features) ** 2 @ (self.scales / values)
+        found = self.scales.new_empty(len(features), len(self.scales))
+        for outputs, factor in self._factors(alpha):
+            rows = factor.half_solve_rows(features.double() - self.feature_mean)
+            found[:, outputs] = self.scales[outputs] * rows.square().sum(1, keepdim=True)
+        return found
+
+    def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
+        """As ``left_out``, of one alpha and to more digits: from features of the samples, (n, p) each."""
+        Y = self._rotated(block.Y.double() - self.target_mean)
+        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        rest = 1.0 - w[:, None] * self._leverages(features, alpha)
+        rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(
+            min=torch.finfo(Y.dtype).eps
+        )
+        fitted = (features.double() - self.feature_mean) @ (self.rotated_coefficients(alpha) * self.scales)
+        return (Y - fitted) / rest, rest

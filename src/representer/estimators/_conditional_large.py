@@ -158,7 +158,7 @@ def _cell_step(learner: Any, cells: Cells) -> CellStep:
     """The sums of the fit."""
     vectors = cells.kernel.domain == "vectors"
     centre = learner._represented.tensor(learner._centre) if vectors else None
-    return CellStep(learner._feature_map(), len(cells), cells if vectors else None, centre)
+    return CellStep(learner._summed_features(), len(cells), cells if vectors else None, centre)
 
 
 # -- the fit ----------------------------------------------------------------------------------------------------------
@@ -193,9 +193,11 @@ def _sum(learner: Any, inputs: Source, targets: Targets, of_inputs: Any, of_targ
     learner.output_landmarks_ = choose_anchors(learner, targets, of_targets)
     cells = _anchor_cells(learner)
     learner._centre = learner.output_landmarks_.mean(0) if cells.kernel.domain == "vectors" else None
-    source, step = with_targets(inputs, targets.column(cells)), _cell_step(learner, cells)
+    source = with_targets(inputs, targets.column(cells))
     held = sample_rows(n, HELD_ROWS, learner._seed)
     sample = source.rows(held)
+    learner._keep_middle(sample.X)
+    step = _cell_step(learner, cells)
     learner.approximation_error_ = approximation_error(features, sample.X)
     learner._held = HeldSamples.of(sample, held, learner._seed)
     limit = block_limit(learner.memory_limit, features.n_features, step.width, held=len(sample))
@@ -246,7 +248,7 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block, limit: i
     learner.alpha_ = alpha
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=intercept)
     theta = ridge.coefficients(alpha)
-    learner._coefficients, learner._constants = plain(theta), plain(ridge.intercepts(theta))
+    learner._coefficients, learner._constants = plain(theta), plain(learner._constant(ridge, theta))
     learner._shares = plain(sums.target_sum[: step.n_cells] / sums.weight)
 
 
@@ -323,9 +325,9 @@ def regressed(learner: Any, g: Any, samples: Any) -> OfFeatures:
         )
     width = None if values.ndim == 1 else values.shape[1]
     source = with_targets(inputs, values[:, None] if width is None else values)
-    features = learner._feature_map()
+    features = learner._summed_features()
     limit = block_limit(learner.memory_limit, features.n_features, width or 1, held=0)
     sums = source.total(NormalStep(features), limit=limit)
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
     theta = ridge.coefficients(learner.alpha_)
-    return OfFeatures(plain(theta), plain(ridge.intercepts(theta)), width)
+    return OfFeatures(plain(theta), plain(learner._constant(ridge, theta)), width)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.data import SparseRows, count, take
+from representer.approximation.base import CentredFeatures
+from representer.approximation.normal import NormalRidge
+from representer.data import SparseRows, as_scipy, count, take
 from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin
 from representer.estimators._embedding_problem import (
@@ -16,6 +20,7 @@ from representer.estimators._embedding_problem import (
     explicit_features,
     on_device,
 )
+from representer.estimators._large_parts import middle_of
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
@@ -40,7 +45,9 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     X_fit_: Any
     kernel_: Any
     landmarks_: Any = None
+    fit_intercept: Any
     _state: Any = None  # of the features of an approximation
+    _middle: np.ndarray | None = None  # of these features
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -106,8 +113,24 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     def _keep_features(self, features: FeatureMap) -> None:
         """Remember what was chosen or drawn."""
         self._approximation, self._state = self._input_approximation, plain(features.state)
-        self.landmarks_ = self._state if isinstance(features, LandmarkFeatures) else None
+        self.landmarks_ = as_scipy(self._state) if isinstance(features, LandmarkFeatures) else None
         self._cached_features = features
+
+    def _keep_middle(self, X: Any) -> None:
+        """Beside a constant, sums count from near the mean of the features, at these samples."""
+        self._middle = plain(middle_of(self._feature_map(), X)) if self.fit_intercept else None
+
+    def _summed_features(self) -> FeatureMap:
+        """The features as they are summed: without their middle, if there is one."""
+        features = self._feature_map()
+        if self._middle is None:
+            return features
+        return CentredFeatures(features, self._represented.tensor(self._middle))
+
+    def _constant(self, ridge: NormalRidge, theta: Tensor) -> Tensor:
+        """b beside φ(x)ᵀΘ, where the features were summed without their middle."""
+        b = ridge.intercepts(theta)
+        return b if self._middle is None else b - torch.from_numpy(self._middle).to(theta) @ theta
 
     def _feature_map(self) -> FeatureMap:
         """The features of an approximation, made again after unpickling."""
@@ -135,14 +158,17 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         width = len(coefficients) if by_features else count(self.X_fit_)
         anchors = None if by_features else self._inputs(kernel, self.X_fit_)
         found = None if self._state is None else self._feature_map()
+        evaluated: Callable[[Any], Tensor] | None = None
         if found is not None:
-            coefficients = found.coefficients(coefficients)
+            by_columns = not found.loses_digits(coefficients)
+            evaluated = found.columns if by_columns else found
+            coefficients = found.coefficients(coefficients) if by_columns else coefficients
         parts = []
         with torch.no_grad():
             for rows in row_blocks(count(X), 2 * width * coefficients.element_size()):
                 block = X[rows] if not isinstance(X, list) else take(X, torch.arange(count(X))[rows])
-                if found is not None:
-                    parts.append(found.columns(block) @ coefficients)
+                if evaluated is not None:
+                    parts.append(evaluated(block) @ coefficients)
                 elif by_features:
                     parts.append(self._new_features(block) @ coefficients)
                 else:

@@ -97,8 +97,9 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
     rows = sample_rows(source.n, HELD_ROWS, seed)
     held = source.rows(rows)
     learner._held = HeldSamples.of(held, rows, seed)
+    learner._keep_middle(held.X)
     limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1], held=0)
-    sums: NormalSums = source.total(NormalStep(features), limit=limit)
+    sums: NormalSums = source.total(NormalStep(learner._summed_features()), limit=limit)
     coefficients, b = _solve(learner, sums, held, limit)
     step = ReportStep(features, features.coefficients(coefficients), b, learner.epsilon)
     report = source.total(step, limit=limit)
@@ -109,10 +110,10 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
 
 def _solve(learner: Any, sums: NormalSums, held: Block, limit: int | None) -> tuple[Tensor, Tensor]:
     """Coefficients, constant and calibration from the sums and a few samples."""
-    features: FeatureMap = learner._feature_map()
+    features: FeatureMap = learner._summed_features()
     ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
     theta = ridge.coefficients(learner.alpha_)
-    coefficients, b = theta.to(features.dtype), ridge.intercepts(theta).to(features.dtype)
+    coefficients, b = theta.to(features.dtype), learner._constant(ridge, theta).to(features.dtype)
     learner.calibration_ = learner.loo_estimates_ = None
     if learner.calibration == "loo":
         residuals, _ = leave_one_out(ridge, features, held, learner.alpha_, limit)
@@ -153,7 +154,7 @@ def known_labels(learner: Any, X: Any, y: Any, classes: Any) -> np.ndarray:
 
 def add_batch(learner: Any, kernel: Kernel, block: Block) -> None:
     """More samples: their sums are added, and the system is solved again."""
-    features, seen = learner._feature_map(), learner.n_samples_seen_
+    features, seen = learner._summed_features(), learner.n_samples_seen_
     limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1], held=0)
     fresh = InMemory(block).total(NormalStep(features), limit=limit)
     sums = learner._sums.map(torch.from_numpy) + fresh

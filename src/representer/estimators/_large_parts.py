@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
 from representer.approximation.missing import SeparateRidge
-from representer.approximation.normal import NormalRidge
+from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, Source
 from representer.data import SparseRows, count, take
@@ -27,6 +27,8 @@ from representer.objectives.operator_valued import Criterion, alpha_grid, log_sp
 HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
 # Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
 HELD_ROWS = 5000
+# Beside a constant, features are summed from the mean of so many samples.
+MIDDLE_ROWS = 500
 # With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
 PILOT_LANDMARKS = 2000
 
@@ -113,14 +115,6 @@ def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: i
     return limit - sums
 
 
-def pilot_features(features: FeatureMap) -> FeatureMap:
-    """Features of fewer landmarks, whose normal equations can be formed."""
-    if not isinstance(features, LandmarkFeatures):
-        return features
-    some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
-    return landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
-
-
 def choose_alpha_by_sums(
     ridge: NormalRidge | SeparateRidge,
     candidates: np.ndarray | None,
@@ -160,6 +154,30 @@ def choose_alpha_by_sums(
     return float(alphas[best]), float(found[best])
 
 
+def pilot_alpha(
+    features: FeatureMap,
+    source: Source,
+    sample: Block,
+    outputs: tuple[Tensor, Tensor | None],
+    candidates: np.ndarray | None,
+    criterion: Criterion,
+    memory_limit: Any,
+) -> tuple[float, float]:
+    """alpha by the normal equations of fewer landmarks, and its criterion; ``outputs`` are those of ``NormalRidge``."""
+    if isinstance(features, LandmarkFeatures):
+        some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
+        features = landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
+    m, p, held = features.n_features, sample.Y.shape[1], len(sample)
+    limit = block_limit(memory_limit, m, p, matrices=6, held=held)  # two factors
+    ridge = NormalRidge(source.total(NormalStep(features), limit=limit), *outputs)
+    return choose_alpha_by_sums(ridge, candidates, criterion, features, sample, limit)
+
+
+def middle_of(features: FeatureMap, X: Any) -> Tensor:
+    """The mean of the features of some samples."""
+    return features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS)))).mean(0)
+
+
 def _coordinates(
     ridge: NormalRidge | SeparateRidge, features: FeatureMap, X: Any, limit: int | None
 ) -> Tensor:
@@ -184,12 +202,10 @@ def leave_one_out(
     limit: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """y_i − f₋ᵢ(x_i), and its variance in units of the prior's scale, for samples of the fit; in blocks."""
-    alphas = torch.tensor([alpha], dtype=torch.float64)
     residuals, variances = [], []
     for rows in row_blocks(len(block), 4 * 8 * features.n_features, limit):
         part = block.rows(np.arange(len(block))[rows])
-        coordinates = ridge.coordinates(features(part.X))
-        found, rest = (values[..., 0] for values in ridge.left_out(coordinates, part, alphas))
+        found, rest = ridge.left_out_at(features(part.X), part, alpha)
         w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
         variance = alpha * ridge.sums.weight / (w[:, None] * rest)
         if ridge.rotation is not None:

@@ -17,6 +17,7 @@ from representer.approximation.missing import SeparateRidge, SeparateStep, Separ
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
+from representer.data import as_scipy
 from representer.estimators._adapted import Representation, original, silent_repairs
 from representer.estimators._large_parts import (
     HELD_ROWS,
@@ -26,7 +27,7 @@ from representer.estimators._large_parts import (
     block_limit,
     choose_alpha_by_sums,
     leave_one_out,
-    pilot_features,
+    pilot_alpha,
     predictive_std,
     search_problem,
 )
@@ -82,6 +83,7 @@ class LargeRidge(KernelEstimator):
     _held: HeldSamples | None
     _flat: bool
     _state: Any
+    _feature_coef: np.ndarray | None = None  # where the function is known better by its features
 
     @property
     def _represented(self) -> Representation:
@@ -115,7 +117,7 @@ class LargeRidge(KernelEstimator):
 
     def _keep_features(self, features: FeatureMap) -> None:
         self._approximation, self._state = self.approximation, plain(features.state)
-        self.landmarks_ = self._state if hasattr(features, "landmarks") else None
+        self.landmarks_ = as_scipy(self._state) if hasattr(features, "landmarks") else None
         self._cached_features = features
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -124,9 +126,8 @@ class LargeRidge(KernelEstimator):
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
-        landmarks, what is learned. So where these
-        are given (numbers in the kernel, ``Landmarks(Z)`` or random features with a ``random_state``), it equals
-        ``fit`` on all batches at once, ``alpha="auto"`` included.
+        landmarks, what is learned. So where these are given (numbers in the kernel, ``Landmarks(Z)`` or random features
+        with a ``random_state``), it equals ``fit`` on all batches at once, ``alpha="auto"`` included.
 
         Parameters
         ----------
@@ -176,7 +177,7 @@ class LargeRidge(KernelEstimator):
         for name in ("_cached_system", "_cached_features", "_cached_ridge"):
             self.__dict__.pop(name, None)
         self.__dict__.pop("approximation_error_", None)
-        self._sums = self._held = self._state = None
+        self._sums = self._held = self._state = self._feature_coef = None
         self._missing = False
 
     def _memory_source(self, problem: RidgeProblem) -> InMemory:
@@ -252,8 +253,8 @@ class LargeRidge(KernelEstimator):
                 )
             p = sample.Y.shape[1]
             limit = block_limit(
-                self.memory_limit, features.n_features, p, matrices=2 * p + 3, held=len(sample)
-            )  # each output has sums and eigenvectors of its own
+                self.memory_limit, features.n_features, p, matrices=3 * p + 3, held=len(sample)
+            )  # each output has sums, eigenvectors and a factor of its own
             self._solve_sums(source.total(SeparateStep(features), limit=limit), alpha, limit)
         elif falkon is None:
             limit = block_limit(self.memory_limit, features.n_features, sample.Y.shape[1], held=len(sample))
@@ -293,8 +294,10 @@ class LargeRidge(KernelEstimator):
             found = choose_alpha_by_sums(ridge, alpha, self.criterion, features, held, limit)
             alpha, self.criterion_value_ = found
         self.alpha_ = alpha
-        coefficients = features.coefficients(ridge.coefficients(alpha).to(features.dtype))
-        self.dual_coef_ = self._shaped(coefficients)
+        theta = ridge.coefficients(alpha).to(features.dtype)
+        self.dual_coef_ = self._shaped(features.coefficients(theta))
+        weighted = theta @ self.operator_.as_matrix(theta.shape[1], theta)
+        self._feature_coef = plain(theta) if features.loses_digits(weighted) else None
         self._sums = sums.map(plain)
         self._cached_ridge = ridge
 
@@ -307,7 +310,9 @@ class LargeRidge(KernelEstimator):
         p, matrices = sample.Y.shape[1], 4 + len(scales.unique())
         limit = block_limit(self.memory_limit, features.n_features, p, matrices=matrices, held=0)
         if not isinstance(alpha, float):
-            alpha, self.criterion_value_ = self._pilot_alpha(features, source, sample, alpha)
+            outputs = self._outputs(sample.Y)
+            found = pilot_alpha(features, source, sample, outputs, alpha, self.criterion, self.memory_limit)
+            alpha, self.criterion_value_ = found
         self.alpha_ = alpha
         standing = getattr(features, "landmarks", None)
         coefficients, problem = falkon.solve(
@@ -323,16 +328,6 @@ class LargeRidge(KernelEstimator):
         if problem is not None:
             warn_unconverged(f"Conjugate gradients {problem}, or use solver='direct'.")
         self.dual_coef_ = self._shaped(features.coefficients(coefficients.to(features.dtype)))
-
-    def _pilot_alpha(
-        self, features: FeatureMap, source: Source, sample: Block, alpha: np.ndarray | None
-    ) -> tuple[float, float]:
-        """alpha by the normal equations of fewer landmarks, and its criterion."""
-        fewer = pilot_features(features)
-        held, p = len(sample), sample.Y.shape[1]
-        limit = block_limit(self.memory_limit, fewer.n_features, p, matrices=6, held=held)  # two factors
-        ridge = NormalRidge(source.total(NormalStep(fewer), limit=limit), *self._outputs(sample.Y))
-        return choose_alpha_by_sums(ridge, alpha, self.criterion, fewer, sample, limit)
 
     def _held_block(self) -> Block:
         """The samples that were kept, as tensors."""
@@ -364,12 +359,17 @@ class LargeRidge(KernelEstimator):
             self._cached_ridge = self._ridge_of(self._sums.map(torch.from_numpy))
         return self._cached_ridge
 
-    def _large_mean(self, inputs: Any, coefficients: Tensor) -> Tensor:
-        """φ(x)ᵀU A in blocks, for features that are no expansion in landmarks."""
+    @property
+    def _by_features(self) -> bool:
+        return self._state is not None and (self.landmarks_ is None or self._feature_coef is not None)
+
+    def _large_mean(self, inputs: Any) -> Tensor:
+        """φ(x)ᵀU A in blocks."""
         features = self._feature_map()
-        operator = self.operator_.as_matrix(coefficients.shape[1], coefficients)
-        weighted = coefficients @ operator
-        rows = row_blocks(len(inputs), 3 * features.n_features * coefficients.element_size())
+        known = self.dual_coef_ if self._feature_coef is None else self._feature_coef
+        theta = self._represented.tensor(known.reshape(len(known), -1))
+        weighted = theta @ self.operator_.as_matrix(theta.shape[1], theta)
+        rows = row_blocks(len(inputs), 3 * features.n_features * theta.element_size())
         return torch.cat([features(inputs[block]) @ weighted for block in rows])
 
     def _left_out(self, block: Block) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,16 @@ SAMPLES = ("X_fit_", "Y_fit_")
 
 
 def without_data(learner: Any) -> Any:
-    """A copy for predictions elsewhere, without training data and without what is only kept to save time."""
+    """A copy for predictions elsewhere, without training data and without what is only kept to save time.
+
+    Features that it evaluates come along: a factor that is computed with other threads differs in its last digits.
+    """
     light = copy.copy(learner)
     for name in [name for name in light.__dict__ if name.startswith("_cached")]:
         del light.__dict__[name]
+    features = learner.__dict__.get("_cached_features")
+    if features is not None and getattr(learner, "_by_features", False):
+        light._cached_features, light._sent = features, ("_cached_features",)
     dropped = BALLAST + (SAMPLES if getattr(learner, "_state", None) is not None else ())
     light.__dict__.update({name: None for name in dropped if name in light.__dict__})
     light.__dict__.pop("feature_names_in_", None)  # chunks are arrays

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation.sources import Block, InMemory, Source
-from representer.data import count, is_single, take
+from representer.data import as_scipy, count, is_single, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._structured import (
     FORMS,
@@ -371,7 +371,7 @@ class StructuredFit(Answers):
         self.dual_coef_ = plain(dual)
         self.offset_ = None if offset is None else plain(offset)
         features = problem.inputs.features
-        self.landmarks_ = None if features is None else plain(features.landmarks)
+        self.landmarks_ = None if features is None else as_scipy(plain(features.landmarks))
         self.output_landmarks_ = None if features is None or self._on_axes else plain(problem.outputs.anchors)
         self._by_sums, self._root = isinstance(problem, SummedProblem), None
         if self._by_sums and problem.operator != "identity":

@@ -22,6 +22,7 @@ from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
 from representer.kernels.names import NAMES
 from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.values import unchanged_by_errors
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -31,6 +32,7 @@ class KernelEstimator(BaseEstimator):
 
     kernel: Any
     _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
+    _sent: tuple[str, ...] = ()  # what is kept to save time and is stored all the same
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -39,12 +41,13 @@ class KernelEstimator(BaseEstimator):
         return tags
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name."""
+        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self._kernel_arguments:
             if any(name.startswith(f"{argument}__") for name in params):
                 kernel = params.get(argument, getattr(self, argument))
                 params[argument] = as_kernel(kernel) if isinstance(kernel, str) else kernel
-        return super().set_params(**params)
+        with unchanged_by_errors(self, *params.values()):
+            return super().set_params(**params)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
@@ -56,8 +59,9 @@ class KernelEstimator(BaseEstimator):
         return params
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is only kept to save time is not stored."""
-        return {name: v for name, v in super().__getstate__().items() if not name.startswith("_cached")}
+        """What is only kept to save time is not stored, but for what a copy takes along to a worker."""
+        state = super().__getstate__().items()
+        return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
 
 
 def _domain(kernel: Any) -> Domain:

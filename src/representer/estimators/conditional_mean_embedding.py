@@ -251,6 +251,10 @@ class ConditionalMeanEmbedding(Conditionals):
         self._finish(found, problem)
 
     @property
+    def _by_features(self) -> bool:
+        return self._state is not None
+
+    @property
     def _input_approximation(self) -> Any:
         return both_approximations(self.approximation)[0]
 

@@ -14,7 +14,7 @@ from representer.approximation import Approximation, FeatureMap, Nystroem, appro
 from representer.approximation.base import ERROR_ROWS, evenly_spaced
 from representer.approximation.dask_source import DaskSource, is_dask
 from representer.approximation.sources import Block, InMemory, Source
-from representer.data import SparseRows, count
+from representer.data import SparseRows, as_scipy, count
 from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
 from representer.estimators._large_parts import HEURISTIC_ROWS
 from representer.estimators._lazy import keep_columns, lazily
@@ -98,6 +98,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         self.dtype = dtype
 
     kernel_: Kernel
+    _by_features = True
+    _speaker: Any = None  # the approximation that is a transformer by this one: errors name it
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -153,16 +155,25 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
             source = DaskSource(X, None, None, dtype=DTYPES[self.dtype])
             keep_columns(self, X, source)
             return source
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X = self._checked(kernel, X, reset=True)
         self._sparse = isinstance(X, SparseRows)
         inputs = self._represented.inputs(kernel, X)
         return InMemory(Block(inputs, torch.zeros(count(inputs), 0)))
+
+    def _checked(self, kernel: Kernel, X: Any, *, reset: bool) -> Any:
+        speaker = self if self._speaker is None else self._speaker
+        if not reset:
+            _copy_columns(self, speaker)
+        X = check_inputs(speaker, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        if reset:
+            _copy_columns(speaker, self)
+        return X
 
     @property
     def landmarks_(self) -> Any:
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
-        return self._state if hasattr(self._features(), "landmarks") else None
+        return as_scipy(self._state) if hasattr(self._features(), "landmarks") else None
 
     @property
     def _represented(self) -> Representation:
@@ -200,10 +211,17 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         check_is_fitted(self)
         if is_dask(X):
             return lazily(self, "transform", X, self._n_features_out, self.dtype)
-        X = check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
+        X = self._checked(self.kernel_, X, reset=False)
         with torch.no_grad():
             features: Tensor = self._features()(self._represented.inputs(self.kernel_, X))
         return plain(features)
+
+
+def _copy_columns(one: Any, other: Any) -> None:
+    """What one transformer knows of the columns of X, another one knows, too."""
+    if one is not other:
+        names = ("n_features_in_", "feature_names_in_")
+        other.__dict__.update({name: one.__dict__[name] for name in names if name in one.__dict__})
 
 
 # Approximations are transformers by this one; their room knows no validation of data.

@@ -370,10 +370,10 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         kernel = self._operator_kernel()
         X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
         inputs = self._represented.inputs(kernel, X)
-        coefficients = self._represented.tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
-        if self._state is not None and self.landmarks_ is None:
-            mean = self._shaped(self._large_mean(inputs, coefficients))
+        if self._by_features:
+            mean = self._shaped(self._large_mean(inputs))
         else:
+            coefficients = self._represented.tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
             anchors = self.X_fit_ if self.landmarks_ is None else self.landmarks_
             mean = self._shaped(
                 Expansion(kernel, self._represented.inputs(kernel, anchors), coefficients)(inputs)

@@ -27,6 +27,10 @@ BELOW_DIAGONAL = np.tri(MIRRORED_ROWS, k=-1, dtype=bool)
 # Triangles of so many rows are inverted by LAPACK, larger ones by halves.
 SMALL_TRIANGLE = 128
 
+# Rows of a triangular solve come in multiples of this, filled up with zeros. Otherwise the rounding of a row depends on
+# where it stands and on the number of threads (OpenBLAS), and features must not depend on the block that x comes in.
+ALIGNED_ROWS = 24
+
 # So many rows a symmetric product takes at a time: enough for its full speed, few beside a large matrix.
 WEIGHTED_ROWS = 1024
 
@@ -64,9 +68,18 @@ class Cholesky:
         plain = rows.device.type == "cpu" and rows.is_contiguous() and rows.ndim == self.factor.ndim == 2
         if not plain or rows.requires_grad or self.factor.requires_grad:
             return self.half_solve(rows.mT).mT
-        # In the order of Fortran the rows are columns, and nothing is copied.
-        (trsm,) = get_blas_funcs(("trsm",), (rows.numpy(),))
-        return torch.from_numpy(trsm(1.0, self.factor.numpy(), rows.numpy().T, lower=1, overwrite_b=1).T)
+        left = rows.numpy()
+        (trsm,) = get_blas_funcs(("trsm",), (left,))
+        whole = len(left) - len(left) % ALIGNED_ROWS
+        # In the order of Fortran the rows are columns, and both solves are in place.
+        if whole:
+            trsm(1.0, self.factor.numpy(), left[:whole].T, lower=1, overwrite_b=1)
+        if rest := len(left) - whole:
+            last = np.zeros((ALIGNED_ROWS, left.shape[1]), dtype=left.dtype)
+            last[:rest] = left[whole:]
+            trsm(1.0, self.factor.numpy(), last.T, lower=1, overwrite_b=1)
+            left[whole:] = last[:rest]
+        return rows
 
     def back_solve(self, right: Tensor) -> Tensor:
         """L⁻ᵀ B."""
