@@ -10,12 +10,12 @@ from representer.linalg.cholesky import (
     Woodbury,
     factorize,
     is_finite,
-    pivoted_cholesky,
     shifted,
     symmetric_products,
     woodbury,
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
+from representer.linalg.pivots import pivoted_cholesky
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
 from representer.linalg.structured import (
     conjugate_gradient,
