@@ -578,6 +578,11 @@ def test_components_that_the_level_above_makes_are_in_transform(X):
     assert np.allclose(model.transform(X), np.concatenate(model.hidden_, 1), atol=1e-6)
 
 
+def test_nonlinear_levels_have_no_more_components_than_samples_together(X):
+    with pytest.raises(ValueError, match="are 50 in all levels together, but there are only 40 samples"):
+        DeepKernelPCA([30, 20], ["rbf", "rbf"]).fit(X[:40])
+
+
 def test_samples_that_overflow_keep_the_nearest_features(X):
     model = DeepKernelPCA([3, 2], ["poly", "poly"]).fit(X[:, :3])
     new = np.concatenate([X[:2, :3] * 1e30, X[:1, :3]])

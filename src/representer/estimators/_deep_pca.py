@@ -12,7 +12,7 @@ from torch import Tensor
 
 from representer.data import count, take
 from representer.estimators._adapted import Projected, Representation, original, repaired_gram, takes_sparse
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel, Linear, as_kernel
 from representer.memory import require_gram, row_blocks
 from representer.operators import Decomposable
 from representer.parameters import is_count, is_real
@@ -124,13 +124,22 @@ class Levels:
         )
 
     def check_samples(self, n: int) -> None:
-        """No level can have more orthonormal columns than there are samples."""
+        """No level can have more orthonormal columns than there are samples, nor can nonlinear levels together.
+
+        Of linear levels, each may have N: lemma 4.2 of Tonin et al. is about them.
+        """
         for j, size in enumerate(self.sizes):
             if isinstance(size, int) and size > n:
                 raise ValueError(
                     f"n_components of level {j} is {size}, but there are only {n} samples (n_samples = {n}): its "
                     "components are orthonormal vectors with one entry a sample."
                 )
+        total = sum(size for size in self.sizes if isinstance(size, int))
+        if total > n and not all(isinstance(kernel, Linear) for kernel in self.kernels[1:]):
+            raise ValueError(
+                f"n_components are {total} in all levels together, but there are only {n} samples (n_samples = {n}): "
+                "nonlinear levels then fit anything. Ask for fewer components or levels, or for linear upper levels."
+            )
 
 
 def _size(level: int, given: Any) -> int | float:
