@@ -12,6 +12,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from representer.memory import empty_matrix
+from representer.threads import blas_threads_for
 
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
 # further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
@@ -53,7 +54,8 @@ class Cholesky:
             factor = self.factor.numpy()
             lower = factor.flags.f_contiguous  # otherwise its transpose is in the order of Fortran
             (potrs,) = get_lapack_funcs(("potrs",), (factor,))
-            found, _ = potrs(factor if lower else factor.T, right.numpy(), lower=lower)
+            with blas_threads_for(len(factor)):
+                found, _ = potrs(factor if lower else factor.T, right.numpy(), lower=lower)
             return torch.from_numpy(found)
         return self.back_solve(self.half_solve(right))
 
@@ -91,10 +93,11 @@ class Cholesky:
         columns = empty_matrix(self.factor.shape, self.factor).numpy().T
         (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
         work = empty_matrix(self.factor.shape, self.factor).numpy().ravel()
-        _invert_lower(self.factor.numpy(), columns, work)
-        lauum(columns, lower=True, overwrite_c=True)
-        if less is not None:
-            syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
+        with blas_threads_for(len(columns)):
+            _invert_lower(self.factor.numpy(), columns, work)
+            lauum(columns, lower=True, overwrite_c=True)
+            if less is not None:
+                syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
         return torch.from_numpy(_mirrored(columns))
 
     def logdet(self) -> Tensor:
@@ -147,7 +150,8 @@ def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
     if _for_lapack(matrix):  # SciPy's takes three quarters of the time of torch's
         (potrf,) = get_lapack_funcs(("potrf",), (factor.numpy(),))
-        _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
+        with blas_threads_for(len(factor)):
+            _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
         return factor, torch.tensor(pivot, dtype=torch.int32)
     info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
     torch.linalg.cholesky_ex(factor, out=(factor, info))
@@ -178,15 +182,16 @@ def symmetric_products(
     columns = memory.numpy()
     syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (columns,))
     A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
-    syr2k(1.0, A, B, trans=1, lower=True, c=columns, overwrite_c=True)
-    if rows is not None and weights is not None:
-        few = len(rows) <= WEIGHTED_ROWS  # then their memory may be recycled
-        buffer = empty_matrix(rows.shape, rows) if few else rows.new_empty(WEIGHTED_ROWS, rows.shape[1])
-        for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
-            for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
-                part = torch.index_select(rows, 0, chosen, out=buffer[: len(chosen)])
-                part *= weights[chosen, None].abs().sqrt_()
-                syrk(sign, part.numpy().T, beta=1.0, c=columns, lower=True, overwrite_c=True)
+    with blas_threads_for(len(columns)):
+        syr2k(1.0, A, B, trans=1, lower=True, c=columns, overwrite_c=True)
+        if rows is not None and weights is not None:
+            few = len(rows) <= WEIGHTED_ROWS  # then their memory may be recycled
+            buffer = empty_matrix(rows.shape, rows) if few else rows.new_empty(WEIGHTED_ROWS, rows.shape[1])
+            for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
+                for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
+                    part = torch.index_select(rows, 0, chosen, out=buffer[: len(chosen)])
+                    part *= weights[chosen, None].abs().sqrt_()
+                    syrk(sign, part.numpy().T, beta=1.0, c=columns, lower=True, overwrite_c=True)
     return torch.from_numpy(_mirrored(columns))
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg.cholesky import NOT_FINITE, NotPositiveDefiniteError, is_finite
+from representer.threads import blas_threads_for
 
 
 @torch.no_grad()
@@ -84,7 +85,8 @@ def _pivoted_by_lapack(matrix: Tensor, tol: float) -> tuple[Tensor, Tensor]:
         return matrix.new_zeros(n, 0), torch.zeros(0, dtype=torch.long)
     array = matrix.contiguous().numpy().T
     (pstrf,) = scipy.linalg.get_lapack_funcs(("pstrf",), (array,))
-    packed, order, rank, _ = pstrf(array, tol=tol * largest, lower=1)
+    with blas_threads_for(n):
+        packed, order, rank, _ = pstrf(array, tol=tol * largest, lower=1)
     factor = torch.empty(n, rank, dtype=matrix.dtype)
     rows = torch.from_numpy(order.astype(np.int64)) - 1
     factor[rows] = torch.from_numpy(packed[:, :rank]).tril()

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite
+from representer.threads import blas_threads_for
 
 
 class IndefiniteGramWarning(UserWarning):
@@ -95,7 +96,8 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
     # LAPACK's divide and conquer through SciPy is faster than torch's for large matrices, and can work in place.
     array = matrix.contiguous().numpy().T
     (syevd,) = scipy.linalg.get_lapack_funcs(("syevd",), (array,))
-    values, vectors, failed = syevd(array, lower=0, overwrite_a=overwrite)
+    with blas_threads_for(len(matrix)):
+        values, vectors, failed = syevd(array, lower=0, overwrite_a=overwrite)
     if failed:
         raise NotPositiveDefiniteError(
             f"The eigenvalues of {name} did not converge: are its entries in range?"
