@@ -1,6 +1,6 @@
 """The measured tables of README.md and docs/measured.md, written from docs/measured/*.json.
 
-``python docs/measured.py`` writes the tables. With ``--bench FILE`` (of ``representer bench --out FILE``) and
+``python docs/measured.py`` writes the tables. With ``--bench FILE …`` (of ``representer bench --out FILE``) and
 ``--reproductions FOLDER …`` (of ``representer reproduce --out FOLDER``) it takes new measurements first. A test
 compares what is written with what was measured.
 """
@@ -29,14 +29,25 @@ SMALL = 0.1  # seconds below this are shown in milliseconds, ratios with more di
 # --- new measurements ------------------------------------------------------------------------------------------------
 
 
-def take_bench(file: Path) -> dict[str, Any]:
-    """What ``representer bench --out FILE`` wrote."""
-    record = json.loads(file.read_text(encoding="utf-8"))
-    if record.get("scale", 1) != 1:
-        raise ValueError(f"{file} holds a quick run; only full runs are shown.")
-    if record.get("interrupted"):
-        raise ValueError(f"{file} holds an interrupted run; only whole runs are shown.")
-    return record
+def take_bench(files: Sequence[Path]) -> dict[str, Any]:
+    """What ``representer bench --out FILE`` wrote: of each subject the last file that has it counts.
+
+    Where the machine or its threads were not those of the first file, the note of a row says so.
+    """
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    subjects: dict[str, list[dict[str, Any]]] = {}
+    for file, record in zip(files, records, strict=True):
+        if record.get("scale", 1) != 1:
+            raise ValueError(f"{file} holds a quick run; only full runs are shown.")
+        if record.get("interrupted"):
+            raise ValueError(f"{file} holds an interrupted run; only whole runs are shown.")
+        usual = records[0]["machine"]
+        other = [f"{fact} {value}" for fact, value in record["machine"].items() if value != usual.get(fact)]
+        for subject, rows in by_subject(record).items():
+            subjects[subject] = [
+                {**row, "note": "; ".join(filter(None, (row["note"], *other)))} for row in rows
+            ]
+    return {**records[0], "rows": [row for subject in sorted(subjects) for row in subjects[subject]]}
 
 
 def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
@@ -305,7 +316,7 @@ def main() -> None:
     """Take new measurements if there are any, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--bench", type=Path, metavar="FILE", help="what `representer bench --out FILE` wrote"
+        "--bench", type=Path, nargs="+", metavar="FILE", help="what `representer bench --out FILE` wrote"
     )
     parser.add_argument("--reproductions", type=Path, nargs="+", metavar="FOLDER", help="of full runs")
     arguments = parser.parse_args()

@@ -138,14 +138,28 @@ def test_new_measurements(measured: ModuleType, tmp_path: Path) -> None:
     write(folders[1] / "summary.json", {**record, "quick": True, "experiments": []})
     with pytest.raises(ValueError, match="quick run"):
         measured.take_reproductions(folders)
-    assert measured.take_bench(write(tmp_path / "bench.json", BENCH)) == BENCH
+    assert measured.take_bench([write(tmp_path / "bench.json", BENCH)]) == BENCH
     assert json.loads(measured.stored(taken)) == taken and measured.stored(BENCH).count("\n") == 6 + len(
         BENCH["rows"]
     )
     with pytest.raises(ValueError, match="interrupted run"):
-        measured.take_bench(write(tmp_path / "bench.json", {**BENCH, "interrupted": True}))
+        measured.take_bench([write(tmp_path / "bench.json", {**BENCH, "interrupted": True})])
     with pytest.raises(ValueError, match="quick run"):
-        measured.take_bench(write(tmp_path / "bench.json", {**BENCH, "scale": 0.1}))
+        measured.take_bench([write(tmp_path / "bench.json", {**BENCH, "scale": 0.1})])
+
+
+def test_a_subject_that_was_measured_again_takes_the_place_of_the_old_one(
+    measured: ModuleType, tmp_path: Path
+) -> None:
+    first, second = BENCH["rows"][0], {**BENCH["rows"][0], "subject": "memory"}
+    again = {**first, "ours": 7.0, "note": "by hand"}
+    files = [
+        write(tmp_path / "all.json", {**BENCH, "rows": [first, second]}),
+        write(tmp_path / "again.json", {**BENCH, "machine": {"cores": 4}, "rows": [again]}),
+    ]
+    taken = measured.take_bench(files)
+    assert taken["rows"] == [{**again, "note": "by hand; cores 4"}, second]
+    assert taken["machine"] == BENCH["machine"]
 
 
 def test_a_readme_without_places_for_tables_is_refused(measured: ModuleType) -> None:
