@@ -140,6 +140,20 @@ def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthsc
     np.testing.assert_allclose(known[1], known[0], rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize(("lengthscale", "d", "m"), [(1.25, 1, 218), (1.9, 3, 445), (2.0, 1, 120)])
+def test_a_classifier_equals_that_in_memory_where_the_kernel_has_constants(lengthscale, d, m):
+    """f + b beside functions f that are nearly constant: what is b's, and what is f's, alpha alone decides."""
+    X, Y = smooth(d, 0.0)
+    classes = (Y[:, 0] > 0).astype(int)
+    new = np.random.default_rng(1).normal(size=(300, d)) * 1.3
+    model = EmbeddingClassifier(Gaussian(lengthscale), alpha=1e-11, approximation=Nystroem(m), random_state=0)
+    local, remote = clone(model).fit(X, classes), clone(model).fit(*on_dask(X, classes, rows=365))
+    expected = local.embedding(new)
+    np.testing.assert_allclose(remote.embedding(new), expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+    np.testing.assert_allclose(remote.predict_proba(new), local.predict_proba(new), rtol=0, atol=1e-8)
+    assert remote._training_loss == pytest.approx(local._training_loss, rel=1e-8)
+
+
 @pytest.mark.parametrize(
     ("model", "passes"),
     [

@@ -29,6 +29,7 @@ from representer.approximation import (
     TensorSketch,
     approximation_error,
 )
+from representer.approximation.centred import CentredFeatures, Frame, frame_of
 from representer.approximation.missing import SeparateStep
 from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
@@ -110,6 +111,38 @@ def test_generalised_cross_validation_is_its_formula(data):
         theta = ridge.coefficients(alpha)
         fitted = B @ theta + ridge.intercepts(theta)
         torch.testing.assert_close(fitted, H @ tensors.Y, rtol=1e-8, atol=1e-8)
+
+
+def test_a_direction_may_stand_alone_in_the_sums(data):
+    """The same function, errors and variances from ψ = Tᵀ(φ − a) as from φ, at an alpha where both have all digits."""
+    X, Y, w = (torch.from_numpy(part) for part in data)
+    features = Nystroem(20).features(Gaussian(3.0), X, seed=0)
+    frame = frame_of(features, X)
+    assert frame.direction is not None and frame.direction[frame.place] == 1.0
+    seen, block = CentredFeatures(features, frame), Block(X, Y, w)
+    ones, alphas = torch.ones(Y.shape[1]).double(), torch.tensor([1e-4, 1e-2]).double()
+    sums = [InMemory(block).total(NormalStep(each)) for each in (features, seen)]
+    one = NormalRidge(sums[0], ones, intercept=True)
+    two = NormalRidge(sums[1], ones, intercept=True, frame=frame)
+    for spectral in (False, True):
+        if spectral:
+            values = [
+                r.leave_one_out(r.coordinates(f(X)), block, alphas) for r, f in ((one, features), (two, seen))
+            ]
+            torch.testing.assert_close(values[1], values[0], rtol=1e-8, atol=0)
+        theta = one.coefficients(1e-3)
+        torch.testing.assert_close(two.coefficients(1e-3), theta, rtol=1e-7, atol=1e-7)
+        torch.testing.assert_close(two.intercepts(theta), one.intercepts(theta), rtol=1e-8, atol=1e-8)
+        torch.testing.assert_close(
+            two.variance(seen(X), 1e-3), one.variance(features(X), 1e-3), rtol=1e-7, atol=0
+        )
+        for a, b in zip(
+            two.left_out_at(seen(X), block, 1e-3), one.left_out_at(features(X), block, 1e-3), strict=True
+        ):
+            torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
+    narrow = Nystroem(20).features(Gaussian(0.05), X, seed=0)
+    assert frame_of(narrow, X).direction is None  # nothing there is nearly constant
+    assert isinstance(frame.map(lambda array: array.numpy()), Frame)
 
 
 # -- blocks -----------------------------------------------------------------------------------------------------------

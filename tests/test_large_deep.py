@@ -15,7 +15,7 @@ from representer.approximation import Nystroem
 from representer.estimators import _deep_large as large
 from representer.estimators._uncertainty import PredictiveSpread
 from representer.estimators._validation import seed_of
-from representer.kernels import Gaussian
+from representer.kernels import Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import Decomposable
 
 da: Any = pytest.importorskip("dask.array")
@@ -108,6 +108,38 @@ def test_dask_equals_memory(data, few):
         remote.predict(dQ, return_std=True)
     with pytest.raises(MemoryError, match="leaves no room"):
         regressor(memory_limit="1kB").fit(X, y)
+
+
+NEARLY_DEPENDENT: Any = [  # (layers, outer kernel, alpha): k(Z, Z) of the outer kernel is nearly singular
+    ([1], Gaussian(4.0), 4e-13),
+    ([2], Gaussian(3.0) * Gaussian(6.0), 4e-13),
+    ([2], Matern(2.5, 5.0), 4e-13),
+    ([1], Polynomial(3), 4e-13),
+    ([(TensorMatern(2, 2.0), 2)], TensorMatern(2, 6.0), 1e-11),
+    ([(Gaussian(2.0), 1)], Gaussian(3.0) + Linear(), 1e-11),
+]
+
+
+@pytest.mark.parametrize(("layers", "kernel", "alpha"), NEARLY_DEPENDENT, ids=repr)
+def test_dask_equals_memory_where_landmarks_nearly_depend(data, few, layers, kernel, alpha):
+    X, y, _ = data
+    new = np.random.default_rng(1).uniform(-1.2, 1.2, size=(50, 3))
+    options = {"alpha": alpha, "approximation": Nystroem(60), "random_state": 0, "n_restarts": 1}
+    model = DeepKernelRegressor(layers, kernel, max_iter=30, tol=1e-2, **options)
+    local = clone(model).fit(X, y)
+    remote = clone(model).fit(da.from_array(X, chunks=((85, 3, 170, 142), 3)), da.from_array(y, chunks=105))
+    expected, spread = local.predict(new, return_std=True)
+    found, std = remote.predict(new, return_std=True)
+    size = np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * size)
+    np.testing.assert_allclose(std, spread, rtol=1e-8)
+    lazy = remote.predict(da.from_array(new, chunks=(7, 3))).compute()
+    np.testing.assert_allclose(lazy, expected, rtol=0, atol=1e-8 * size)
+    for part in (1, 7, 30):  # the images, and what is made of them, do not depend on their block
+        np.testing.assert_array_equal(
+            local.transform_layers(new[:part])[0], local.transform_layers(new)[0][:part]
+        )
+        np.testing.assert_array_equal(local.predict(new[:part]), expected[:part])
 
 
 @pytest.mark.parametrize("names", [["low", "high"], ["low", "high", "mid"]])

@@ -29,6 +29,7 @@ from representer.linalg import (
     pivoted_cholesky,
     repair_gram,
     rotated_factor,
+    row_product,
     self_product,
     spectrum_of_factor,
     symmetric_products,
@@ -685,3 +686,21 @@ def test_orthonormal_blocks_stay_so_where_columns_vanish_or_repeat():
     block[:, 1], block[:, 2], block[:, 3] = 0.0, block[:, 0], against[:, 0]
     both = torch.cat([against, orthonormal(block, against)], 1)
     assert torch.allclose(both.mT @ both, torch.eye(9, dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 6, 50])
+@pytest.mark.parametrize("inner", [1, 2, 5, 6, 121])
+def test_rows_of_a_product_do_not_depend_on_their_block(rng: np.random.Generator, inner: int, columns: int):
+    A, B = (
+        torch.from_numpy(rng.normal(size=(1300, inner))),
+        torch.from_numpy(rng.normal(size=(columns, inner))),
+    )
+    for right in (B.mT, B.mT.contiguous()):
+        whole = row_product(A, right)
+        torch.testing.assert_close(whole, A @ right, rtol=1e-12, atol=1e-12)
+        for cut in (1, 7, 77, 1024, 1299):
+            assert torch.equal(torch.cat([row_product(A[:cut], right), row_product(A[cut:], right)]), whole)
+    assert row_product(A[:0], B.mT).shape == (0, columns)
+    left = A[:9].clone().requires_grad_()
+    row_product(left, B.mT).sum().backward()
+    torch.testing.assert_close(left.grad, B.sum(0).expand(9, -1))

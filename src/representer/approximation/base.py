@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -62,44 +61,13 @@ class FeatureMap(ABC):
         """The C with φ(x)ᵀΘ = columns(x)ᵀC."""
         return theta
 
-    def loses_digits(self, theta: Tensor) -> bool:
-        """Is φ(x)ᵀΘ worse known as columns(x)ᵀC?"""
+    def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:
+        """Is φ(x)ᵀΘ + b worse known as columns(x)ᵀC + b?"""
         return False
 
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i columns(x_i) v_iᵀ."""
         return sums
-
-
-@dataclass(frozen=True)
-class CentredFeatures(FeatureMap):
-    """φ(x) − a for a vector a near the mean of φ: their variances do not drown in the rounding of sums of squares."""
-
-    features: FeatureMap
-    middle: Tensor
-
-    @property
-    def kernel(self) -> Kernel:  # type: ignore[override]
-        """That of the features."""
-        return self.features.kernel
-
-    @property
-    def n_features(self) -> int:
-        """As many as there are features."""
-        return self.features.n_features
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """That of the features."""
-        return self.features.dtype
-
-    @property
-    def state(self) -> Any:
-        """That of the features."""
-        return self.features.state
-
-    def __call__(self, X: Any) -> Tensor:
-        return self.features(X) - self.middle
 
 
 # What a fitted transformer shows of the one that it holds.

@@ -28,6 +28,7 @@ from representer.linalg import (
     eigh,
     factorize,
     repair_gram,
+    row_product,
     spectrum_of_factor,
 )
 from representer.memory import row_blocks
@@ -56,7 +57,7 @@ class PositivePart:
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
         """The same for rows."""
-        return rows @ (self.factor / (self.factor**2).sum(0))
+        return row_product(rows, self.factor / (self.factor**2).sum(0))
 
 
 @dataclass(frozen=True)
@@ -120,12 +121,22 @@ class LandmarkFeatures(FeatureMap):
         """The C of φ(·)ᵀΘ = Σ_j k(·, z_j) c_j: a function of the features as an expansion in the landmarks."""
         return self.factor.back_solve(theta)
 
-    def loses_digits(self, theta: Tensor) -> bool:
-        """Is ε Σ_j |k(x, z_j) c_j| too much beside the function's values, as of landmarks that nearly depend?"""
+    def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:
+        """Is ε Σ_j |k(x, z_j) c_j| too much beside the function's values, as of landmarks that nearly depend?
+
+        Of those with the constant, that is: much of the function may be there to be taken away by it.
+        """
         root = self.factor.factor.square().sum(1).sqrt()  # √k(z, z)
         lost = torch.finfo(self.dtype).eps * root.max() * (root @ self.coefficients(theta).abs())
-        values = (self.factor.factor @ theta).square().mean(0).sqrt()  # at the landmarks
+        values = (self.factor.factor @ theta + constant).square().mean(0).sqrt()  # at the landmarks
         return bool((lost > torch.finfo(self.dtype).eps ** EXPANSION_DIGITS * values).any())
+
+    def constant(self) -> tuple[Tensor, int]:
+        """The v of the least function vᵀφ that is the same at all landmarks, and where it has its largest part, 1."""
+        ones = self.factor.factor.new_ones(len(self.factor.factor), 1)
+        v = self.factor.half_solve(ones)[:, 0]
+        place = int((v.abs() * self.factor.factor.square().sum(0).sqrt()).argmax())
+        return v / v[place], place
 
     def transposed(self, sums: Tensor) -> Tensor:
         """Σ_i φ(x_i) v_iᵀ from Σ_i k(Z, x_i) v_iᵀ."""

@@ -16,6 +16,7 @@ from scipy.linalg import blas
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
+from representer.approximation.centred import Frame
 from representer.approximation.sources import Block, Step
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
 from representer.memory import row_blocks
@@ -138,6 +139,9 @@ class NormalRidge:
         V; None for the identity.
     intercept : bool
         Is there a constant b?
+    frame : Frame or None
+        That of the summed features ψ = Tᵀ(φ − a), if they are not φ itself. Coefficients are those of φ; features that
+        are given are ψ.
 
     Examples
     --------
@@ -154,19 +158,28 @@ class NormalRidge:
     """
 
     def __init__(
-        self, sums: NormalSums, scales: Tensor, rotation: Tensor | None = None, *, intercept: bool = False
+        self,
+        sums: NormalSums,
+        scales: Tensor,
+        rotation: Tensor | None = None,
+        *,
+        intercept: bool = False,
+        frame: Frame | None = None,
     ):
         self.sums = sums
         self.scales = scales
         self.rotation = rotation
         self.intercept = intercept
+        self.frame = frame
+        self._turn = None if frame is None or frame.direction is None else frame
         self._known: tuple[float, list[tuple[Tensor, Cholesky]]] | None = None
         W = sums.weight
         self.feature_mean = sums.feature_sum / W if intercept else torch.zeros_like(sums.feature_sum)
         self.target_mean = sums.target_sum / W if intercept else torch.zeros_like(sums.target_sum)
         cross = sums.cross - W * torch.outer(self.feature_mean, self.target_mean)
         squares = sums.squares - W * torch.outer(self.target_mean, self.target_mean)
-        self.cross = self._rotated(cross)
+        self._summed_cross = self._rotated(cross)
+        self.cross = self._unturned(self._summed_cross.mT).mT
         self.square = squares.diagonal() if rotation is None else ((squares @ rotation) * rotation).sum(0)
 
     def _rotated(self, values: Tensor) -> Tensor:
@@ -175,11 +188,19 @@ class NormalRidge:
     def _rotated_back(self, values: Tensor) -> Tensor:
         return values if self.rotation is None else values @ self.rotation.mT
 
-    def _gram(self) -> Tensor:
+    def _unturned(self, rows: Tensor) -> Tensor:
+        """Rows in the directions of φ, of those in the directions of ψ."""
+        return rows if self._turn is None else self._turn.rows_back(rows)
+
+    def _summed_gram(self) -> Tensor:
         gram = symmetric(self.sums.gram)
         if self.intercept:
             gram.addr_(self.feature_mean, self.feature_mean, alpha=-self.sums.weight)
         return gram
+
+    def _gram(self) -> Tensor:
+        """S, of φ; where a direction stands alone in the sums, it does no more."""
+        return self._unturned(self._unturned(self._summed_gram()).mT)
 
     @cached_property
     def spectrum(self) -> Spectrum:
@@ -196,14 +217,17 @@ class NormalRidge:
 
     # -- the fit ------------------------------------------------------------------------------------------------------
     def rotated_coefficients(self, alpha: float) -> Tensor:
-        """The u_j as columns: from the eigenvectors if they are known, else by a Cholesky factor for each a_j."""
-        shift = alpha * self.sums.weight
-        if "spectrum" in self.__dict__ or len(self._groups()) > FACTORED_SCALES:
+        """The u_j as columns: from the eigenvectors if they are known, else by a Cholesky factor for each a_j.
+
+        Eigenvectors mix a direction that stands alone in the sums with the others: there, always by factors.
+        """
+        shift, many = alpha * self.sums.weight, len(self._groups()) > FACTORED_SCALES
+        if many or ("spectrum" in self.__dict__ and self._turn is None):
             return self._refined(self._by_spectrum(self.cross, shift), shift)
         found = torch.zeros_like(self.cross)
         for outputs, factor in self._factors(alpha):
-            found[:, outputs] = factor.solve(self.cross[:, outputs])
-        return found
+            found[:, outputs] = factor.solve(self._summed_cross[:, outputs])
+        return found if self._turn is None else self._turn.turned(found)
 
     def _factors(self, alpha: float) -> list[tuple[Tensor, Cholesky]]:
         """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; kept until another alpha comes."""
@@ -233,7 +257,12 @@ class NormalRidge:
         return found
 
     def _shifted(self, scale: Tensor, shift: float) -> Tensor:
-        return shifted(self._gram().mul_(scale), shift)
+        gram = self._summed_gram().mul_(scale)
+        return shifted(gram, shift) if self._turn is None else gram.add_(self._turn.metric(), alpha=shift)
+
+    def _of_sums(self, coefficients: Tensor) -> Tensor:
+        """The coefficients of ψ, of those of φ."""
+        return coefficients if self._turn is None else self._turn.turned_back(coefficients)
 
     def coefficients(self, alpha: float) -> Tensor:
         """U (m, p), with f(x) = φ(x)ᵀU A."""
@@ -242,7 +271,8 @@ class NormalRidge:
     def intercepts(self, coefficients: Tensor) -> Tensor:
         """b (p,)."""
         weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
-        return self.target_mean - self.feature_mean @ weighted
+        b = self.target_mean - self.feature_mean @ self._of_sums(weighted)
+        return b if self.frame is None else b - self.frame.middle.to(weighted) @ weighted
 
     def training_error(self, alpha: float) -> float:
         """Σ w‖y − b − f(x)‖²/Σ w at the fit, from the sums alone."""
@@ -266,7 +296,7 @@ class NormalRidge:
 
     def coordinates(self, features: Tensor) -> Tensor:
         """Features of samples in the eigenvectors of S, (n, m)."""
-        return (features.double() - self.feature_mean) @ self.spectrum.vectors
+        return self._unturned(features.double() - self.feature_mean) @ self.spectrum.vectors
 
     def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
         """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
@@ -329,5 +359,6 @@ class NormalRidge:
         rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(
             min=torch.finfo(Y.dtype).eps
         )
-        fitted = (features.double() - self.feature_mean) @ (self.rotated_coefficients(alpha) * self.scales)
+        coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
+        fitted = (features.double() - self.feature_mean) @ coefficients
         return (Y - fitted) / rest, rest

@@ -242,6 +242,8 @@ class Autoencoder(DeepKernelMachine):
         r = coordinates.shape[1]
         decoder = self._functions[-1]
         self._functions[-1] = replace(decoder, coefficients=decoder.coefficients[:, :r].contiguous())
+        if self._feature_coef is not None:
+            self._feature_coef = self._feature_coef[:, :r]
         self.dual_coef_, self.intercept_ = self.dual_coef_[:, :r], self.intercept_[:r]
         self.layer_norms_[-1] = max(self._functions[-1].squared_norm().item(), 0.0) ** 0.5
         self.decoder_kernel_ = self.kernel_
@@ -274,9 +276,9 @@ class Autoencoder(DeepKernelMachine):
 
     def _decode(self, codes: Tensor) -> Tensor:
         """Coordinates of reconstructions in the target space."""
-        for function in self._placed()[self.code_layer_ + 1 :]:
+        for function in self._placed()[self.code_layer_ + 1 : -1]:
             codes = function(codes)
-        return codes + self._tensor(self.intercept_)
+        return self._decide(codes)
 
     def _check_codes(self, Z: Any) -> Tensor:
         check_is_fitted(self)

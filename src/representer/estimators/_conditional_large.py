@@ -13,7 +13,7 @@ from representer.approximation import Landmarks, Nystroem, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.cells import Cells, CellStep
 from representer.approximation.dask_source import DaskSource, as_rows, is_dask
-from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
+from representer.approximation.normal import NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source
 from representer.data import take
@@ -196,7 +196,7 @@ def _sum(learner: Any, inputs: Source, targets: Targets, of_inputs: Any, of_targ
     source = with_targets(inputs, targets.column(cells))
     held = sample_rows(n, HELD_ROWS, learner._seed)
     sample = source.rows(held)
-    learner._keep_middle(sample.X)
+    learner._keep_frame(sample.X)
     step = _cell_step(learner, cells)
     learner.approximation_error_ = approximation_error(features, sample.X)
     learner._held = HeldSamples.of(sample, held, learner._seed)
@@ -231,7 +231,6 @@ def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callba
 def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block, limit: int | None) -> None:
     """alpha, the weights of the cells and the moments, from the sums and a few samples."""
     alpha = check_alpha(learner.alpha)
-    intercept = bool(learner.fit_intercept)
     if alpha is None:
         alpha = learner._first_alpha if learner.criterion is not None else learner._scale / sums.n
     if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
@@ -240,15 +239,15 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block, limit: i
         anchors = pivoted_cholesky(gram.double(), tol=torch.finfo(gram.dtype).eps ** 0.75)[0]
         moments = anchors.new_zeros(step.width - step.n_cells, anchors.shape[1])
         combined = sums.combined(torch.cat([anchors, moments]))
-        ridge = NormalRidge(combined, torch.ones_like(combined.target_sum), intercept=intercept)
+        ridge = learner._ridge_of(combined)
         known = Block(held.X, anchors[step.numbers(held.Y)])
         found = choose_alpha_by_sums(ridge, None, "loo", step.features, known, limit)
         alpha, learner.criterion_value_ = found
     assert isinstance(alpha, float)  # candidates are refused
     learner.alpha_ = alpha
-    ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=intercept)
+    ridge = learner._ridge_of(sums)
     theta = ridge.coefficients(alpha)
-    learner._coefficients, learner._constants = plain(theta), plain(learner._constant(ridge, theta))
+    learner._coefficients, learner._constants = plain(theta), plain(ridge.intercepts(theta))
     learner._shares = plain(sums.target_sum[: step.n_cells] / sums.weight)
 
 
@@ -328,6 +327,6 @@ def regressed(learner: Any, g: Any, samples: Any) -> OfFeatures:
     features = learner._summed_features()
     limit = block_limit(learner.memory_limit, features.n_features, width or 1, held=0)
     sums = source.total(NormalStep(features), limit=limit)
-    ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
+    ridge = learner._ridge_of(sums)
     theta = ridge.coefficients(learner.alpha_)
-    return OfFeatures(plain(theta), plain(learner._constant(ridge, theta)), width)
+    return OfFeatures(plain(theta), plain(ridge.intercepts(theta)), width)

@@ -132,8 +132,8 @@ class ConditionalWeights(EmbeddingEstimator):
     def _by_sums(self, inputs: Any, columns: slice) -> Tensor:
         """Some columns of Θᵀφ(x) + b."""
         tensor = self._represented.tensor
-        fitted = self._apply(inputs, tensor(self._coefficients[:, columns]), by_features=True)
-        return fitted + tensor(self._constants[columns])
+        known = tensor(self._coefficients[:, columns]), tensor(self._constants[columns])
+        return self._apply(inputs, *known, by_features=True)
 
     def _moments(self, X: Any, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """c, E[Y − c], E[(Y − c)²] and E[1] of an approximate fit: of all samples, not of cells."""

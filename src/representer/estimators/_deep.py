@@ -11,9 +11,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation import Nystroem
+from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import SparseRows
-from representer.estimators._adapted import Representation, takes_sparse
+from representer.estimators._adapted import Representation, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep_fit import DeepFit, Settings, Solution
@@ -34,8 +34,8 @@ from representer.estimators._validation import (
 )
 from representer.expansions import Expansion, Layer, Network
 from representer.kernels import Kernel, Polynomial, Pullback, as_kernel
-from representer.linalg import repair_gram
-from representer.memory import as_bytes
+from representer.linalg import repair_gram, row_product
+from representer.memory import as_bytes, row_blocks
 from representer.operators import Decomposable, OperatorKernel
 from representer.parameters import is_count, is_real
 
@@ -70,6 +70,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
     approximation: Nystroem | None
     memory_limit: Any = None
     _outer_sums: Any  # where the outer function was fitted by sums
+    _feature_coef: np.ndarray | None = None  # where it is known better by its features
     n_restarts: int
     max_iter: int
     tol: float
@@ -237,6 +238,8 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
             )
         elif result is not None and not result.converged:
             warn_unconverged(f"The search over the inner layers: {result.message}. The best restart is kept.")
+        self._feature_coef = None
+        self.__dict__.pop("_cached_features", None)
         outer, intercept, _ = problem.solve(solution.point)
         chain = problem.chain
         inner = [] if chain is None else chain.expansions(chain.split(solution.point))
@@ -273,7 +276,36 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
 
     def _decide(self, image: Any) -> Tensor:
         """f_1 + b at images, (n, p)."""
-        return self._placed()[-1](image) + self._tensor(self.intercept_)
+        values = self._placed()[-1](image) if self._feature_coef is None else self._by_features_at(image)
+        return values + self._tensor(self.intercept_)
+
+    # -- the outer function of a fit by sums --------------------------------------------------------------------------
+    @property
+    def _by_features(self) -> bool:
+        return self._feature_coef is not None
+
+    def _outer_features(self) -> LandmarkFeatures:
+        """Of images, on the landmarks of the outer function; made again after unpickling."""
+        if "_cached_features" not in self.__dict__:
+            outer = self._placed()[-1]
+            assert isinstance(outer.kernel, Decomposable)  # as an approximation needs
+            with silent_repairs():  # fit has said it
+                self._cached_features = landmark_features(outer.kernel.kernel, outer.anchors)
+        return self._cached_features
+
+    def _keep_outer(self, theta: Tensor, intercept: Tensor) -> None:
+        """φ(·)ᵀΘ + b is the outer function from now on."""
+        features = self._outer_features()
+        coefficients = features.coefficients(theta)
+        self._functions[-1] = replace(self._functions[-1], coefficients=coefficients.cpu())
+        self.dual_coef_, self.intercept_ = plain(coefficients), plain(intercept)
+        self._feature_coef = plain(theta) if features.loses_digits(theta, intercept) else None
+
+    def _by_features_at(self, image: Tensor) -> Tensor:
+        """φ(z)ᵀΘ in blocks."""
+        features, theta = self._outer_features(), self._tensor(self._feature_coef)
+        rows = row_blocks(len(image), 3 * features.n_features * theta.element_size())
+        return torch.cat([row_product(features(image[block]), theta) for block in rows])
 
     def transform_layers(self, X: Any) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
+from representer.approximation import FeatureMap, LandmarkFeatures
+from representer.approximation.centred import CentredFeatures, Frame, frame_of
 from representer.approximation.dask_source import is_dask
 from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
@@ -37,7 +38,7 @@ class ImageFeatures(FeatureMap):
     """Features of the outer kernel, of images under the inner layers."""
 
     inner: tuple[Expansion, ...]
-    outer: LandmarkFeatures
+    outer: FeatureMap
 
     @property
     def kernel(self) -> Any:  # type: ignore[override]
@@ -130,6 +131,7 @@ class OuterSums:
     """What the standard deviations of an outer function need: its sums, and samples whose images were not learned."""
 
     sums: NormalSums  # of NumPy arrays
+    frame: Frame | None  # of the features, of NumPy arrays
     images: np.ndarray
     targets: np.ndarray
 
@@ -142,32 +144,35 @@ def fit_outer(learner: Any, part: Part, solution: Solution) -> tuple[Tensor, np.
     """
     source = part.source
     assert source is not None
-    *inner, outer = learner._placed()
-    features = ImageFeatures(tuple(inner), landmark_features(outer.kernel.kernel, outer.anchors))
+    inner = tuple(learner._placed()[:-1])
+    outer: LandmarkFeatures = learner._outer_features()
     with torch.no_grad():
         more = sample_rows(source.n, len(part.rows) + HELD_ROWS, part.seed)
         block = source.rows(np.setdiff1d(more, part.rows))
         held = Block(learner._image(block.X), block.Y)
-        limit = block_limit(learner.memory_limit, features.n_features, block.Y.shape[1], held=len(held))
-        sums = source.total(NormalStep(features), limit=limit)
-        ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
+        frame = frame_of(outer, held.X) if learner.fit_intercept else None
+        seen = outer if frame is None else CentredFeatures(outer, frame)
+        limit = block_limit(learner.memory_limit, outer.n_features, block.Y.shape[1], held=len(held))
+        sums = source.total(NormalStep(ImageFeatures(inner, seen)), limit=limit)
+        ridge = _outer_ridge(sums, frame)
         if isinstance(learner.alpha, str):
-            found = choose_alpha_by_sums(ridge, None, "loo", features.outer, held, limit)
+            found = choose_alpha_by_sums(ridge, None, "loo", seen, held, limit)
             learner.alpha_, learner.criterion_value_ = found
         theta = ridge.coefficients(learner.alpha_)
-        coefficients = features.outer.coefficients(theta.to(features.dtype))
-        learner._functions[-1] = replace(learner._functions[-1], coefficients=coefficients.cpu())
-        learner.dual_coef_, learner.intercept_ = (
-            plain(coefficients),
-            plain(ridge.intercepts(theta).to(features.dtype)),
-        )
+        learner._keep_outer(theta.to(outer.dtype), ridge.intercepts(theta).to(outer.dtype))
         norm = float(theta.square().sum())
         learner.layer_norms_[-1] = norm**0.5
         penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
         learner.objective_value_ = ridge.training_error(learner.alpha_) + learner.alpha_ * norm + penalty
-        learner._outer_sums = OuterSums(sums.map(plain), plain(held.X), plain(held.Y))
-        residuals, _ = leave_one_out(ridge, features.outer, held, learner.alpha_, limit)
+        kept = None if frame is None else frame.map(plain)
+        learner._outer_sums = OuterSums(sums.map(plain), kept, plain(held.X), plain(held.Y))
+        residuals, _ = leave_one_out(ridge, seen, held, learner.alpha_, limit)
         return held.Y.double() - residuals, plain(held.Y)
+
+
+def _outer_ridge(sums: NormalSums, frame: Frame | None) -> NormalRidge:
+    """Beside a constant there is a frame."""
+    return NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=frame is not None, frame=frame)
 
 
 class SummedSpread:
@@ -175,16 +180,14 @@ class SummedSpread:
 
     def __init__(self, learner: Any):
         known: OuterSums = learner._outer_sums
-        outer = learner._placed()[-1]
-        self.features = landmark_features(outer.kernel.kernel, outer.anchors)
-        sums = known.sums.map(torch.from_numpy)
-        self.ridge = NormalRidge(
-            sums, torch.ones_like(sums.target_sum), intercept=bool(learner._has_intercept)
-        )
+        self.features: LandmarkFeatures = learner._outer_features()
+        self.frame = None if known.frame is None else known.frame.map(learner._tensor)
+        self.ridge = _outer_ridge(known.sums.map(torch.from_numpy), self.frame)
         self.alpha = learner.alpha_
         held = Block(learner._tensor(known.images), learner._tensor(known.targets))
-        residuals, variances = leave_one_out(self.ridge, self.features, held, self.alpha)
+        seen = self.features if self.frame is None else CentredFeatures(self.features, self.frame)
+        residuals, variances = leave_one_out(self.ridge, seen, held, self.alpha)
         self.scale = (residuals**2 / variances).mean(0)
 
     def __call__(self, images: Tensor) -> Tensor:
-        return predictive_std(self.ridge, self.features, images, self.alpha, self.scale)
+        return predictive_std(self.ridge, self.features, images, self.alpha, self.scale, frame=self.frame)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.approximation.base import CentredFeatures
-from representer.approximation.normal import NormalRidge
+from representer.approximation.centred import CentredFeatures, Frame, frame_of
+from representer.approximation.normal import NormalRidge, NormalSums
 from representer.data import SparseRows, as_scipy, count, take
 from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin
@@ -20,7 +19,6 @@ from representer.estimators._embedding_problem import (
     explicit_features,
     on_device,
 )
-from representer.estimators._large_parts import middle_of
 from representer.estimators._validation import (
     DTYPES,
     KernelEstimator,
@@ -47,7 +45,7 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
     landmarks_: Any = None
     fit_intercept: Any
     _state: Any = None  # of the features of an approximation
-    _middle: np.ndarray | None = None  # of these features
+    _kept_frame: Frame | None = None  # of these features, of NumPy arrays
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -116,21 +114,23 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         self.landmarks_ = as_scipy(self._state) if isinstance(features, LandmarkFeatures) else None
         self._cached_features = features
 
-    def _keep_middle(self, X: Any) -> None:
+    def _keep_frame(self, X: Any) -> None:
         """Beside a constant, sums count from near the mean of the features, at these samples."""
-        self._middle = plain(middle_of(self._feature_map(), X)) if self.fit_intercept else None
+        self._kept_frame = frame_of(self._feature_map(), X).map(plain) if self.fit_intercept else None
+
+    @property
+    def _frame(self) -> Frame | None:
+        return None if self._kept_frame is None else self._kept_frame.map(self._represented.tensor)
 
     def _summed_features(self) -> FeatureMap:
-        """The features as they are summed: without their middle, if there is one."""
-        features = self._feature_map()
-        if self._middle is None:
-            return features
-        return CentredFeatures(features, self._represented.tensor(self._middle))
+        """The features as they are summed: in their frame, if there is one."""
+        features, frame = self._feature_map(), self._frame
+        return features if frame is None else CentredFeatures(features, frame)
 
-    def _constant(self, ridge: NormalRidge, theta: Tensor) -> Tensor:
-        """b beside φ(x)ᵀΘ, where the features were summed without their middle."""
-        b = ridge.intercepts(theta)
-        return b if self._middle is None else b - torch.from_numpy(self._middle).to(theta) @ theta
+    def _ridge_of(self, sums: NormalSums) -> NormalRidge:
+        """The regression of targets that have nothing in common, by their sums."""
+        ones = torch.ones_like(sums.target_sum)
+        return NormalRidge(sums, ones, intercept=bool(self.fit_intercept), frame=self._frame)
 
     def _feature_map(self) -> FeatureMap:
         """The features of an approximation, made again after unpickling."""
@@ -152,15 +152,15 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
         assert features is not None  # as in the fit
         return features
 
-    def _apply(self, X: Any, coefficients: Tensor, *, by_features: bool) -> Tensor:
-        """k(X, X_fit) C, or φ(X) Θ, for prepared inputs in blocks of rows: no n × n_fit matrix exists."""
+    def _apply(self, X: Any, coefficients: Tensor, constants: Tensor, *, by_features: bool) -> Tensor:
+        """k(X, X_fit) C + b, or φ(X) Θ + b, for prepared inputs in blocks of rows: no n × n_fit matrix exists."""
         kernel = self._adapted(self.kernel_)
         width = len(coefficients) if by_features else count(self.X_fit_)
         anchors = None if by_features else self._inputs(kernel, self.X_fit_)
         found = None if self._state is None else self._feature_map()
         evaluated: Callable[[Any], Tensor] | None = None
         if found is not None:
-            by_columns = not found.loses_digits(coefficients)
+            by_columns = not found.loses_digits(coefficients, constants)
             evaluated = found.columns if by_columns else found
             coefficients = found.coefficients(coefficients) if by_columns else coefficients
         parts = []
@@ -173,4 +173,4 @@ class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):
                     parts.append(self._new_features(block) @ coefficients)
                 else:
                     parts.append(kernel._product(block, anchors, coefficients))
-        return torch.cat(parts)
+        return torch.cat(parts) + constants

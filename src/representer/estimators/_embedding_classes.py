@@ -57,10 +57,8 @@ class ClassEmbedding(ClassifierMixin, EmbeddingEstimator):
             return self._lazily("embedding", X)
         X = check_inputs(self, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
         tensor = self._represented.tensor
-        values = self._apply(
-            self._inputs(self.kernel_, X), tensor(self.dual_coef_), by_features=self._by_features
-        )
-        return plain(values + tensor(self.intercept_))
+        known = tensor(self.dual_coef_), tensor(self.intercept_)
+        return plain(self._apply(self._inputs(self.kernel_, X), *known, by_features=self._by_features))
 
     def _lazily(self, method: str, X: Any, **options: Any) -> Any:
         return lazily(self, method, X, len(self.classes_), self.dual_coef_.dtype, **options)

@@ -103,9 +103,8 @@ class Conditionals(ConditionalWeights):
         tensor = self._represented.tensor
         if isinstance(g, AtAnchors):
             return plain(self._weights(X) @ tensor(g.values))
-        fitted = self._apply(self._new_inputs(X), tensor(g.coefficients), by_features=True) + tensor(
-            g.constants
-        )
+        known = tensor(g.coefficients), tensor(g.constants)
+        fitted = self._apply(self._new_inputs(X), *known, by_features=True)
         return plain(fitted[:, 0] if g.width is None else fitted)
 
     def predict(self, X: Any) -> np.ndarray:

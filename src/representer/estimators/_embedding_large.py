@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, Nystroem, RandomFeatures
 from representer.approximation.dask_source import DaskSource
-from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
+from representer.approximation.normal import NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
 from representer.approximation.sources import Block, InMemory, Source, Step
 from representer.estimators._embedding_calibration import calibrate_embedding
@@ -72,9 +72,10 @@ class ReportStep(Step):
     """Adds a block to the report."""
 
     features: FeatureMap
-    coefficients: Tensor  # of the features' columns
+    coefficients: Tensor
     intercept: Tensor
     epsilon: float
+    by_features: bool  # are the coefficients those of the features, or of their columns?
 
     @property
     def bytes_per_row(self) -> int:  # type: ignore[override]
@@ -82,7 +83,8 @@ class ReportStep(Step):
         return 2 * self.features.n_features * self.features.dtype.itemsize
 
     def __call__(self, block: Block, total: Report | None) -> Report:
-        fitted = self.features.columns(block.X) @ self.coefficients + self.intercept
+        values = self.features(block.X) if self.by_features else self.features.columns(block.X)
+        fitted = values @ self.coefficients + self.intercept
         loss = -(fitted * block.Y.to(fitted)).sum(-1).clamp(self.epsilon, 1.0).log().sum()
         report = Report(float(loss), float(self.features.kernel._diag(block.X).max()))
         return report if total is None else total + report
@@ -97,11 +99,13 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
     rows = sample_rows(source.n, HELD_ROWS, seed)
     held = source.rows(rows)
     learner._held = HeldSamples.of(held, rows, seed)
-    learner._keep_middle(held.X)
+    learner._keep_frame(held.X)
     limit = block_limit(learner.memory_limit, features.n_features, held.Y.shape[1], held=0)
     sums: NormalSums = source.total(NormalStep(learner._summed_features()), limit=limit)
     coefficients, b = _solve(learner, sums, held, limit)
-    step = ReportStep(features, features.coefficients(coefficients), b, learner.epsilon)
+    by_features = features.loses_digits(coefficients, b)
+    known = coefficients if by_features else features.coefficients(coefficients)
+    step = ReportStep(features, known, b, learner.epsilon, by_features)
     report = source.total(step, limit=limit)
     learner._training_loss = report.loss / source.n
     _set_complexity(learner, report.largest)
@@ -111,9 +115,9 @@ def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> Norm
 def _solve(learner: Any, sums: NormalSums, held: Block, limit: int | None) -> tuple[Tensor, Tensor]:
     """Coefficients, constant and calibration from the sums and a few samples."""
     features: FeatureMap = learner._summed_features()
-    ridge = NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=bool(learner.fit_intercept))
+    ridge = learner._ridge_of(sums)
     theta = ridge.coefficients(learner.alpha_)
-    coefficients, b = theta.to(features.dtype), learner._constant(ridge, theta).to(features.dtype)
+    coefficients, b = theta.to(features.dtype), ridge.intercepts(theta).to(features.dtype)
     learner.calibration_ = learner.loo_estimates_ = None
     if learner.calibration == "loo":
         residuals, _ = leave_one_out(ridge, features, held, learner.alpha_, limit)

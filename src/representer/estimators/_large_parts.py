@@ -12,6 +12,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
+from representer.approximation.centred import Frame
 from representer.approximation.missing import SeparateRidge
 from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
@@ -27,8 +28,6 @@ from representer.objectives.operator_valued import Criterion, alpha_grid, log_sp
 HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
 # Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
 HELD_ROWS = 5000
-# Beside a constant, features are summed from the mean of so many samples.
-MIDDLE_ROWS = 500
 # With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
 PILOT_LANDMARKS = 2000
 
@@ -173,11 +172,6 @@ def pilot_alpha(
     return choose_alpha_by_sums(ridge, candidates, criterion, features, sample, limit)
 
 
-def middle_of(features: FeatureMap, X: Any) -> Tensor:
-    """The mean of the features of some samples."""
-    return features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS)))).mean(0)
-
-
 def _coordinates(
     ridge: NormalRidge | SeparateRidge, features: FeatureMap, X: Any, limit: int | None
 ) -> Tensor:
@@ -222,13 +216,17 @@ def predictive_std(
     alpha: float,
     scale: Tensor,
     operator: Tensor | float = 1.0,
+    frame: Frame | None = None,
 ) -> Tensor:
-    """The deviations of new observations; what the features miss of k(x, x), times the operator's diagonal, counts."""
+    """The deviations of new observations; what the features miss of k(x, x), times the operator's diagonal, counts.
+
+    ``frame`` is that of the sums, if they have one.
+    """
     parts = []
     for rows in row_blocks(count(inputs), 3 * 8 * features.n_features):
         block = inputs[rows]
         phi = features(block)
         missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
-        variance = ridge.variance(phi, alpha) + missed[:, None] * operator
+        variance = ridge.variance(phi if frame is None else frame(phi), alpha) + missed[:, None] * operator
         parts.append(((variance + alpha * ridge.sums.weight) * scale).sqrt())
     return torch.cat(parts)

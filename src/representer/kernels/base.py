@@ -14,6 +14,7 @@ from representer import features
 from representer.data import as_vectors as as_vectors
 from representer.data import count as count
 from representer.data import same_features
+from representer.linalg import row_product
 from representer.memory import combine as combine
 from representer.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
@@ -60,7 +61,7 @@ class Kernel(Value, ABC):
 
     def _product(self, X: Any, Y: Any, coefficients: Tensor) -> Tensor:
         """k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
-        return self._gram(X, Y) @ coefficients
+        return row_product(self._gram(X, Y), coefficients)
 
     def __call__(self, X: Any, Y: Any | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.

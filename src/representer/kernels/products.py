@@ -11,6 +11,7 @@ from torch import Tensor
 from representer import features
 from representer.kernels.base import FACTOR, Kernel, combine, per_row
 from representer.kernels.heuristics import inverse_size
+from representer.linalg import row_product
 from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
 from representer.values import number
 
@@ -28,13 +29,13 @@ class Linear(Kernel):
     _features = features.of_vectors
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        return X @ (X if Y is None else Y).mT
+        return X @ X.mT if Y is None else row_product(X, Y.mT)
 
     def _diag(self, X: Tensor) -> Tensor:
         return (X**2).sum(-1)
 
     def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
-        return X @ (Y.mT @ coefficients)
+        return row_product(X, Y.mT @ coefficients)
 
 
 class Polynomial(Kernel):
@@ -84,7 +85,8 @@ class Polynomial(Kernel):
         return base.pow(int(self.degree)) if base.requires_grad else base.pow_(int(self.degree))
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        return self._of(X @ (X if Y is None else Y).mT, number(self, "gamma", X), number(self, "coef0", X))
+        product = X @ X.mT if Y is None else row_product(X, Y.mT)
+        return self._of(product, number(self, "gamma", X), number(self, "coef0", X))
 
     def _diag(self, X: Tensor) -> Tensor:
         gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))

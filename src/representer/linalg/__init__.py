@@ -16,6 +16,7 @@ from representer.linalg.cholesky import (
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
 from representer.linalg.pivots import pivoted_cholesky
+from representer.linalg.rowwise import row_product
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
 from representer.linalg.structured import (
     conjugate_gradient,
@@ -43,6 +44,7 @@ __all__ = [
     "pivoted_cholesky",
     "repair_gram",
     "rotated_factor",
+    "row_product",
     "self_product",
     "shifted",
     "spectrum_of_factor",
