@@ -111,6 +111,19 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
 
 
+@pytest.mark.parametrize("alpha", ["auto", 1e-13])
+def test_deviations_of_outputs_with_several_scales_keep_their_digits(alpha):
+    X, Y = smooth(1, 0.1, p=3)
+    operator = Dense(np.diag([1.0, 1.5, 2.0]) + 0.5)
+    model = OperatorRidge(Gaussian(9.5), operator, alpha=alpha, approximation=Nystroem(153), random_state=0)
+    local, remote = clone(model).fit(X, Y), clone(model).fit(*on_dask(X, Y, rows=100))
+    new = np.random.default_rng(1).normal(size=(200, 1))
+    expected = local.predict(new, True)[1]
+    np.testing.assert_allclose(remote.predict(new, True)[1], expected, rtol=1e-8)
+    again = pickle.loads(pickle.dumps(local))
+    assert np.array_equal(again.predict(new, True)[1], expected)
+
+
 def test_features_travel_with_a_lazy_prediction():
     X, Y = smooth(4, 0.0)
     learners = [

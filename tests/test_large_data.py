@@ -725,3 +725,19 @@ def test_a_first_batch_is_refused_for_what_is_wrong_with_it(data):
     for batch, message in (((np.where(X > 2, np.nan, X), Y), "contains NaN"), ((X, Y[:3]), "inconsistent")):
         with pytest.raises(ValueError, match=message):
             OperatorRidge(Gaussian(1.0), approximation=RandomFeatures(20), random_state=0).partial_fit(*batch)
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_tiny_first_batch_gives_the_fit_to_all_samples(first):
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.normal(size=(900, 1)), 0)
+    y = (np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=900) > 0).astype(int)
+    landmarks = Landmarks(X[:: 900 // 150][:150])
+    model = EmbeddingClassifier(Gaussian(0.5), alpha=1e-11, approximation=landmarks, calibration=None)
+    whole, stream = clone(model).fit(X, y), clone(model)
+    for rows in np.split(np.arange(900), [first, 300, 600]):
+        stream.partial_fit(X[rows], y[rows], classes=[0, 1])
+    expected = whole.decision_function(X)
+    np.testing.assert_allclose(
+        stream.decision_function(X), expected, rtol=0, atol=1e-8 * np.abs(expected).max()
+    )

@@ -243,3 +243,19 @@ def test_deep_kernel_pca(data, sampling, monkeypatch):
             clone(model).fit(dX.rechunk((90, 1)))
         with pytest.raises(ValueError, match="compute_chunk_sizes"):
             clone(model).fit(dX[dX[:, 0] > 0])
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        DeepKernelRegressor(approximation=Nystroem(61)),
+        DeepKernelClassifier(loss="squared", approximation=Nystroem(61)),
+        KernelAutoencoder(1, approximation=Nystroem(61)),
+        KernelAutoencoder(1, approximation=Nystroem(61), batch_size=20),
+    ],
+    ids=lambda learner: type(learner).__name__,
+)
+def test_more_landmarks_than_samples_are_refused(learner):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ValueError, match="from 1 to the number of samples, 60; got 61"):
+        learner.fit(X, X[:, 0] > 0)

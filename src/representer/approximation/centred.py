@@ -15,7 +15,7 @@ from representer.data import count, take
 from representer.kernels.base import Kernel
 from representer.linalg import row_product
 
-# Beside a constant, features are summed from the mean of so many samples.
+# Beside a constant, features that are not those of landmarks are summed from the mean of so many samples.
 MIDDLE_ROWS = 500
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
 NEARLY_CONSTANT = 0.1
@@ -115,10 +115,12 @@ class CentredFeatures(FeatureMap):
 
 
 def frame_of(features: FeatureMap, X: Any) -> Frame:
-    """The frame of features, by some samples."""
+    """The frame of features, by some samples; the middle by the landmarks, which batches of any size share."""
     phi = features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS))))
-    frame = Frame(phi.mean(0))
-    if not isinstance(features, LandmarkFeatures) or features.dtype != torch.float64:
+    if not isinstance(features, LandmarkFeatures):
+        return Frame(phi.mean(0))
+    frame = Frame(features.factor.factor.mean(0))
+    if features.dtype != torch.float64:
         return frame
     direction, place = features.constant()
     values = phi @ direction

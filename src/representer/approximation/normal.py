@@ -6,7 +6,7 @@ every alpha: sums of parts add up, so that the parts may be blocks in memory, ch
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -23,8 +23,11 @@ from representer.memory import row_blocks
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
 REFINEMENTS = 5
-# Up to so many distinct eigenvalues of the output operator, systems are factored; eigenvectors of S serve any number.
-FACTORED_SCALES = 2
+# Up to so many distinct eigenvalues of the output operator, systems are factored, which costs less than eigenvectors of
+# S and keeps more digits; those serve any number. So many factors are kept in memory.
+FACTORED_SCALES, KEPT_FACTORS = 8, 2
+# Eigenvalues that agree to this share of the largest are one.
+EQUAL_SCALES = 1e-12
 
 
 @dataclass(frozen=True)
@@ -212,32 +215,33 @@ class NormalRidge:
 
     def _groups(self) -> list[tuple[Tensor, Tensor]]:
         """The distinct a_j, each with its outputs."""
-        values, members = torch.unique(self.scales, return_inverse=True)
-        return [(value, (members == g).nonzero()[:, 0]) for g, value in enumerate(values)]
+        unit = EQUAL_SCALES * self.scales.abs().max().clamp(min=torch.finfo(self.scales.dtype).tiny)
+        _, members = torch.unique((self.scales / unit).round(), return_inverse=True)
+        outputs = [(members == g).nonzero()[:, 0] for g in range(int(members.max()) + 1)]
+        return [(self.scales[some[0]], some) for some in outputs]
 
     # -- the fit ------------------------------------------------------------------------------------------------------
     def rotated_coefficients(self, alpha: float) -> Tensor:
-        """The u_j as columns: from the eigenvectors if they are known, else by a Cholesky factor for each a_j.
-
-        Eigenvectors mix a direction that stands alone in the sums with the others: there, always by factors.
-        """
-        shift, many = alpha * self.sums.weight, len(self._groups()) > FACTORED_SCALES
-        if many or ("spectrum" in self.__dict__ and self._turn is None):
+        """The u_j as columns: by a Cholesky factor for each a_j, or by eigenvectors where there are many of them."""
+        if len(self._groups()) > FACTORED_SCALES:
+            shift = alpha * self.sums.weight
             return self._refined(self._by_spectrum(self.cross, shift), shift)
         found = torch.zeros_like(self.cross)
         for outputs, factor in self._factors(alpha):
             found[:, outputs] = factor.solve(self._summed_cross[:, outputs])
         return found if self._turn is None else self._turn.turned(found)
 
-    def _factors(self, alpha: float) -> list[tuple[Tensor, Cholesky]]:
-        """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; kept until another alpha comes."""
+    def _factors(self, alpha: float) -> Iterable[tuple[Tensor, Cholesky]]:
+        """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; few are kept until alpha changes."""
+        groups, shift = self._groups(), alpha * self.sums.weight
+        name = "The normal equations plus n·alpha"
+        factors = (
+            (outputs, factorize(partial(self._shifted, scale, shift), name=name)) for scale, outputs in groups
+        )
+        if len(groups) > KEPT_FACTORS:
+            return factors
         if self._known is None or self._known[0] != alpha:
-            name, shift = "The normal equations plus n·alpha", alpha * self.sums.weight
-            factors = [
-                (outputs, factorize(partial(self._shifted, scale, shift), name=name))
-                for scale, outputs in self._groups()
-            ]
-            self._known = (alpha, factors)
+            self._known = (alpha, list(factors))
         return self._known[1]
 
     def _by_spectrum(self, right: Tensor, shift: float) -> Tensor:

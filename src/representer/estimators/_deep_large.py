@@ -77,9 +77,16 @@ class Part:
     source: Source | None = None
 
 
+def _refuse_too_many_landmarks(learner: Any, n: int) -> None:
+    """More than all samples; inner fits, which see fewer, take as many as there are."""
+    if learner.approximation is not None:
+        learner.approximation.size(n)
+
+
 def part_on_dask(learner: Any, kernel: Any, X: Any, Y: Any) -> Part:
     """Of samples in Dask collections, with numbers as targets."""
     source = source_on_dask(learner, kernel, X, Y, dtype=DTYPES[learner.dtype])
+    _refuse_too_many_landmarks(learner, source.n)
     seed = seed_of(learner.random_state)
     rows = sample_rows(source.n, INNER_ROWS, seed)
     block = source.rows(rows)
@@ -88,6 +95,7 @@ def part_on_dask(learner: Any, kernel: Any, X: Any, Y: Any) -> Part:
 
 def part_in_memory(learner: Any, kernel: Any, X: Any, Y: np.ndarray) -> Part:
     """Of checked samples: all of them, unless an approximation meets too many."""
+    _refuse_too_many_landmarks(learner, len(X))
     if learner.approximation is None or len(X) <= INNER_ROWS:
         return Part(X, Y, np.arange(len(X)), 0)
     seed = seed_of(learner.random_state)
@@ -117,6 +125,7 @@ def autoencoder_part(learner: Any, kernel: Any, X: Any) -> Part:
     if is_dask(X):
         return part_on_dask(learner, kernel, X, X)
     X = check_inputs(learner, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+    _refuse_too_many_landmarks(learner, len(X))
     if learner.batch_size is not None or kernel.domain == "gram":
         return Part(X, X, np.arange(len(X)), 0)
     if isinstance(X, np.ndarray) and kernel.domain == "vectors":

@@ -46,8 +46,8 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
     """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
     if learner.approximation is None:
         raise ValueError(
-            "Samples in Dask collections need approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or "
-            "TensorSketch(m): an exact fit needs all of them in one place. Call X.compute() if they fit."
+            f"Samples in Dask collections need approximation=Nystroem(m), or another one that {type(learner).__name__} "
+            "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
         )
     if domain != "vectors":
         raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
