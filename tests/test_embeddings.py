@@ -24,7 +24,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import EmbeddingClassifier
-from representer.approximation import Nystroem, RandomFeatures
+from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.estimators import _embedding_search, embedding_classifier
 from representer.estimators._embedding_calibration import EmbeddingCalibration, calibrate_embedding
 from representer.kernels import (
@@ -35,6 +35,7 @@ from representer.kernels import (
     Matern,
     Neural,
     Polynomial,
+    RationalQuadratic,
     Spectrum,
 )
 
@@ -356,6 +357,31 @@ def test_calibration_finds_what_made_the_labels(rng):
         labels = (p.cumsum(1) < rng.random((6000, 1))).sum(1)
         found = calibrate_embedding(torch.from_numpy(estimates), torch.eye(3, dtype=torch.float64)[labels])
         assert np.abs(found(estimates) - p).mean() < 0.02
+
+
+@pytest.mark.parametrize(("seed", "at_bound"), [(0, False), (1, True), (3, False)])
+def test_calibration_is_at_the_minimum_also_in_a_flat_valley(seed, at_bound):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1013, 3))
+    y = (np.sin(X @ rng.normal(size=(3, 2)))[:, 0] + 1e-3 * rng.normal(size=(1013, 2))[:, 0] > 0).astype(int)
+    landmarks = Landmarks(np.random.default_rng(3).normal(size=(137, 3)))
+    kernel = RationalQuadratic(lengthscale=43.16)
+    model = EmbeddingClassifier(kernel, alpha=0.01, approximation=landmarks, random_state=0).fit(X, y)
+    F, Y = model.loo_estimates_, np.eye(2)[y]
+    found = model.calibration_
+    errors = found(F) - (len(y) * Y + 1) / (len(y) + 2)
+    ratio = F / found.delta
+    slope_in_scale = (errors * np.arcsinh(ratio) * found.scale).sum(1).mean()
+    slope_in_delta = (errors * -ratio / np.sqrt(1 + ratio**2) * found.scale).sum(1).mean()
+    assert abs(slope_in_scale) < 1e-13
+    if at_bound:  # beyond it the loss would fall further
+        assert found.delta == pytest.approx(1e-3, rel=1e-14) and slope_in_delta > 0
+    else:
+        assert abs(slope_in_delta) < 1e-13
+    for _ in range(3):  # other rounding errors, as of another order of the samples
+        noisy = torch.from_numpy(F + 5e-15 * rng.normal(size=F.shape))
+        again = calibrate_embedding(noisy, torch.from_numpy(Y))
+        np.testing.assert_allclose(again(F), found(F), atol=2e-12)
 
 
 def test_calibrated_probabilities_beat_clipped_ones():

@@ -446,3 +446,43 @@ def test_points_and_levels_of_the_wrong_shape_are_refused(rng):
         with pytest.raises(ValueError, match="q must be a number or an array"):
             one.quantile(X, q)
     np.testing.assert_array_equal(one.cdf(X, [-np.inf, np.inf]), [[0.0, 1.0]] * 20)
+
+
+# -- targets far from zero ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("dtype", "alpha", "offset", "of_var", "of_mean"),
+    [("float64", 1e-9, 2.0**20, 1e-11, 2e-9), ("float32", 1e-4, 2.0**10, 1e-5, 3e-4)],
+)
+def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(
+    rng, dtype, alpha, offset, of_var, of_mean
+):
+    X, new = rng.normal(size=(300, 1)), rng.normal(size=(50, 1))
+    y = (
+        np.round(2**10 * (np.sin(X[:, 0]) + 0.1 * rng.normal(size=300))) / 2**10
+    )  # so that the sum has all digits
+    near, far = (
+        ConditionalMeanEmbedding(Gaussian(2.0), Gaussian(1.0), alpha, dtype=dtype).fit(X, targets)
+        for targets in (y, y + offset)
+    )
+    np.testing.assert_allclose(far.var(new), near.var(new), rtol=0, atol=of_var)
+    for ask in (lambda m: m.mean(new), lambda m: m.expect(np.copy, new), lambda m: m.quantile(new)):
+        np.testing.assert_allclose(ask(far) - offset, ask(near), rtol=0, atol=of_mean)
+    np.testing.assert_array_equal(far.cdf(new, [offset, offset + 0.5]), near.cdf(new, [0.0, 0.5]))
+
+
+def test_a_constant_added_to_the_targets_moves_their_density(rng):
+    X, new, points = rng.normal(size=(300, 1)), rng.normal(size=(10, 1)), np.linspace(-1, 1, 5)
+    y = np.round(2**10 * (np.sin(X[:, 0]) + 0.1 * rng.normal(size=300))) / 2**10
+    near, far = (
+        ConditionalMeanEmbedding(Gaussian(2.0), Gaussian(1.0), 1e-9, random_state=0)
+        .fit(X, y + offset)
+        .density(new, points + offset)
+        for offset in (0.0, 2.0**14)
+    )
+    np.testing.assert_allclose(far, near, rtol=0, atol=1e-9)
+
+
+def test_expectations_of_infinite_values_stay_infinite(data):
+    X, Y = data
+    values = np.where(np.arange(len(X)) == 3, np.inf, 1.0)
+    assert np.isinf(fixed().fit(X, Y).expect(values, X)).all()

@@ -263,3 +263,37 @@ def test_expectations_say_what_they_need(data):
         few.expect(lambda y: y[:3], Q, samples=(X, Y))
     with pytest.raises(ValueError, match="fit with an approximation"):
         model().fit(X, Y).expect(np.abs, Q, samples=(X, Y))
+
+
+def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(data):
+    X, Y, Q = data
+    Y = np.round(2**10 * Y) / 2**10  # so that the sum has all digits
+    offset = np.array([2.0**20, 2.0**14])
+    for alpha in (1e-4, 1e-9):
+        options = {"alpha": alpha, "approximation": Nystroem(60), "random_state": 0}
+        near, far = (
+            ConditionalMeanEmbedding(Gaussian(2.0), Gaussian(1.0), **options).fit(X, targets)
+            for targets in (Y, Y + offset)
+        )
+        np.testing.assert_allclose(far.var(Q), near.var(Q), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(far.mean(Q) - offset, near.mean(Q), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            far.expect(np.copy, Q) - offset, near.expect(np.copy, Q), rtol=0, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(250)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_intercept_is_that_of_the_fit(data, approximation, intercept):
+    X, Y, Q = data
+    fitted = model(approximation, fit_intercept=intercept).fit(X, Y + 5.0)
+    weights = fitted.weights(Q)
+    assert (np.abs(weights.sum(1) - 1).max() < 1e-9) == intercept
+    before = fitted.mean(Q), fitted.var(Q), fitted.expect(np.abs, Q)
+    fitted.set_params(fit_intercept=not intercept)
+    for found, known in zip((fitted.mean(Q), fitted.var(Q), fitted.expect(np.abs, Q)), before, strict=True):
+        np.testing.assert_array_equal(found, known)
+    exact = model(fit_intercept=intercept).fit(X, Y + 5.0).weights(Q)
+    mean = exact @ (Y + 5.0)
+    np.testing.assert_allclose(before[0], mean, atol=1e-6)
+    np.testing.assert_allclose(before[1], np.maximum(exact @ (Y + 5.0) ** 2 - mean**2, 0), atol=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from representer.optimize import DivergenceError, StoppingRule, adam, lbfgs, runs, with_gradient
+from representer.optimize import DivergenceError, StoppingRule, adam, lbfgs, newton, runs, with_gradient
 from representer.optimize.equations import broyden, levenberg_marquardt
 from representer.optimize.quasi_newton import _Curvature, _Evaluator, _line_search, _next_step, _Restarts
 
@@ -49,6 +49,10 @@ def quadratic(m, seed=0, condition=100.0, dtype=torch.float64):
 def rosenbrock(points):
     x, y = points[:, :-1], points[:, 1:]
     return (100 * (y - x**2) ** 2 + (1 - x) ** 2).sum(-1)
+
+
+def rosenbrock_of(x):
+    return 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
 
 
 def autoencoder(n=25, alpha=1e-3, penalty=1e-4):
@@ -754,3 +758,44 @@ def test_rows_without_a_solution_are_not_called_converged():
     limits = {"scale": 1.0, "tol": 1e-10, "max_iter": 40}
     assert not broyden(equations, start, torch.ones(1, 1, dtype=torch.float64), **limits)[1].any()
     assert not levenberg_marquardt(equations, start, **limits)[1].any()
+
+
+# Newton
+
+
+@SHORT
+@given(SEEDS)
+def test_newton_finds_the_minimum_of_a_quadratic_between_bounds(seed):
+    function, c = quadratic(3, seed, condition=1e6)
+    bound = 0.5 * torch.ones(3, dtype=torch.float64)
+    found = newton(lambda x: function(x[None])[0][0], normal(3, seed=seed + 2), -bound, bound)
+    assert bool((found.abs() <= bound).all())
+    slopes = function(found[None])[1][0]
+    inside = found.abs() < bound
+    assert slopes[inside].abs().amax() < 1e-9 if bool(inside.any()) else True
+    assert bool((slopes * found.sign() <= 1e-9)[~inside].all())  # pushed against its bound
+    free = newton(lambda x: function(x[None])[0][0], normal(3, seed=seed + 2), -1e3 * bound, 1e3 * bound)
+    assert (free - c).abs().max() < 1e-9
+
+
+def test_newton_goes_downwards_where_the_function_is_not_convex():
+    far = torch.tensor([20.0, 20.0], dtype=torch.float64)
+    start = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    found = newton(rosenbrock_of, start, -far, far, max_iter=50)
+    assert (found - 1).abs().max() < 1e-12
+    from_top = newton(lambda x: x[0].cos(), torch.tensor([0.1], dtype=torch.float64), -far[:1], far[:1])
+    assert from_top.cos().item() == pytest.approx(-1.0, abs=1e-14)
+    flat = newton(lambda x: 0.0 * x.sum(), start, -far, far)
+    assert torch.equal(flat, start)
+    undefined = newton(lambda x: x[0].log() * torch.nan, start, -far, far)
+    assert torch.equal(undefined, start)
+
+
+def test_newton_leaves_a_bound_that_it_began_at():
+    low, high = torch.zeros(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    centre = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    H = torch.tensor([[1.0, 0.9], [0.9, 1.0]], dtype=torch.float64)
+    for start in (low, high, torch.tensor([0.0, 1.0]).double(), torch.tensor([-3.0, 5.0]).double()):
+        with torch.no_grad():  # as within a fit
+            found = newton(lambda x: (x - centre) @ H @ (x - centre), start, low, high)
+        assert (found - centre).abs().max() < 1e-12

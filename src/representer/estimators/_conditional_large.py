@@ -248,6 +248,7 @@ def _solve(learner: Any, sums: NormalSums, step: CellStep, held: Block, limit: i
     ridge = learner._ridge_of(sums)
     theta = ridge.coefficients(alpha)
     learner._coefficients, learner._constants = plain(theta), plain(ridge.intercepts(theta))
+    learner._has_intercept = bool(learner.fit_intercept)
     learner._shares = plain(sums.target_sum[: step.n_cells] / sums.weight)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.estimators._adapted import Adapted, silent_repairs, takes_sparse
 from representer.estimators._embedding import EmbeddingEstimator
-from representer.estimators._embedding_density import proper
+from representer.estimators._embedding_density import moments, proper
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._lazy import lazily
 from representer.estimators._validation import DTYPES, check_inputs, check_outputs
@@ -36,6 +36,7 @@ class ConditionalWeights(EmbeddingEstimator):
     _constants: np.ndarray
     _centre: np.ndarray | None  # of the moments, where targets are vectors
     _shares: np.ndarray  # of all samples in each cell
+    _has_intercept: bool
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -121,6 +122,11 @@ class ConditionalWeights(EmbeddingEstimator):
             weights = system.solve(cross.mT).mT
             return weights if system.g is None else weights + system.g[:, 0]
 
+    @property
+    def _total_is_one(self) -> bool:
+        """Whether weights sum to one: those of a fit with an intercept, whatever ``fit_intercept`` is by now."""
+        return self._system().g is not None if self._state is None else self._has_intercept
+
     def _cell_shares(self) -> Tensor | None:
         """The shares of all samples in the cells of an approximation."""
         return None if self._state is None else self._represented.tensor(self._shares)
@@ -136,12 +142,18 @@ class ConditionalWeights(EmbeddingEstimator):
         return self._apply(inputs, *known, by_features=True)
 
     def _moments(self, X: Any, what: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """c, E[Y − c], E[(Y − c)²] and E[1] of an approximate fit: of all samples, not of cells."""
-        self._vectors(what)
+        """c, E[Y − c], E[(Y − c)²] and E[1], with an approximation of all samples, not of cells.
+
+        Beside an intercept E[1] is one exactly: c² would multiply its rounding error.
+        """
+        Y = self._vectors(what)
+        if self._state is None:
+            return moments(self._weights(X), Y, total_is_one=self._total_is_one)
         assert self._centre is not None  # as vectors have
         r, d = len(self._shares), len(self._centre)
         fitted = self._by_sums(self._new_inputs(X), slice(0, r + 2 * d))
         total = fitted[:, :r].sum(1, keepdim=True)
+        total = torch.ones_like(total) if self._total_is_one else total
         return self._represented.tensor(self._centre), fitted[:, r : r + d], fitted[:, r + d :], total
 
     # -- Dask ---------------------------------------------------------------------------------------------------------

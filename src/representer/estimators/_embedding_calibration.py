@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from representer.objectives.cross_entropy import SoftmaxCrossEntropy, smoothed
-from representer.optimize import lbfgs, with_gradient
+from representer.optimize import lbfgs, newton, with_gradient
 
 # δ beyond these is a softmax of the estimates, or proportional to a power of them, anyway.
 DELTAS = 1e-3, 10.0
+SCALES = math.exp(-15.0), math.exp(15.0)
 
 
 @dataclass(frozen=True)
@@ -40,21 +41,22 @@ def calibrate_embedding(estimates: Tensor, Y: Tensor) -> EmbeddingCalibration:
     """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y."""
     targets = smoothed(Y)
     first = SoftmaxCrossEntropy()
-    low, high = (math.log(delta) for delta in DELTAS)
+    lower, upper = targets.new_tensor([SCALES, DELTAS]).log().unbind(1)
 
-    def logits(point: Tensor) -> Tensor:
-        return point[0].clamp(-15.0, 15.0).exp() * torch.asinh(estimates / point[1].clamp(low, high).exp())
+    def loss(point: Tensor) -> Tensor:
+        scale, delta = point.exp()
+        log_p = torch.log_softmax(scale * torch.asinh(estimates / delta), -1)
+        return -(targets * log_p).sum(-1).mean()
 
-    def loss(points: Tensor) -> Tensor:
-        values = [-(targets * torch.log_softmax(logits(point), -1)).sum(-1).mean() for point in points]
-        return torch.stack(values)
+    def losses(points: Tensor) -> Tensor:
+        return torch.stack([loss(point.clamp(lower, upper)) for point in points])
 
     scale = first.scale(estimates, Y).clamp(1e-6, 1e6)
     start = torch.stack([scale.log(), scale.new_tensor(math.log(first.delta))])
-    point = lbfgs(with_gradient(loss), start, max_iter=200, tol=1e-8).point
-    return EmbeddingCalibration(
-        point[0].clamp(-15.0, 15.0).exp().item(), point[1].clamp(low, high).exp().item()
-    )
+    point = lbfgs(with_gradient(losses), start, max_iter=200, tol=1e-8).point
+    # Scale and delta nearly make up for each other: in that valley the value is the same long before the minimum.
+    scale, delta = newton(loss, point, lower, upper).exp()
+    return EmbeddingCalibration(scale.item(), delta.item())
 
 
 def clip_normalized(estimates: np.ndarray) -> np.ndarray:

@@ -20,7 +20,6 @@ from representer.estimators._embedding_density import (
     check_numbers,
     check_points,
     densities,
-    variance,
     variance_of_moments,
 )
 from representer.estimators._lazy import lazily
@@ -102,7 +101,11 @@ class Conditionals(ConditionalWeights):
         """Of a function that is known at the anchors, or regressed on the features."""
         tensor = self._represented.tensor
         if isinstance(g, AtAnchors):
-            return plain(self._weights(X) @ tensor(g.values))
+            values = tensor(g.values)
+            # Weights of sum one: centred values, so that no large constant multiplies the rounding error of the sum.
+            c = values.mean(0) if self._total_is_one else torch.zeros_like(values[0])
+            c = torch.where(c.isfinite(), c, 0.0)
+            return plain(c + self._weights(X) @ (values - c))
         known = tensor(g.coefficients), tensor(g.constants)
         fitted = self._apply(self._new_inputs(X), *known, by_features=True)
         return plain(fitted[:, 0] if g.width is None else fitted)
@@ -166,11 +169,8 @@ class Conditionals(ConditionalWeights):
         """
         if is_dask(X):
             return self._lazily("mean", X, self._width("mean"))
-        if self._state is None:
-            values = self._weights(X) @ self._vectors("mean")
-        else:
-            c, first, _, total = self._moments(X, "mean")
-            values = first + c * total
+        c, first, _, total = self._moments(X, "mean")
+        values = first + c * total
         return plain(values[:, 0] if self._flat else values)
 
     def var(self, X: Any) -> np.ndarray:
@@ -188,10 +188,7 @@ class Conditionals(ConditionalWeights):
         """
         if is_dask(X):
             return self._lazily("var", X, self._width("var"))
-        if self._state is None:
-            values = variance(self._weights(X), self._vectors("var"))
-        else:
-            values = variance_of_moments(*self._moments(X, "var"))
+        values = variance_of_moments(*self._moments(X, "var"))
         return plain(values[:, 0] if self._flat else values)
 
     def cdf(self, X: Any, y: Any) -> np.ndarray:

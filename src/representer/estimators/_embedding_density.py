@@ -23,10 +23,11 @@ def proper(weights: Tensor, shares: Tensor | None = None) -> Tensor:
     return torch.where(known, weights / torch.where(known, total, 1.0), far)
 
 
-def variance(weights: Tensor, Y: Tensor) -> Tensor:
-    """E[Y²] − E[Y]²."""
+def moments(weights: Tensor, Y: Tensor, *, total_is_one: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """c, E[Y − c], E[(Y − c)²] and E[1], which is one exactly where weights sum to it but for rounding."""
     c = Y.mean(0)
-    return variance_of_moments(c, weights @ (Y - c), weights @ (Y - c).square(), weights.sum(1, keepdim=True))
+    total = weights.new_ones(len(weights), 1) if total_is_one else weights.sum(1, keepdim=True)
+    return c, weights @ (Y - c), weights @ (Y - c).square(), total
 
 
 def variance_of_moments(c: Tensor, first: Tensor, second: Tensor, s: Tensor) -> Tensor:
@@ -38,7 +39,8 @@ def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
     """Scott's rule (q, d) for proper weights; not below a share of the marginal standard deviations."""
     d, eps = Y.shape[1], torch.finfo(Y.dtype).eps
     effective = (1.0 / weights.square().sum(1)).clamp(1.0, len(Y))
-    scale = variance(weights, Y).sqrt() * effective[:, None] ** (-1.0 / (d + 4))
+    variance = variance_of_moments(*moments(weights, Y, total_is_one=True))
+    scale = variance.sqrt() * effective[:, None] ** (-1.0 / (d + 4))
     largest = Y.abs().amax(0)
     # What is constant to half the digits: as narrow as they can show.
     constant = eps**0.5 * torch.where(largest > 0, largest, 1.0)

@@ -2,9 +2,11 @@
 
 Both minimise a smooth function of a flat vector. They know nothing of kernels or data; they stop
 by one :class:`StoppingRule`, report through one history, and return one :class:`OptimizeResult`.
-An interrupted run (Ctrl-C) keeps the best point it has seen.
+An interrupted run (Ctrl-C) keeps the best point it has seen. :func:`newton` finds the last digits
+of a few unknowns.
 """
 
+from representer.optimize.newton import newton
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import Callback, HistoryEntry, OptimizeResult, StoppingRule, with_gradient
 from representer.optimize.stochastic import DivergenceError, adam
@@ -17,5 +19,6 @@ __all__ = [
     "StoppingRule",
     "adam",
     "lbfgs",
+    "newton",
     "with_gradient",
 ]
