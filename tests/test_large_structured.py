@@ -12,7 +12,8 @@ from sklearn.base import clone
 from representer import StructuredPredictor
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
 from representer.estimators import _structured_large as large
-from representer.kernels import Delta, Gaussian, Spectrum
+from representer.estimators._lazy import without_data
+from representer.kernels import Delta, Gaussian, Laplacian, Spectrum
 from representer.operators import Dense
 
 OPERATORS = ["identity", "kpca", "covariance", "conditional_covariance"]
@@ -68,6 +69,54 @@ def test_dask_equals_memory(data, operator):
     again = pickle.loads(pickle.dumps(remote))
     pairs = (X[:4], Y[:4], X[4:9], Y[4:9])
     np.testing.assert_allclose(again.joint_kernel(*pairs), local.joint_kernel(*pairs), atol=1e-8)
+
+
+@pytest.mark.parametrize("alpha", ["auto", 1e-9, 1e-6, 1e-4])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_chunks_and_batches_do_not_matter_where_landmarks_nearly_depend(operator, alpha):
+    """Of a wide kernel, coefficients of the landmarks are up to 1e12: scores are right by features of the inputs."""
+    da: Any = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(953, 1))
+    Y, Q = np.sin(X @ rng.normal(size=(1, 2))), rng.normal(size=(60, 1))
+    learner = StructuredPredictor(
+        Gaussian(9.5),
+        Gaussian(1.0),
+        operator,
+        alpha,
+        approximation=(Nystroem(221), Nystroem(40)),
+        random_state=0,
+    )
+    local = clone(learner).fit(X, Y)
+    remote = clone(learner).fit(*(da.from_array(a, chunks=(100, -1)) for a in (X, Y)))
+    again = pickle.loads(pickle.dumps(remote))
+    learner.set_params(approximation=(Landmarks(X[:221]), Landmarks(Y[:40])))
+    whole, parts = clone(learner).fit(X, Y), clone(learner)
+    for rows in np.array_split(np.arange(953), 3):
+        parts.partial_fit(X[rows], Y[rows])
+    for one, two in ((local, remote), (local, again), (whole, parts)):
+        assert two.alpha_ == pytest.approx(one.alpha_, rel=1e-8)
+        for of in (lambda m: m.score_candidates(Q, Y[:50]), lambda m: values(m, Q, Y)):
+            expected = of(one)
+            np.testing.assert_allclose(of(two), expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+        np.testing.assert_array_equal(two.predict(Q), one.predict(Q))
+    lazy = remote.predict(da.from_array(Q, chunks=(23, 1))).compute()
+    np.testing.assert_array_equal(lazy, local.predict(Q))
+
+
+def test_features_travel_with_a_lazy_prediction():
+    X = np.random.default_rng(0).normal(size=(300, 1))
+    pair, Y = (Nystroem(80), Nystroem(20)), np.column_stack([np.sin(X), np.cos(X)])
+    wide = StructuredPredictor(Gaussian(9.5), Gaussian(1.0), alpha=1e-6, approximation=pair, random_state=0)
+    wide.fit(X, Y)
+    there = pickle.loads(pickle.dumps(without_data(wide)))  # a worker with other threads has other factors
+    for here, sent in zip(wide._cached_features, there._cached_features, strict=True):
+        assert np.array_equal(sent.factor.factor, here.factor.factor)
+    assert "_cached_features" not in pickle.loads(pickle.dumps(wide)).__dict__
+    np.testing.assert_array_equal(there.predict(X[:9]), wide.predict(X[:9]))
+    # Elsewhere landmarks have coefficients, which is cheaper.
+    wide.set_params(kernel=Laplacian(0.5), output_kernel="linear").fit(X, Y)
+    assert not wide._by_features and "_cached_features" not in wide.__dict__
 
 
 def test_labels_and_frames_on_dask(data):

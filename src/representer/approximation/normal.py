@@ -272,6 +272,10 @@ class NormalRidge:
         """U (m, p), with f(x) = φ(x)ᵀU A."""
         return self._rotated_back(self.rotated_coefficients(alpha))
 
+    def weighted_coefficients(self, alpha: float) -> Tensor:
+        """Θ = U A (m, p), with f(x) = φ(x)ᵀΘ; V may have some of A's eigenvectors only."""
+        return self._rotated_back(self.rotated_coefficients(alpha) * self.scales)
+
     def intercepts(self, coefficients: Tensor) -> Tensor:
         """b (p,)."""
         weighted = self._rotated_back(self._rotated(coefficients) * self.scales)

@@ -324,11 +324,14 @@ class Problem:
             return components if n_components is None else components.leading(n_components)
         return self.regression.covariance() if self.operator == "covariance" else self.regression.identity()
 
-    def dual(self, diagonal: DiagonalRegression, alpha: float) -> Tensor:
-        """The D (anchors of inputs × anchors of outputs) of g(x) = Σ_ij k(x, x_i) D_ij φ(y_j)."""
+    def dual(self, diagonal: DiagonalRegression, alpha: float) -> tuple[Tensor, Tensor | None]:
+        """The D (anchors of inputs × anchors of outputs) of g(x) = Σ_ij k(x, x_i) D_ij φ(y_j).
+
+        Where g is known better by features of x: the Θ of its coordinates φ(x)ᵀΘ, too.
+        """
         if self.outputs.weigh is None:
-            return self.inputs.place(self.outputs.known(diagonal.dual(alpha)))
-        return self.outputs.weigh(self.inputs.place(diagonal.coordinates(alpha)))
+            return self.inputs.place(self.outputs.known(diagonal.dual(alpha))), None
+        return self.outputs.weigh(self.inputs.place(diagonal.coordinates(alpha))), None
 
     def plain_dual(self, alpha: float) -> Tensor:
         """The same for the identity operator, by a Cholesky factor instead of the spectrum."""

@@ -10,18 +10,22 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from representer.approximation import LandmarkFeatures, landmark_features
 from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, is_single, take
-from representer.estimators._adapted import Adapted, Representation, takes_sparse
+from representer.estimators._adapted import Adapted, Representation, silent_repairs, takes_sparse
 from representer.estimators._lazy import lazily, without_data
 from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
 from representer.expansions import Embedding
 from representer.kernels import Kernel
 from representer.kernels.columns import as_records
+from representer.linalg import row_product
 from representer.memory import row_blocks
 from representer.preimage import Decoder, as_decoder, candidate_scores
 from representer.preimage.base import check_width, prepared_like, squared_norms
 
+# The features of inputs, and those of outputs that are not in coordinates of their own.
+Maps = tuple[LandmarkFeatures, LandmarkFeatures | None]
 # l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
 
@@ -45,6 +49,8 @@ class Answers(KernelEstimator):
     decoder: Any
     _flat: bool
     _on_axes: bool
+    _cached_features: Maps
+    _feature_coef: np.ndarray | None = None  # of a fit by sums, where g is known better by features of x
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -92,6 +98,37 @@ class Answers(KernelEstimator):
         anchors = self.Y_fit_ if self.output_landmarks_ is None else self.output_landmarks_
         return self._outputs(self.output_kernel_, anchors)
 
+    def _output_adapted(self) -> Kernel:
+        """The output kernel, as features of outputs take it."""
+        output = self.output_kernel_
+        return output if output.domain == "vectors" else self._adapted(output, repair=False)
+
+    # -- features -----------------------------------------------------------------------------------------------------
+    @property
+    def _by_features(self) -> bool:
+        return self._feature_coef is not None
+
+    def _feature_maps(self) -> Maps:
+        """Of a fit by sums: the features of inputs and outputs, made again after unpickling."""
+        if "_cached_features" in self.__dict__:
+            return self._cached_features
+        kernel = self._adapted(self.kernel_)
+        with silent_repairs():  # fit has said it
+            features = landmark_features(kernel, self._inputs(kernel, self.landmarks_))
+            known = (
+                None if self._on_axes else landmark_features(self._output_adapted(), self._output_anchors())
+            )
+        if self._by_features:
+            self._cached_features = features, known
+        return features, known
+
+    def _keep_features(self, theta: Tensor | None, maps: Maps | None) -> None:
+        """φ(·)ᵀΘ has the coordinates of g from now on; None: g is a sum over the landmarks."""
+        self.__dict__.pop("_cached_features", None)
+        self._feature_coef = None if theta is None else plain(theta)
+        if theta is not None and maps is not None:
+            self._cached_features = maps
+
     # -- g ------------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
@@ -106,10 +143,21 @@ class Answers(KernelEstimator):
         weights = dual.new_empty(count(inputs), dual.shape[1])
         with torch.no_grad():
             for rows in row_blocks(len(weights), 2 * len(dual) * dual.element_size()):
-                weights[rows] = kernel._product(inputs[rows], anchors, dual)
+                by_features = self._weights_by_features(inputs[rows])
+                weights[rows] = (
+                    kernel._product(inputs[rows], anchors, dual) if by_features is None else by_features
+                )
             if self.offset_ is not None:
                 weights += self._represented.tensor(self.offset_)
         return Embedding(self.output_kernel_, self._output_anchors(), weights)
+
+    def _weights_by_features(self, inputs: Any) -> Tensor | None:
+        """The weights of the coordinates φ(x)ᵀΘ; None where the landmarks have coefficients."""
+        if self._feature_coef is None:
+            return None
+        features, outputs = self._feature_maps()
+        coordinates = row_product(features(inputs), self._represented.tensor(self._feature_coef))
+        return coordinates if outputs is None else outputs.coefficients(coordinates.mT).mT
 
     def decision_embedding(self, X: Any) -> Embedding:
         """The predictions g(x) as elements of the output RKHS, before decoding.

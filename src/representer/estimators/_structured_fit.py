@@ -361,10 +361,10 @@ class StructuredFit(Answers):
         by_cholesky = problem.operator == "identity" and problem.inputs.gram is not None and diagonal is None
         calibrated = type(self.decoder_).calibrate is not Decoder.calibrate
         if by_cholesky and not calibrated:
-            dual = problem.plain_dual(choice.alpha)
+            dual, theta = problem.plain_dual(choice.alpha), None
         else:
             diagonal = diagonal or problem.under(choice.epsilon, choice.n_components)
-            dual = problem.dual(diagonal, choice.alpha)
+            dual, theta = problem.dual(diagonal, choice.alpha)
         components = None if problem.operator != "kpca" or diagonal is None else diagonal.vectors
         self.n_components_ = None if components is None else components.shape[1]
         offset = problem.outputs.offset(dual)
@@ -373,10 +373,10 @@ class StructuredFit(Answers):
         features = problem.inputs.features
         self.landmarks_ = None if features is None else as_scipy(plain(features.landmarks))
         self.output_landmarks_ = None if features is None or self._on_axes else plain(problem.outputs.anchors)
-        self._by_sums, self._root = isinstance(problem, SummedProblem), None
-        if self._by_sums and problem.operator != "identity":
-            assert diagonal is not None
-            self._root = plain(problem.operator_root(diagonal))
+        self._by_sums = isinstance(problem, SummedProblem)
+        root = problem.operator_root(diagonal) if self._by_sums and diagonal is not None else None
+        self._root = None if root is None else plain(root)
+        self._keep_features(theta, problem.features if isinstance(problem, SummedProblem) else None)
         if calibrated:
             assert diagonal is not None
             weights = problem.loo_weights(diagonal, choice.alpha)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,9 +11,10 @@ import torch
 from sklearn.utils import _safe_indexing
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation import LandmarkFeatures, Landmarks, Nystroem
 from representer.approximation.dask_source import DaskSource, as_rows, is_dask
-from representer.approximation.normal import NormalStep, NormalSums, symmetric
+from representer.approximation.landmarks import EXPANSION_DIGITS
+from representer.approximation.normal import NormalRidge, NormalStep, NormalSums, symmetric
 from representer.approximation.sampling import sample_rows, sampling_keys
 from representer.approximation.sources import Block, InMemory, Source
 from representer.data import is_single, take
@@ -33,7 +34,7 @@ from representer.estimators._validation import (
 )
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import Spectrum, eigh
-from representer.objectives.structured import HeldOutputs
+from representer.objectives.structured import DiagonalRegression, HeldOutputs
 
 # With an approximation, kernels and decoders see so many random samples; up to it all, as in an exact fit.
 KNOWN_ROWS = 20_000
@@ -133,6 +134,40 @@ class SummedProblem(Problem):
 
     held_rows: np.ndarray | None = None  # those that are left out, among what the learner knows
     sums: NormalSums | None = None
+    targets: LandmarkFeatures | None = None
+    spectrum: Spectrum | None = None  # of S
+
+    @property
+    def features(self) -> tuple[LandmarkFeatures, LandmarkFeatures | None]:
+        """Those of inputs, and those of outputs, unless these are vectors in their own coordinates."""
+        assert self.inputs.features is not None
+        return self.inputs.features, self.targets
+
+    def dual(self, diagonal: DiagonalRegression, alpha: float) -> tuple[Tensor, Tensor | None]:
+        """By the sums themselves, which have more digits than the rows that stand for them."""
+        features, weigh = self.features[0], self.outputs.weigh
+        assert self.sums is not None and weigh is not None and isinstance(self.outputs, SummedOutputs)
+        sums, mean, Q = self.sums, self.outputs.mean, diagonal.vectors
+        if mean is not None:
+            sums = replace(sums, cross=sums.cross - torch.outer(sums.feature_sum, mean))
+        scales = diagonal.values.double().expand(sums.cross.shape[1] if Q is None else Q.shape[1])
+        ridge = NormalRidge(sums, scales, None if Q is None else Q.double())
+        if len(diagonal.values) > 1 and self.spectrum is not None:
+            ridge.spectrum = self.spectrum
+        theta = ridge.weighted_coefficients(alpha).to(features.dtype)
+        dual = weigh(features.coefficients(theta))
+        return dual, theta if self._loses_digits(dual, theta, 0.0 if mean is None else mean) else None
+
+    def _loses_digits(self, dual: Tensor, theta: Tensor, mean: Tensor | float) -> bool:
+        """Is ε Σ_i |k(x, z_i) D_ij l(z_j, y)| too much beside ‖g‖, as where landmarks of either side nearly depend?
+
+        Its norm over j, that is: weights of different outputs are rounded each in its own way.
+        """
+        (features, targets), eps = self.features, torch.finfo(theta.dtype).eps
+        root = features.factor.factor.square().sum(1).sqrt()  # √k(z, z)
+        sizes = dual.abs() if targets is None else dual.abs() * targets.factor.factor.square().sum(1).sqrt()
+        values = (features.factor.factor @ theta + mean).square().sum(1).mean().sqrt()  # at the landmarks
+        return bool(eps * root.max() * (root @ sizes).norm() > eps**EXPANSION_DIGITS * values)
 
     def left_out(self, Y: Any) -> Any:
         """Those that are held, of all that the learner knows."""
@@ -145,16 +180,11 @@ def summed_problem(
     """The regression of all samples on landmarks of inputs and outputs, from one pass over them."""
     _, pair, centred = learner._settings
     features = _chosen(kernel, pair[0], source, "X", seed)
-    targets = None if on_axes else _chosen(_output_kernel(learner), pair[1], source, "Y", seed)
+    targets = None if on_axes else _chosen(learner._output_adapted(), pair[1], source, "Y", seed)
     held = sample_rows(source.n, HELD_ROWS, seed)
     sums = _sums(learner, source, features, targets)
     rows = np.searchsorted(sample_rows(source.n, KNOWN_ROWS, seed), held)
     return _problem(features, targets, sums, source.rows(held), operator, rows, centred=centred)
-
-
-def _output_kernel(learner: Any) -> Kernel:
-    output: Kernel = learner.output_kernel_
-    return output if output.domain == "vectors" else learner._adapted(output, repair=False)
 
 
 def _sums(
@@ -183,7 +213,8 @@ def _problem(
 ) -> SummedProblem:
     """From the sums, and the samples that are left out one by one."""
     mean = sums.target_sum / sums.weight if centred else torch.zeros_like(sums.target_sum)
-    B, R, rank = standing_rows(sums, mean)
+    S = spectrum_of(sums)
+    B, R, rank = standing_rows(sums, mean, S)
     B, R = B.to(features.dtype), R.to(features.dtype)
     with torch.no_grad():
         known = (sample.Y if targets is None else targets(sample.Y)).double() - mean
@@ -197,19 +228,30 @@ def _problem(
         lambda: (R, None), anchors, weigh, False, on_axes=targets is None, mean=mean if centred else None
     )
     return SummedProblem(
-        SummedInputs(B, features=features, rank=rank), outputs, operator, held, held_rows, sums
+        SummedInputs(B, features=features, rank=rank),
+        outputs,
+        operator,
+        held,
+        held_rows,
+        sums,
+        targets,
+        None if operator in ("identity", "kpca") else S,
     )
 
 
-def standing_rows(sums: NormalSums, mean: Tensor) -> tuple[Tensor, Tensor, int]:
+def spectrum_of(sums: NormalSums) -> Spectrum:
+    """Of S."""
+    return eigh(
+        symmetric(sums.gram), name="The inner products of the features", overwrite=True, dtype=torch.float32
+    )
+
+
+def standing_rows(sums: NormalSums, mean: Tensor, S: Spectrum) -> tuple[Tensor, Tensor, int]:
     """Few rows B (N, m) and R (N, r) with the mean products BᵀB/N = S/n, BᵀR/N, RᵀR/N of all samples, R from ``mean``.
 
     The first rows of B are orthogonal, the others zero: as many as the third value says. A ridge regression of R on B
     is that of all samples, for every alpha and operator; only who is left out is not seen.
     """
-    S = eigh(
-        symmetric(sums.gram), name="The inner products of the features", overwrite=True, dtype=torch.float32
-    )
     cross = sums.cross - torch.outer(sums.feature_sum, mean)
     squares = sums.squares - sums.weight * torch.outer(mean, mean)
     eps = torch.finfo(S.values.dtype).eps
@@ -259,7 +301,7 @@ def first_batch(learner: Any, problem: Problem) -> Batches:
 def next_batch(learner: Any, X: Any, y: Any) -> tuple[SummedProblem, Batches]:
     """Sums with another batch, the problem that they make, and the samples that the learner knows from now on."""
     before: Batches = learner._batches
-    kernel, output = learner._adapted(learner.kernel_, repair=False), _output_kernel(learner)
+    kernel, output = learner._adapted(learner.kernel_, repair=False), learner.output_kernel_
     X = check_inputs(learner, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
     if labelled_outputs(output, y)[1] is not None:
         raise ValueError(
@@ -271,8 +313,7 @@ def next_batch(learner: Any, X: Any, y: Any) -> tuple[SummedProblem, Batches]:
             f"X and y have {len(X)} and {len(Y)} samples, or y has other dimensions than before."
         )
     block = Block(learner._inputs(kernel, X), learner._new_outputs(y, "y"))
-    features = landmark_features(kernel, learner._inputs(kernel, learner.landmarks_))
-    targets = None if learner._on_axes else landmark_features(output, learner._output_anchors())
+    features, targets = learner._feature_maps()
     sums = before.sums.map(torch.from_numpy) + _sums(learner, InMemory(block), features, targets)
     keys = np.concatenate([before.keys, sampling_keys(np.arange(before.seen, sums.n), learner._seed)])
     kept = np.sort(np.argsort(keys)[:KNOWN_ROWS])
