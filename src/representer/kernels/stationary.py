@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from representer.kernels.base import ONE, Kernel, combine
 from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
+from representer.linalg.rowwise import ALIGNED_ROWS
 from representer.memory import empty_matrix
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
@@ -23,9 +24,6 @@ from representer.values import number
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
-# Rows are computed in multiples of this, from an even number of coordinates. Otherwise the rounding of products
-# depends on where a row stands (MKL), and k(x, y) must not depend on the block that x comes in.
-ALIGNED_ROWS = 8
 # The middle of points is that of so many of them.
 MIDDLE_ROWS = 64
 
@@ -107,7 +105,7 @@ class Stationary(Kernel, ABC):
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
         n = len(left)
-        if self.rounds_diagonal and not symmetric:
+        if self.rounds_diagonal and not symmetric:  # k(x, y) must not depend on the block that x comes in
             odd = left.shape[1] % 2
             left, right = pad(left, (0, odd, 0, -n % ALIGNED_ROWS)), pad(right, (0, odd))
         gram = empty_matrix((len(left), len(right)), left)
