@@ -21,6 +21,8 @@ from naive_objectives import (
     regression_targets,
     symmetric_directions,
 )
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from torch import Tensor
 
 from representer.objectives import (
@@ -37,6 +39,7 @@ from representer.objectives import (
 )
 from representer.objectives import convex as convex_module
 from representer.objectives.convex import ConvexLoss
+from representer.objectives.cross_entropy import SoftmaxCrossEntropy
 
 SMOOTH: dict[str, Callable[..., ConvexLoss]] = {
     "huber": lambda **k: Huber(regression_targets(), alpha=ALPHA, delta=0.3, **k),
@@ -419,3 +422,47 @@ def test_a_custom_loss_that_breaks_on_the_way_is_stepped_around() -> None:
     F = K @ evaluation.dual
     residual = -(1 - Y / (F + 0.1)) / F.numel()
     torch.testing.assert_close(2 * ALPHA * evaluation.dual, residual, rtol=1e-6, atol=1e-8)
+
+
+# -- the softmax with a scale -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "gain", [0.0, 0.3, -1.0, 100.0]
+)  # what decisions say of the labels: nothing, the opposite …
+@pytest.mark.parametrize("k", [2, 5])
+def test_softmax_cross_entropy_is_the_least_over_its_scale(gain: float, k: int) -> None:
+    rng = np.random.default_rng(k)
+    Y = np.eye(k)[rng.integers(k, size=40)]
+    F = rng.standard_normal((40, k)) + gain * Y
+    loss = SoftmaxCrossEntropy()
+    targets = (40 * Y + 1) / (40 + k)
+
+    def entropy(tau: float, F: np.ndarray = F) -> float:
+        logits = tau * np.arcsinh(F / loss.delta)
+        return float(np.mean(logsumexp(logits, axis=1) - (targets * logits).sum(1)))
+
+    best = minimize_scalar(lambda log_tau: entropy(np.exp(log_tau)), bounds=(-30, 10), method="bounded")
+    value, slope = loss(torch.from_numpy(F), torch.from_numpy(Y))
+    assert value.item() <= best.fun + 1e-12
+    tau = loss.scale(torch.from_numpy(F), torch.from_numpy(Y))
+    assert value.item() == pytest.approx(entropy(tau), rel=1e-12)
+    for i, j in ((0, 0), (7, 1), (39, k - 1)):  # the envelope theorem: at fixed tau
+        step = np.zeros_like(F)
+        step[i, j] = 1e-6
+        difference = (entropy(tau, F + step) - entropy(tau, F - step)) / 2e-6
+        assert slope[i, j].item() == pytest.approx(difference, abs=1e-8)
+
+
+def test_softmax_cross_entropy_of_a_batch() -> None:
+    rng = np.random.default_rng(0)
+    Y = torch.from_numpy(np.eye(3)[rng.integers(3, size=10)])
+    F = torch.from_numpy(rng.standard_normal((2, 4, 10, 3))).float()
+    value, slope = SoftmaxCrossEntropy()(F, Y)
+    assert value.shape == (2, 4) and slope.shape == F.shape and value.dtype == slope.dtype == torch.float32
+    one, its_slope = SoftmaxCrossEntropy()(F[1, 2], Y)
+    assert torch.equal(value[1, 2], one) and torch.equal(slope[1, 2], its_slope)
+
+
+def test_softmax_cross_entropy_lets_nan_through() -> None:
+    Y = torch.eye(3, dtype=torch.float64)
+    value, slope = SoftmaxCrossEntropy()(Y.clone().fill_(torch.nan), Y)
+    assert bool(value.isnan()) and bool(slope.isnan().all())

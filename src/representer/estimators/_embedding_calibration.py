@@ -51,8 +51,8 @@ def calibrate_embedding(estimates: Tensor, Y: Tensor) -> EmbeddingCalibration:
     def losses(points: Tensor) -> Tensor:
         return torch.stack([loss(point.clamp(lower, upper)) for point in points])
 
-    scale = first.scale(estimates, Y).clamp(1e-6, 1e6)
-    start = torch.stack([scale.log(), scale.new_tensor(math.log(first.delta))])
+    scale = min(max(first.scale(estimates, Y), 1e-6), 1e6)
+    start = targets.new_tensor([scale, first.delta]).log()
     point = lbfgs(with_gradient(losses), start, max_iter=200, tol=1e-8).point
     # Scale and delta nearly make up for each other: in that valley the value is the same long before the minimum.
     scale, delta = newton(loss, point, lower, upper).exp()
