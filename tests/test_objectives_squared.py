@@ -13,6 +13,7 @@ from naive_objectives import ALPHA, N, gram_of, points, regression_targets
 from sklearn.kernel_ridge import KernelRidge
 
 from representer.objectives import Interpolation, Ridge, separation_penalty
+from representer.objectives.ridge_system import DenseSystem
 
 
 def test_ridge_equals_kernel_ridge() -> None:
@@ -150,3 +151,16 @@ def test_interpolation_with_an_intercept_names_contradictions() -> None:
     X[9] = X[4]
     with pytest.raises(ValueError, match="rows 4 and 9"):
         Interpolation(Y, intercept=True)(gram_of(X))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_a_system_solves_the_same_before_and_after_its_inverse_is_known(intercept: bool) -> None:
+    """The inverse takes the place of the factor; from then on solutions are products with it."""
+    K, Y = gram_of(points()), regression_targets()
+    system = DenseSystem(K, K.new_tensor(0.1), intercept=intercept)
+    before, pointer = system.solve(Y), system.cholesky.factor.data_ptr()
+    P = system.unit_coefficients
+    assert P.data_ptr() == pointer
+    torch.testing.assert_close(P @ Y, before, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(system.solve(Y), before, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(system.diagonal(), P.diagonal())

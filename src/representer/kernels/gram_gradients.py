@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Rows whose products with a matrix are formed at a time: enough to be worth waking the other threads.
-BLOCK_ROWS = 512
+from representer.linalg import hadamard_products
 
 
 class GaussianGram(torch.autograd.Function):
@@ -31,7 +30,7 @@ class GaussianGram(torch.autograd.Function):
         (G,) = gradients
         if Y is None:
             points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
-            product = _both_products(G, K, points)
+            product = hadamard_products(G, K, points)
             return product[..., :-1] - product[..., -1:] * X, None, None
         M = G * K
         in_X, in_Y, _ = ctx.needs_input_grad
@@ -40,21 +39,6 @@ class GaussianGram(torch.autograd.Function):
             _summed(M.mT @ X - M.sum(-2).unsqueeze(-1) * Y, Y) if in_Y else None,
             None,
         )
-
-
-def _both_products(G: Tensor, K: Tensor, points: Tensor) -> Tensor:
-    """(M + Mᵀ) P for M = G ∘ K with a symmetric K; of single matrices, half and some rows at a time."""
-    if torch.is_grad_enabled() or G.ndim > 2 or K.ndim > 2 or points.ndim > 2:
-        M = G * K
-        return M @ points + M.mT @ points
-    rows = points.mT.contiguous()  # products of few rows are faster than those of few columns
-    product = torch.zeros_like(rows)
-    for start in range(0, len(K), BLOCK_ROWS):
-        stop = start + BLOCK_ROWS
-        half = (G[start:stop, start:] + G[start:, start:stop].mT).mul_(K[start:stop, start:])
-        product[:, start:stop].addmm_(rows[:, start:], half.mT)
-        product[:, stop:].addmm_(rows[:, start:stop], half[:, BLOCK_ROWS:])
-    return product.mT
 
 
 class LaplacianGram(torch.autograd.Function):

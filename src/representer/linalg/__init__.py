@@ -4,6 +4,7 @@ Every routine accepts leading batch dimensions unless it says otherwise, and nev
 unless ``overwrite=True`` is passed to ``eigh``.
 """
 
+from representer.linalg.blas import hadamard_products, symmetric_product, symmetric_products
 from representer.linalg.cholesky import (
     Cholesky,
     NotPositiveDefiniteError,
@@ -11,7 +12,6 @@ from representer.linalg.cholesky import (
     factorize,
     is_finite,
     shifted,
-    symmetric_products,
     woodbury,
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
@@ -36,6 +36,7 @@ __all__ = [
     "conjugate_gradient",
     "eigh",
     "factorize",
+    "hadamard_products",
     "is_finite",
     "kronecker_solve",
     "leading",
@@ -48,6 +49,7 @@ __all__ = [
     "self_product",
     "shifted",
     "spectrum_of_factor",
+    "symmetric_product",
     "symmetric_products",
     "woodbury",
 ]

@@ -11,6 +11,7 @@ import torch
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
+from representer.linalg.blas import for_blas, invert_triangle, mirrored
 from representer.memory import empty_matrix
 from representer.threads import blas_threads_for
 
@@ -19,19 +20,9 @@ from representer.threads import blas_threads_for
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
 
-# Two blocks of so many rows and columns fit into a processor's fast memory.
-MIRRORED_ROWS = 128
-BELOW_DIAGONAL = np.tri(MIRRORED_ROWS, k=-1, dtype=bool)
-
-# Triangles of so many rows are inverted by LAPACK, larger ones by halves.
-SMALL_TRIANGLE = 128
-
 # Rows of a triangular solve come in multiples of this, filled up with zeros. Otherwise the rounding of a row depends on
 # where it stands and on the number of threads (OpenBLAS), and features must not depend on the block that x comes in.
 ALIGNED_ROWS = 24
-
-# So many rows a symmetric product takes at a time: enough for its full speed, few beside a large matrix.
-WEIGHTED_ROWS = 1024
 
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
@@ -50,7 +41,7 @@ class Cholesky:
     def solve(self, right: Tensor) -> Tensor:
         """A⁻¹ B; ``torch.cholesky_solve`` would copy the factor."""
         alike = right.ndim == 2 and right.dtype == self.factor.dtype and len(right) == len(self.factor)
-        if alike and _for_lapack(self.factor) and _for_lapack(right):
+        if alike and for_blas(self.factor) and for_blas(right):
             factor = self.factor.numpy()
             lower = factor.flags.f_contiguous  # otherwise its transpose is in the order of Fortran
             (potrs,) = get_lapack_funcs(("potrs",), (factor,))
@@ -85,20 +76,21 @@ class Cholesky:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
-    def inverse(self, less: Tensor | None = None) -> Tensor:
-        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
-        if not _for_lapack(self.factor) or (less is not None and not _for_lapack(less)):
+    def inverse(self, less: Tensor | None = None, *, overwrite: bool = False) -> Tensor:
+        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1). ``overwrite`` may put it in the place of the factor."""
+        if not for_blas(self.factor) or (less is not None and not for_blas(less)):
             inverse = torch.cholesky_inverse(self.factor)
             return inverse if less is None else inverse - less @ less.mT
-        columns = empty_matrix(self.factor.shape, self.factor).numpy().T
+        columns = self.factor.numpy()
+        if not (overwrite and columns.flags.f_contiguous):
+            columns = empty_matrix(self.factor.shape, self.factor).copy_(self.factor.mT).numpy().T
         (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
-        work = empty_matrix(self.factor.shape, self.factor).numpy().ravel()
         with blas_threads_for(len(columns)):
-            _invert_lower(self.factor.numpy(), columns, work)
+            invert_triangle(columns)
             lauum(columns, lower=True, overwrite_c=True)
             if less is not None:
                 syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
-        return torch.from_numpy(_mirrored(columns))
+        return torch.from_numpy(mirrored(columns))
 
     def logdet(self) -> Tensor:
         """log det A."""
@@ -148,7 +140,7 @@ def factorize(
 def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The factor in the memory of a contiguous matrix, and 0 or the pivot that failed."""
     factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
-    if _for_lapack(matrix):  # SciPy's takes three quarters of the time of torch's
+    if for_blas(matrix):  # SciPy's takes three quarters of the time of torch's
         (potrf,) = get_lapack_funcs(("potrf",), (factor.numpy(),))
         with blas_threads_for(len(factor)):
             _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
@@ -156,92 +148,6 @@ def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
     torch.linalg.cholesky_ex(factor, out=(factor, info))
     return factor, info
-
-
-def symmetric_products(
-    left: Tensor,
-    right: Tensor,
-    rows: Tensor | None = None,
-    weights: Tensor | None = None,
-    *,
-    memory: Tensor | None = None,
-) -> Tensor:
-    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ, exactly symmetric: of A and B (..., m, p) and rows r_i (..., n, m), if any.
-
-    The weights (..., n) may have either sign. By the symmetric products of BLAS, which torch has not: half the work of
-    general ones. ``memory`` is a matrix that is needed no more: the result may take its place.
-    """
-    if not (_for_lapack(left) and _for_lapack(right)):
-        half = left @ right.mT
-        total = half + half.mT
-        return total if rows is None or weights is None else total + rows.mT @ (weights[..., None] * rows)
-    shape = (len(left), len(left))
-    if memory is None or memory.shape != shape or not memory.mT.is_contiguous():
-        memory = empty_matrix(shape, left).mT
-    # In the order of Fortran rows are columns, and nothing is copied.
-    columns = memory.numpy()
-    syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (columns,))
-    A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
-    with blas_threads_for(len(columns)):
-        syr2k(1.0, A, B, trans=1, lower=True, c=columns, overwrite_c=True)
-        if rows is not None and weights is not None:
-            few = len(rows) <= WEIGHTED_ROWS  # then their memory may be recycled
-            buffer = empty_matrix(rows.shape, rows) if few else rows.new_empty(WEIGHTED_ROWS, rows.shape[1])
-            for sign, some in ((1.0, weights > 0), (-1.0, ~(weights >= 0))):  # NaN is not lost
-                for chosen in torch.nonzero(some)[:, 0].split(WEIGHTED_ROWS):
-                    part = torch.index_select(rows, 0, chosen, out=buffer[: len(chosen)])
-                    part *= weights[chosen, None].abs().sqrt_()
-                    syrk(sign, part.numpy().T, beta=1.0, c=columns, lower=True, overwrite_c=True)
-    return torch.from_numpy(_mirrored(columns))
-
-
-def _invert_lower(L: np.ndarray, out: np.ndarray, work: np.ndarray) -> None:
-    """L⁻¹ in the lower triangle of ``out``, by halves, as products are twice as fast as LAPACK's.
-
-    ``work`` is memory for as many numbers as L has: pages fresh from the system would cost more than the copies.
-    """
-    half = len(L) // 2
-    if half < SMALL_TRIANGLE // 2:
-        (trtri,) = get_lapack_funcs(("trtri",), (L,))
-        out[:] = trtri(L, lower=True)[0]
-        return
-    rest = len(L) - half
-    parts = []
-    for rows, columns in ((half, half), (rest, rest), (rest, half)):
-        parts.append(work[: rows * columns].reshape(rows, columns, order="F"))
-        work = work[rows * columns :]
-    first, last, below = parts
-    _invert_lower(L[:half, :half], first, work)
-    _invert_lower(L[half:, half:], last, work)
-    below[:] = L[half:, :half]
-    (trmm,) = get_blas_funcs(("trmm",), (L,))
-    trmm(1.0, first, below, side=1, lower=1, overwrite_b=1)
-    trmm(-1.0, last, below, lower=1, overwrite_b=1)
-    out[:half, :half], out[half:, half:], out[half:, :half] = first, last, below
-
-
-def _for_lapack(matrix: Tensor) -> bool:
-    """May NumPy and SciPy see the memory of this matrix?
-
-    Their LAPACK takes two thirds of the time of torch's, but has threads of its own, for which torch's, which spin for
-    a while when they have done their part, leave no processor: from a factorisation to what is made of it all is done
-    by NumPy and SciPy, or small.
-    """
-    return (
-        matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
-    )
-
-
-def _mirrored(columns: np.ndarray) -> np.ndarray:
-    """The symmetric matrix of which a lower triangle is given, column by column: the other is filled, in place."""
-    rows = columns.T  # contiguous: its upper triangle is given
-    for i in range(0, len(rows), MIRRORED_ROWS):
-        block = rows[i : i + MIRRORED_ROWS]
-        square = block[:, i : i + MIRRORED_ROWS]
-        np.copyto(square, square.T.copy(), where=BELOW_DIAGONAL[: len(square), : len(square)])
-        for j in range(i + MIRRORED_ROWS, len(rows), MIRRORED_ROWS):
-            rows[j : j + MIRRORED_ROWS, i : i + MIRRORED_ROWS] = block[:, j : j + MIRRORED_ROWS].T
-    return rows
 
 
 def _failures(factor: Tensor, info: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from representer.linalg import factorize, shifted, symmetric_products
+from representer.linalg import factorize, shifted, symmetric_product, symmetric_products
 
 
 class RidgeSystem(ABC):
@@ -113,10 +113,13 @@ class DenseSystem(RidgeSystem):
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
-        """P itself."""
-        if self.u is None:
-            return self.cholesky.inverse()
-        return self.cholesky.inverse(less=self.u / self.u.sum(-2, keepdim=True).sqrt())
+        """P itself, in the memory of the factor: solutions are products with it from here on."""
+        less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
+        return self.cholesky.inverse(less, overwrite=True)
+
+    def solve(self, right: Tensor) -> Tensor:
+        known = "unit_coefficients" in vars(self)
+        return symmetric_product(self.unit_coefficients, right) if known else super().solve(right)
 
     def _solve(self, right: Tensor) -> Tensor:
         return self.cholesky.solve(right)
@@ -136,7 +139,7 @@ class DenseSystem(RidgeSystem):
         if root is not None and weights is None:
             return -root @ root.mT
         rows = None if weights is None else self.unit_coefficients
-        return symmetric_products(left, dual, rows, weights, memory=self.cholesky.factor)
+        return symmetric_products(left, dual, rows, weights)
 
     def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
         return gradient.diagonal(dim1=-2, dim2=-1).sum(-1)

@@ -67,11 +67,11 @@ class SquaredLoss(Objective, ABC):
         training = targets if system.rows is None else targets.map(lambda y: y[system.rows])
         solution = system.solve(training.factor)
         C = _spread(solution, system.rows, self.n, dim=-2)
-        score = self._score(system, targets.factor, C, alpha)
         matrix_gradient = alpha_gradient = coefficients = intercept = None
-        if dual:
+        if dual:  # before a score, which may leave less accurate solutions behind
             coefficients = _coefficients(system, training, solution, self.n)
             intercept = _intercept(system, training, self.n)
+        score = self._score(system, targets.factor, C, alpha)
         if gradient:
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
             if self.alpha is not None:
