@@ -6,13 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from representer.estimators._adapted import Adapted
+from representer.estimators._embedding_history import Trace
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._ridge import random_starts
 from representer.estimators._validation import warn_unconverged
@@ -24,6 +25,7 @@ from representer.objectives.rademacher import ClassRisk
 from representer.objectives.squared import SquaredLoss
 from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
 from representer.parameters import Constraint, Positive
+from representer.threads import blas_threads_for
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
 # every sample is an island, to six digits.
@@ -41,50 +43,6 @@ LONGEST_STEP = 0.5
 # The bounds of the logarithms bend over this width, so that a step across one still has a gradient that leads back. At
 # a distance of 9, where the data put a hyperparameter, it makes no difference in double precision.
 BEND = 0.25
-
-
-class EmbeddingEntry(NamedTuple):
-    """One iteration of L-BFGS, or one epoch of Adam, as ``history_`` keeps it."""
-
-    iteration: int
-    seconds: float  # since the search began
-    value: float  # of the objective
-    loss: float  # its cross entropy
-    complexity: float  # r
-    accuracy: float  # of the predictions that the cross entropy judges
-    gradient_norm: float
-
-
-@dataclass
-class Trace:
-    """What a risk consists of at each evaluation: gathered here, as the optimisers only see its value."""
-
-    seen: list[tuple[float, ...]] = field(default_factory=list)  # value, loss, complexity, accuracy
-    entries: list[EmbeddingEntry] = field(default_factory=list)
-    latest: tuple[float, ...] = (math.nan, math.nan, math.nan)
-
-    def observe(self, loss: Tensor, complexity: Tensor, accuracy: Tensor) -> None:
-        """Of the evaluation under way."""
-        self.latest = (float(loss), float(complexity), float(accuracy))
-
-    def close(self, value: float) -> None:
-        """The evaluation is complete."""
-        self.seen.append((value, *self.latest))
-
-    def __call__(self, entry: HistoryEntry) -> None:
-        """At the end of an iteration: the evaluation of its value, or the mean over an epoch of batches."""
-        same = [parts for value, *parts in self.seen if value == entry.value]
-        if not same and self.entries and entry.value == self.entries[-1].value:  # no better point than before
-            same = [list(self.entries[-1][3:6])]
-        if not same:
-            same = [parts for _, *parts in self.seen] or [[math.nan] * 3]
-        loss, complexity, accuracy = (sum(column) / len(same) for column in zip(*same, strict=True))
-        self.seen.clear()
-        self.entries.append(
-            EmbeddingEntry(
-                entry.iteration, entry.seconds, entry.value, loss, complexity, accuracy, entry.gradient_norm
-            )
-        )
 
 
 @dataclass(frozen=True)
@@ -258,9 +216,9 @@ class EmbeddingSearch:
         """At one point; NaN where the matrix cannot be factored."""
         variable = point.detach().clone().requires_grad_()
         try:
-            with torch.enable_grad():
+            with torch.enable_grad(), blas_threads_for(self.problem.n if rows is None else len(rows)):
                 value = self(variable, rows)
-            (gradient,) = torch.autograd.grad(value, variable, allow_unused=True, materialize_grads=True)
+                (gradient,) = torch.autograd.grad(value, variable, allow_unused=True, materialize_grads=True)
         except NotPositiveDefiniteError:
             return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)
         self.trace.close(float(value.detach()))
