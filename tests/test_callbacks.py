@@ -8,8 +8,18 @@ import sys
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelPCA,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    OperatorRidge,
+    StructuredPredictor,
+)
 from representer.estimators import _callbacks
 from representer.optimize import lbfgs
 
@@ -93,3 +103,30 @@ def test_only_callback_instances_are_taken(which, stand_in):
     for wrong in (np.mean, Recorder, object()):
         with pytest.raises(TypeError):
             model.set_callbacks(wrong)
+
+
+LEARNERS = {
+    "OperatorRidge": OperatorRidge(alpha=0.1),
+    "DeepKernelRegressor": DeepKernelRegressor([1], max_iter=2, n_restarts=1, random_state=0),
+    "DeepKernelClassifier": DeepKernelClassifier([1], max_iter=2, n_restarts=1, random_state=0),
+    "KernelAutoencoder": KernelAutoencoder(1, alpha=0.1, max_iter=2, n_restarts=1, random_state=0),
+    "StructuredPredictor": StructuredPredictor("rbf", "rbf", alpha=0.1),
+    "ConditionalMeanEmbedding": ConditionalMeanEmbedding(alpha=0.1, criterion=None),
+    "EmbeddingClassifier": EmbeddingClassifier(max_iter=2, random_state=0),
+    "DeepKernelPCA": DeepKernelPCA([2, 1], random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_fit_that_fails_leaves_the_learner_as_it_was(name):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)), np.arange(20) % 2
+    model = clone(LEARNERS[name]).fit(X, y)
+    before = {key: value for key, value in vars(model).items() if not key.startswith("_cached")}
+    answer = "predict" if hasattr(model, "predict") else "transform"
+    expected = getattr(model, answer)(X)
+    with pytest.raises(ValueError):
+        model.fit(np.full((9, 3), np.nan), y[:9])
+    assert all(vars(model)[key] is value for key, value in before.items())
+    np.testing.assert_array_equal(getattr(model, answer)(X), expected)

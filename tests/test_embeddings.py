@@ -38,6 +38,7 @@ from representer.kernels import (
     RationalQuadratic,
     Spectrum,
 )
+from representer.objectives import LeaveOneOutRisk
 
 PAPER = {"objective": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NO_GRAM = {
@@ -582,3 +583,51 @@ def test_any_shape(n, k, d, seed):
     np.testing.assert_allclose(
         shuffled.embedding(X), fixed(kernel=Gaussian(1.0), alpha=0.1).fit(X, y).embedding(X), atol=1e-10
     )
+
+
+@pytest.fixture
+def iris():
+    return load_iris(return_X_y=True)
+
+
+@pytest.mark.parametrize(
+    "when", [2, 6, 7, 8]
+)  # six values are compared before the search, which begins with the seventh
+def test_an_interruption_before_the_first_iteration_keeps_the_best_start(iris, monkeypatch, when):
+    seen, risk = [], LeaveOneOutRisk._risk
+
+    def interrupted(self, *arguments):
+        seen.append(None)
+        if len(seen) == when:
+            raise KeyboardInterrupt
+        return risk(self, *arguments)
+
+    monkeypatch.setattr(LeaveOneOutRisk, "_risk", interrupted)
+    with pytest.warns(ConvergenceWarning, match=r"interrupted.*kept the best point so far"):
+        model = EmbeddingClassifier(random_state=0).fit(*iris)
+    assert model.score(*iris) > 0.9
+    seen.clear()
+    when = 1
+    with pytest.raises(KeyboardInterrupt):
+        EmbeddingClassifier(random_state=0).fit(*iris)
+
+
+def test_a_last_batch_of_one_sample_is_no_batch(iris):
+    X, y = (a[::2][:61] for a in iris)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        EmbeddingClassifier(objective="validation", batch_size=2, max_iter=2, random_state=0).fit(X, y)
+
+
+def test_labels_of_several_kinds_are_refused_in_words(iris):
+    X, y = iris
+    with pytest.raises(TypeError, match=r"Labels must be of one kind .* y has NoneType, int, str"):
+        EmbeddingClassifier().fit(X, np.array(["a", 1, None], dtype=object)[y])
+
+
+def test_islands_without_an_intercept_have_the_entropy_of_ignorance():
+    X, y = np.arange(60.0)[:, None], (np.arange(60) // 10) % 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = EmbeddingClassifier(Gaussian(0.02), fit_intercept=False, shrinkage=0.0).fit(X, y)
+    assert model.objective_value_ == pytest.approx(math.log(2), abs=1e-4)

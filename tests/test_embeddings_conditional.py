@@ -486,3 +486,37 @@ def test_expectations_of_infinite_values_stay_infinite(data):
     X, Y = data
     values = np.where(np.arange(len(X)) == 3, np.inf, 1.0)
     assert np.isinf(fixed().fit(X, Y).expect(values, X)).all()
+
+
+def test_distribution_functions_do_not_depend_on_the_order_of_equal_targets(rng):
+    X = rng.uniform(-2, 2, (120, 1))
+    y = np.round(np.sin(2 * X[:, 0]) + 0.5 * rng.normal(size=120))
+    order, new = rng.permutation(120), np.linspace(-2.5, 2.5, 40)[:, None]
+    levels, q = np.unique(y), [0.1, 0.3, 0.5, 0.9]
+    model = ConditionalMeanEmbedding(Gaussian(1.0), alpha=1e-6)
+    cdf, quantiles = model.fit(X, y).cdf(new, levels), model.quantile(new, q)
+    raw = np.column_stack([model.expect(lambda t, level=level: t <= level, new) for level in levels])
+    monotone = 0.5 * (np.maximum.accumulate(raw, 1) + np.minimum.accumulate(raw[:, ::-1], 1)[:, ::-1])
+    np.testing.assert_allclose(cdf, np.clip(monotone, 0, 1), atol=1e-8)
+    model.fit(X[order], y[order])
+    np.testing.assert_allclose(model.cdf(new, levels), cdf, atol=1e-6)
+    assert np.mean(model.quantile(new, q) != quantiles) < 0.01
+
+
+@pytest.mark.parametrize("shrinkage", [0.0, 5.0])
+def test_criterion_value_is_the_leave_one_out_error_without_the_penalty(data, rng, shrinkage):
+    X, Y = data
+    Y = Y + rng.normal(size=Y.shape)
+    model = ConditionalMeanEmbedding(Gaussian("ard"), "linear", shrinkage=shrinkage, random_state=0).fit(X, Y)
+    shift, errors = len(X) * model.alpha_, []
+    for i in range(len(X)):
+        kept = np.arange(len(X)) != i
+        K, k = model.kernel_(X[kept]).numpy(), model.kernel_(X[[i]], X[kept]).numpy()
+        w = ne.weights(K, k, shift / kept.sum(), intercept=True)
+        errors.append(np.sum((Y[i] - w[0] @ Y[kept]) ** 2))
+    assert model.criterion_value_ == pytest.approx(np.mean(errors), rel=1e-6)
+
+
+def test_an_unknown_output_kernel_is_named(data):
+    with pytest.raises(ValueError, match="output_kernel='x' is not a kernel"):
+        ConditionalMeanEmbedding(output_kernel="x").fit(*data)

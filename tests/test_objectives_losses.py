@@ -466,3 +466,11 @@ def test_softmax_cross_entropy_lets_nan_through() -> None:
     Y = torch.eye(3, dtype=torch.float64)
     value, slope = SoftmaxCrossEntropy()(Y.clone().fill_(torch.nan), Y)
     assert bool(value.isnan()) and bool(slope.isnan().all())
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-170, 1e-16])
+def test_estimates_that_are_rounding_say_nothing(size: float) -> None:
+    Y = torch.eye(3, dtype=torch.float64)[torch.arange(9) % 3]
+    value, slope = SoftmaxCrossEntropy()(size * (Y - 0.5 * Y.roll(1, 0)), Y)
+    assert value.item() == pytest.approx(math.log(3), rel=1e-15)
+    assert not slope.any()

@@ -78,6 +78,24 @@ except ImportError:  # scikit-learn < 1.9
         return managed
 
 
+def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """A fit with callbacks that, if it fails, leaves the learner as it was: none answers from parts of two fits."""
+    managed = with_callbacks(fit)
+
+    @functools.wraps(managed)
+    def all_or_nothing(estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        # What is cached is made anew when it is asked for.
+        before = {name: value for name, value in vars(estimator).items() if not name.startswith("_cached")}
+        try:
+            return managed(estimator, *args, **kwargs)
+        except BaseException:
+            vars(estimator).clear()
+            vars(estimator).update(before)
+            raise
+
+    return all_or_nothing
+
+
 def iteration_callback(estimator: Any, context: Any) -> Callable[[HistoryEntry], bool]:
     """What an optimiser calls after each iteration: a subtask of the fit begins and ends; True stops the search."""
 

@@ -168,7 +168,7 @@ def fit_conditionals(learner: Any, given: Kernel, X: Any, y: Any, callback: Any)
         learner.__dict__.pop(name, None)
     learner._state = learner.X_fit_ = None
     of_inputs, of_targets = both_approximations(learner.approximation)
-    output = as_kernel(learner.output_kernel).__sklearn_clone__().numbers()
+    output = as_kernel(learner.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
     inputs = read_inputs(learner, given, X, reset=True)
     targets, learner._flat = read_targets(learner, output, y, n := inputs.n)
     learner.Y_fit_ = None if is_dask(targets.values) else targets.values

@@ -239,21 +239,23 @@ class Conditionals(ConditionalWeights):
         return levels[np.array(index).reshape(len(steps), len(q))]
 
     def _steps(self, X: Any, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """The sorted targets, and the distribution function after each of them: monotone, ending at one."""
+        """The distinct targets in order, and the distribution function at each of them: monotone, ending at one."""
         Y = plain(self._vectors(what))
         if Y.shape[1] != 1:
             raise ValueError(
                 f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X)."
             )
         order = np.argsort(Y[:, 0], kind="stable")
-        raw = plain(self._proper_weights(X))[:, order].cumsum(1)
+        levels = Y[order, 0]
+        last = np.append(levels[1:] != levels[:-1], True)  # of those that are equal
+        raw = plain(self._proper_weights(X))[:, order].cumsum(1)[:, last]
         # Negative weights make it fall in places: the mean of the least majorant and the greatest minorant is as near
         # to it as a monotone function can be, in the largest deviation.
         above = np.maximum.accumulate(raw, 1)
         below = np.minimum.accumulate(raw[:, ::-1], 1)[:, ::-1]
         steps = np.clip(0.5 * (above + below), 0.0, 1.0)
         steps[:, -1] = 1.0
-        return Y[order, 0], steps
+        return levels[last], steps
 
     def density(self, X: Any, y: Any, bandwidth: float | None = None) -> np.ndarray:
         """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.

@@ -135,6 +135,7 @@ class EmbeddingSearch:
         self.given = dict(start or {})
         self.start = self._start(like)
         self.trace = Trace()
+        self.best = math.inf, self.start  # the least value outside of the optimisers, and where it is
 
     @property
     def size(self) -> int:
@@ -178,7 +179,7 @@ class EmbeddingSearch:
                 f"put it. The range is {1 / LARGEST_FACTOR:g} to {LARGEST_FACTOR:g} times that, for alpha "
                 f"{self.least:.3g} to {LARGEST_ALPHA * self.unit:.3g}; other values can be fixed.",
                 UserWarning,
-                stacklevel=8,
+                stacklevel=9,
             )
         return torch.where(outside, usual, point)
 
@@ -201,12 +202,13 @@ class EmbeddingSearch:
         value = (objective if self.problem.features is None else OnFactor(objective))(matrix, alpha)
         if self.logarithm:
             value = value.clamp(min=torch.finfo(value.dtype).tiny).log()
-        if self.shrinkage > 0:
-            for name, part in self._parts(point).items():
-                if name in self.vectors:
-                    spread = (part - part.mean()).square().sum()
-                    value = value + 0.5 * self.shrinkage / self.problem.n * spread
-        return value
+        return value if self.shrinkage == 0 else value + self._penalty(point)
+
+    def _penalty(self, point: Tensor) -> Tensor:
+        """s/(2n) Σ_j (u_j − ū)²."""
+        parts = [part for name, part in self._parts(point).items() if name in self.vectors]
+        spreads = [(part - part.mean()).square().sum() for part in parts]
+        return 0.5 * self.shrinkage / self.problem.n * sum(spreads, point.new_zeros(()))
 
     def _parts(self, point: Tensor) -> dict[str, Tensor]:
         parts = point[: len(self.origin)].split(list(self.sizes.values()))
@@ -251,6 +253,7 @@ class EmbeddingSearch:
                     continue
                 if value < best:
                     best, chosen = value, point
+                    self.best = min(self.best, (best, chosen), key=lambda pair: pair[0])
         return best, chosen
 
     # -- running it ---------------------------------------------------------------------------------------------------
@@ -290,25 +293,34 @@ class EmbeddingSearch:
             "description": description,
         }
         with recycling():
-            self.scan(rows)
-            self.trace.seen.clear()
-            if solver == "adam":
-                everything = rows is None
-                result = adam(
-                    lambda point, index: self.value_and_gradient(point, None if everything else index),
-                    self.start,
-                    n_samples=self.problem.n,
-                    batch_size=None if everything else batch_size,
-                    learning_rate=learning_rate,
-                    random_state=seed,
-                    **options,
+            try:
+                self.scan(rows)
+                self.trace.seen.clear()
+                if solver == "adam":
+                    everything = rows is None
+                    result = adam(
+                        lambda point, index: self.value_and_gradient(point, None if everything else index),
+                        self.start,
+                        n_samples=self.problem.n,
+                        batch_size=None if everything else batch_size,
+                        learning_rate=learning_rate,
+                        random_state=seed,
+                        **options,
+                    )
+                else:
+                    starts = random_starts(self.start, n_restarts, seed)
+                    result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
+                    ended = result.converged or result.n_iter < max_iter
+                    if self.given and ended and not (stopped or result.interrupted):
+                        result = self._off_plateau(result, options)
+            except KeyboardInterrupt:  # where no optimiser has a point of its own yet
+                value, point = self.best
+                if math.isinf(value):
+                    raise
+                message = "interrupted; kept the best point so far"
+                result = OptimizeResult(
+                    point, value, point.new_tensor([value]), False, message, 0, 0, True, []
                 )
-            else:
-                starts = random_starts(self.start, n_restarts, seed)
-                result = lbfgs(self.batched, starts, longest_step=LONGEST_STEP, **options)
-                ended = result.converged or result.n_iter < max_iter
-                if self.given and ended and not (stopped or result.interrupted):
-                    result = self._off_plateau(result, options)
         return self._found(result)
 
     def _off_plateau(self, result: OptimizeResult, options: dict[str, Any]) -> OptimizeResult:
@@ -316,6 +328,7 @@ class EmbeddingSearch:
 
         Where every sample is an island, or all are one, the objective is flat, which counts as the end of a search.
         """
+        self.best = result.value, result.point
         value, point = self._usual_start()
         if result.value <= value:
             return result
@@ -336,7 +349,9 @@ class EmbeddingSearch:
         history: list[Any] = list(self.trace.entries)
         if self.logarithm:
             history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
-        value = math.exp(result.value) if self.logarithm else result.value
+        value = result.value
+        if self.logarithm:  # the criterion itself, without the penalty
+            value = math.exp(value - float(self._penalty(result.point)))
         return Found(kernel.numbers(), float(alpha), value, history, max(1, result.n_iter))
 
     def _warn_bounds(self, point: Tensor) -> None:
@@ -352,7 +367,7 @@ class EmbeddingSearch:
         if said:
             warnings.warn(
                 f"The search over hyperparameters ended at a bound: {', '.join(said)}. The objective has no minimum "
-                "inside: classes that nothing separates, or that everything does. Check the data, or fix the number.",
+                "inside: nothing explains the targets, or everything does. Check the data, or fix the number.",
                 UserWarning,
                 stacklevel=4,
             )

@@ -20,10 +20,16 @@ def encode(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("requires y to be passed, but the target y is None.")
     y = column_or_1d(plain(y), warn=True)
     assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
     if len(y) != _num_samples(X):
         raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
-    classes, labels = np.unique(y, return_inverse=True)
+    try:
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise TypeError(
+            f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
+        ) from error
     return check_classes(classes), labels
 
 

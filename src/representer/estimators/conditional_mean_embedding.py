@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation.dask_source import is_dask
 from representer.estimators._adapted import repaired_gram, silent_repairs, takes_sparse
-from representer.estimators._callbacks import iteration_callback, with_callbacks
+from representer.estimators._callbacks import fitting, iteration_callback
 from representer.estimators._conditional_large import (
     add_conditionals,
     both_approximations,
@@ -98,7 +98,7 @@ class ConditionalMeanEmbedding(Conditionals):
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
-        The search over hyperparameters.
+        The search over hyperparameters; its values are criterion · exp(penalty on the spread of lengthscales).
     n_iter_ : int
         Its iterations.
     X_fit_, Y_fit_ : ndarray, list or None
@@ -172,7 +172,7 @@ class ConditionalMeanEmbedding(Conditionals):
         self.dtype = dtype
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the embedding.
 
@@ -186,8 +186,7 @@ class ConditionalMeanEmbedding(Conditionals):
         Returns
         -------
         self : ConditionalMeanEmbedding
-            The fitted model. An interrupted search (Ctrl-C) keeps its best point; before the first evaluation there
-            is none, and the interruption goes on.
+            The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self)
@@ -276,7 +275,7 @@ class ConditionalMeanEmbedding(Conditionals):
 
     def _validate_targets(self, Y: Any, n: int) -> Tensor:
         """Check and keep the targets; a factor R of their Gram matrix, whose rows stand for the l(y_i, ·)."""
-        given = as_kernel(self.output_kernel).__sklearn_clone__().numbers()
+        given = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         self.Y_fit_, self._flat = check_outputs(given, Y, reset=True)
         if len(self.Y_fit_) != n:
             raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(self.Y_fit_)}.")

@@ -14,7 +14,7 @@ from representer.approximation.dask_source import is_dask
 from representer.estimators import _losses
 from representer.estimators._adapted import takes_sparse
 from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
-from representer.estimators._callbacks import with_callbacks
+from representer.estimators._callbacks import fitting
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Solution
 from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
@@ -176,7 +176,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         self.device = device
         self.dtype = dtype
 
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 

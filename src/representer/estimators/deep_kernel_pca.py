@@ -14,7 +14,7 @@ from representer.approximation.dask_source import DaskSource, is_dask
 from representer.approximation.sampling import candidate_rows, sample_rows
 from representer.data import take
 from representer.estimators._adapted import Representation, original, takes_sparse
-from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._deep_pca import (
     FirstLevel,
     KernelsPerLevel,
@@ -224,7 +224,7 @@ class DeepKernelPCA(
                 raise ValueError(f"{name} must be a positive number; got {value!r}.")
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the hidden features of all levels.
 

@@ -16,7 +16,7 @@ from representer.approximation import Nystroem
 from representer.approximation.dask_source import is_dask
 from representer.estimators import _losses
 from representer.estimators._adapted import silent_repairs
-from representer.estimators._callbacks import with_callbacks
+from representer.estimators._callbacks import fitting
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Settings
@@ -204,7 +204,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self.device = device
         self.dtype = dtype
 
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 

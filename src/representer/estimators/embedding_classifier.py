@@ -14,7 +14,7 @@ from representer.approximation import Approximation, RandomFeatures
 from representer.approximation.dask_source import is_dask
 from representer.approximation.sources import Block, InMemory, Source
 from representer.estimators._adapted import silent_repairs, takes_sparse
-from representer.estimators._callbacks import iteration_callback, with_callbacks
+from representer.estimators._callbacks import fitting, iteration_callback
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
 from representer.estimators._embedding_large import (
@@ -213,7 +213,7 @@ class EmbeddingClassifier(ClassEmbedding):
         self.dtype = dtype
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 

@@ -12,7 +12,7 @@ from representer.approximation import Nystroem
 from representer.approximation.dask_source import is_dask
 from representer.estimators._autoencoder import Autoencoder
 from representer.estimators._bound import GeneralizationBound, estimated_bound
-from representer.estimators._callbacks import with_callbacks
+from representer.estimators._callbacks import fitting
 from representer.estimators._lazy import lazily
 from representer.estimators._target_space import FeatureSpace
 from representer.estimators._validation import plain
@@ -199,7 +199,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         self.dtype = dtype
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit encoder and decoder.
 

@@ -15,7 +15,7 @@ from representer.approximation import Approximation, Falkon, approximation_error
 from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, take
 from representer.estimators._adapted import original, silent_repairs, takes_sparse
-from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._large_ridge import LargeRidge
 from representer.estimators._lazy import lazily
 from representer.estimators._ridge import (
@@ -183,7 +183,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         return tags
 
     # -- fitting ----------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model.
 

@@ -9,7 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.data import count
-from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback, with_callbacks
+from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
@@ -181,7 +181,7 @@ class StructuredPredictor(CallbackSupportMixin, StructuredFit):
         self.dtype = dtype
 
     # -- fitting ------------------------------------------------------------------------------------------------------
-    @with_callbacks
+    @fitting
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the model.
 

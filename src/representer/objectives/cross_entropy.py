@@ -12,6 +12,8 @@ from torch import Tensor
 
 # Of decisions of size one: beyond it, all that differ have the probabilities 0 and 1.
 LARGEST_SCALE = 1e4
+# Estimates of labels, which are of size one, that do not differ by more than this multiple of the rounding say nothing.
+NOISE = 64
 
 
 class CrossEntropy(ABC):
@@ -95,7 +97,9 @@ def best_scale(G: np.ndarray, targets: np.ndarray) -> float:
     """The τ ≥ 0 of least cross entropy of softmax(τG), (k, n), convex in τ: Newton's method inside a bracket."""
     n, info = G.shape[1], np.finfo(G.dtype)
     centred = G - G.mean(0)
-    unit = max(math.sqrt(np.vdot(centred, centred) / n), float(info.tiny))
+    unit = math.sqrt(np.vdot(centred, centred) / n)
+    if unit <= NOISE * info.eps:
+        return 0.0
     G = centred / unit
     reward = np.vdot(targets, G) / n
     below = G - G.max(0)  # so that nothing overflows

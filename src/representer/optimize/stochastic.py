@@ -139,7 +139,7 @@ def adam(
         Indices run from 0 to ``n_samples - 1``.
     batch_size : int, optional
         Samples a batch, shuffled anew each epoch; None for all at once. A last batch of less than half
-        that size is merged into the one before: no sample is left out, and no gradient is wild.
+        that size, or of one sample, is merged into the one before: none is left out, and no gradient is wild.
     learning_rate : float
         Size of a step. A batch whose value or gradient is not finite is skipped, the step before it taken
         back, and the rate halved from then on; five of these in a row raise :class:`DivergenceError`.
@@ -235,6 +235,6 @@ def _batches(n: int, size: int, generator: torch.Generator) -> list[Tensor]:
     if size == n:
         return [torch.arange(n)]
     batches = list(torch.split(torch.randperm(n, generator=generator), size))
-    if 2 * len(batches[-1]) < size:
+    if 2 * len(batches[-1]) < size or len(batches[-1]) == 1 < size:
         batches[-2:] = [torch.cat(batches[-2:])]
     return batches
