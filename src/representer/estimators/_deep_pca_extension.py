@@ -161,7 +161,7 @@ class NewSamples:
             )
         else:
             return
-        warnings.warn(message, CollapsedComponentWarning, stacklevel=5)
+        warnings.warn(message, CollapsedComponentWarning, stacklevel=6)
 
     def _tells_twins_apart(self, gram: Tensor) -> bool:
         """Whether hidden features differ between samples that are the same, which no function does; with a warning."""
@@ -174,7 +174,7 @@ class NewSamples:
                 f"different hidden_ ({apart.sum()} such samples): the levels above tell them apart. transform gives "
                 "both the same. Leave duplicates out, or choose a larger lengthscale or |eta| for the upper levels.",
                 CollapsedComponentWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         return bool(apart.any())
 
