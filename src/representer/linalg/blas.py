@@ -57,19 +57,27 @@ def mirrored(columns: np.ndarray) -> np.ndarray:
 
 
 def symmetric_products(
-    left: Tensor, right: Tensor, rows: Tensor | None = None, weights: Tensor | None = None
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    memory: Tensor | None = None,
 ) -> Tensor:
     """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ, exactly symmetric: of A and B (..., m, p) and rows r_i (..., n, m), if any.
 
     The weights (..., n) may have either sign. By the symmetric products of BLAS, which torch has not: half the work of
-    general ones.
+    general ones. ``memory`` is a matrix that is needed no more: the result may take its place.
     """
     if not (for_blas(left) and for_blas(right)):
         half = left @ right.mT
         total = half + half.mT
         return total if rows is None or weights is None else total + rows.mT @ (weights[..., None] * rows)
+    shape = (len(left), len(left))
+    if memory is None or memory.shape != shape or not memory.mT.is_contiguous():
+        memory = empty_matrix(shape, left).mT
     # In the order of Fortran rows are columns, and nothing is copied.
-    columns = empty_matrix((len(left), len(left)), left).numpy().T
+    columns = memory.numpy()
     syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (columns,))
     A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
     with blas_threads_for(len(columns)):

@@ -139,7 +139,8 @@ class DenseSystem(RidgeSystem):
         if root is not None and weights is None:
             return -root @ root.mT
         rows = None if weights is None else self.unit_coefficients
-        return symmetric_products(left, dual, rows, weights)
+        memory = None if "unit_coefficients" in vars(self) else self.cholesky.factor
+        return symmetric_products(left, dual, rows, weights, memory=memory)
 
     def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
         return gradient.diagonal(dim1=-2, dim2=-1).sum(-1)
