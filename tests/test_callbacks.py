@@ -117,6 +117,24 @@ LEARNERS = {
 }
 
 
+def test_what_a_failing_fit_has_set_is_taken_back():
+    class Learner(BaseEstimator):
+        @_callbacks.fitting
+        def fit(self, X, fail=False):
+            self.__dict__.pop("old_", None)
+            self.X_fit_ = X
+            if fail:
+                raise KeyboardInterrupt
+            self.old_ = X
+            return self
+
+    model = Learner().fit(1)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(2, fail=True)
+    assert (model.X_fit_, model.old_) == (1, 1)
+    assert model.fit(3).X_fit_ == 3
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_fit_that_fails_leaves_the_learner_as_it_was(name):
@@ -126,7 +144,9 @@ def test_a_fit_that_fails_leaves_the_learner_as_it_was(name):
     before = {key: value for key, value in vars(model).items() if not key.startswith("_cached")}
     answer = "predict" if hasattr(model, "predict") else "transform"
     expected = getattr(model, answer)(X)
-    with pytest.raises(ValueError):
-        model.fit(np.full((9, 3), np.nan), y[:9])
+    with pytest.raises(
+        ValueError
+    ):  # with new inputs, which are good, and too few targets; or with bad inputs
+        model.fit(X[::-1], y[:5]) if hasattr(model, "predict") else model.fit(np.full((9, 3), np.nan))
     assert all(vars(model)[key] is value for key, value in before.items())
     np.testing.assert_array_equal(getattr(model, answer)(X), expected)
