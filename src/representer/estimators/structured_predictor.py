@@ -14,7 +14,7 @@ from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
 from representer.estimators._structured_large import chosen_again, first_batch, many_samples, next_batch
-from representer.estimators._validation import plain
+from representer.estimators.validation import plain
 
 
 class StructuredPredictor(CallbackSupportMixin, StructuredFit):

@@ -17,7 +17,7 @@ from sklearn.model_selection import KFold
 from representer import plotting
 from representer.datasets import jump, kink, make_jump, make_kink, square_grid, straight_kink
 from representer.estimators import DeepKernelRegressor
-from representer.expansions import Layer
+from representer.functions import Layer
 from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.operators import Separate
 from representer.reproduce.claims import lower

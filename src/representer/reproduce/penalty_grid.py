@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from representer.estimators._starts import flat, principal_start, random_starts
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.kernels import Constant, Kernel
 from representer.objectives import Ridge
 from representer.optimize import lbfgs, with_gradient

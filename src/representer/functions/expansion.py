@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from representer.data import count, same_features
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.operators import OperatorKernel
 
 
@@ -29,7 +29,7 @@ class Expansion:
     Examples
     --------
     >>> import torch
-    >>> from representer.expansions import Expansion
+    >>> from representer.functions import Expansion
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
     >>> f = Expansion(Decomposable(Linear()), torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [1.0]]))
