@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / "representer"
 
 # From the ground up: a room may import the rooms before it, never those after it.
 ROOMS = (
+    "notices",
     "threads",
     "linalg",
     "parameters",

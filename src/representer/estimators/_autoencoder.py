@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import SparseRows, count
+from representer.data import SparseRows, count, plain
 from representer.estimators import _losses
 from representer.estimators._autoencoder_fit import AutoencoderFit, narrowest, ordered
 from representer.estimators._bound import BoundData
@@ -31,7 +31,6 @@ from representer.estimators.validation import (
     as_operator_kernel,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )

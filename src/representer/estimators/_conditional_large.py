@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.approximation import Landmarks, Nystroem, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.sampling import sample_rows
-from representer.data import take
+from representer.data import plain, take
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
@@ -22,14 +22,7 @@ from representer.estimators._large_parts import (
     choose_alpha_by_sums,
 )
 from representer.estimators._lazy import check_columns, source_on_dask
-from representer.estimators.validation import (
-    DTYPES,
-    check_alpha,
-    check_bare,
-    check_inputs,
-    check_outputs,
-    plain,
-)
+from representer.estimators.validation import DTYPES, check_alpha, check_bare, check_inputs, check_outputs
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import pivoted_cholesky
 from representer.operators.adapted import Adapted, Representation, repaired_gram, takes_sparse

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
-from representer.data import SparseRows
+from representer.data import SparseRows, plain
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep_fit import DeepFit, Settings, Solution
@@ -27,7 +27,6 @@ from representer.estimators.validation import (
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures
 from representer.approximation.sampling import sample_rows
-from representer.data import take
+from representer.data import plain, take
 from representer.estimators._deep_fit import Solution
 from representer.estimators._large_parts import (
     HELD_ROWS,
@@ -21,7 +21,7 @@ from representer.estimators._large_parts import (
     predictive_std,
 )
 from representer.estimators._lazy import is_flat, source_on_dask
-from representer.estimators.validation import DTYPES, check_inputs, check_targets, plain, seed_of
+from representer.estimators.validation import DTYPES, check_inputs, check_targets, seed_of
 from representer.functions import Expansion
 from representer.operators.adapted import takes_sparse
 from representer.samples.in_memory import Block, InMemory, Samples

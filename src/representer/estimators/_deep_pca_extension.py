@@ -11,10 +11,10 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import count, plain, take
 from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel, is_constant
 from representer.estimators._lazy import lazily
-from representer.estimators.validation import check_inputs, plain, warn_unconverged
+from representer.estimators.validation import check_inputs, warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg.memory import row_blocks
 from representer.objectives.extension import Extension, resolved

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.data import SparseRows, as_scipy, count, take
+from representer.data import SparseRows, as_scipy, count, plain, take
 from representer.estimators._callbacks import CallbackSupportMixin
 from representer.estimators._embedding_problem import (
     EmbeddingProblem,
@@ -23,7 +23,6 @@ from representer.estimators.validation import (
     check_counts,
     check_device,
     check_options,
-    plain,
 )
 from representer.kernels import Gaussian, Kernel, as_kernel
 from representer.linalg.memory import as_bytes, row_blocks

@@ -9,7 +9,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.data import take
+from representer.data import plain, take
 from representer.estimators._conditional_large import AtAnchors, OfFeatures, regressed
 from representer.estimators._conditional_weights import ConditionalWeights
 from representer.estimators._embedding_density import (
@@ -20,7 +20,6 @@ from representer.estimators._embedding_density import (
     variance_of_moments,
 )
 from representer.estimators._lazy import lazily
-from representer.estimators.validation import plain
 from representer.functions import herd_rows
 from representer.functions.embedding import Embedding, as_values, own_copy
 from representer.linalg.memory import row_blocks

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, Nystroem, RandomFeatures
 from representer.approximation.sampling import sample_rows
+from representer.data import plain
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._labels import check_classes
 from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit, leave_one_out
 from representer.estimators._lazy import needs_approximation, one_hot, one_hot_on_dask, source_on_dask
-from representer.estimators.validation import DTYPES, plain
+from representer.estimators.validation import DTYPES
 from representer.kernels import Kernel
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.on_dask import OnDask

@@ -13,9 +13,8 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
 from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.data import SparseRows, count, take
+from representer.data import SparseRows, count, plain, take
 from representer.estimators._ridge import RidgeProblem
-from representer.estimators.validation import plain
 from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
 from representer.operators.adapted import Representation

@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.approximation import Falkon, FeatureMap, approximation_error
 from representer.approximation.base import evenly_spaced
 from representer.approximation.sampling import sample_rows
-from representer.data import as_scipy
+from representer.data import as_scipy, plain
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
@@ -41,7 +41,6 @@ from representer.estimators.validation import (
     KernelEstimator,
     as_operator_kernel,
     check_alpha,
-    plain,
     seed_of,
     warn_unconverged,
 )

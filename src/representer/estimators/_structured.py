@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
-from representer.data import count, is_single, take
+from representer.data import count, is_single, plain, take
 from representer.estimators._embedding_problem import explicit_features
-from representer.estimators.validation import plain
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Spectrum,

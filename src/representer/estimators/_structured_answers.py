@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, landmark_features
-from representer.data import SparseRows, count, is_single, take
+from representer.data import SparseRows, count, is_single, plain, take
 from representer.estimators._lazy import lazily, without_data
-from representer.estimators.validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
+from representer.estimators.validation import DTYPES, KernelEstimator, check_inputs, check_outputs
 from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.kernels.columns import as_records

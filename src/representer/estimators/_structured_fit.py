@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import as_scipy, count, is_single, take
+from representer.data import as_scipy, count, is_single, plain, take
 from representer.estimators._structured import (
     FORMS,
     Problem,
@@ -40,7 +40,6 @@ from representer.estimators.validation import (
     check_inputs,
     check_options,
     check_outputs,
-    plain,
     seed_of,
     warn_unconverged,
 )

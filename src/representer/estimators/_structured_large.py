@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem
 from representer.approximation.landmarks import EXPANSION_DIGITS
 from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.data import is_single, take
+from representer.data import is_single, plain, take
 from representer.estimators._large_parts import HELD_ROWS, block_limit, chosen_of_both
 from representer.estimators._lazy import keep_columns, source_on_dask
 from representer.estimators._structured import Inputs, Outputs, Problem, independent, labelled_outputs
@@ -25,7 +25,6 @@ from representer.estimators.validation import (
     check_bare,
     check_inputs,
     check_outputs,
-    plain,
     seed_of,
 )
 from representer.kernels import Kernel, as_kernel

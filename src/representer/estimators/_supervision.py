@@ -9,7 +9,7 @@ import torch
 from sklearn.utils._missing import is_pandas_na
 from torch import Tensor
 
-from representer.estimators.validation import plain
+from representer.data import plain
 from representer.samples.on_dask import as_rows, is_dask
 
 

@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
+from representer.data import plain
 from representer.estimators import _losses
 from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import fitting
@@ -18,7 +19,7 @@ from representer.estimators._deep_fit import DeepFit, Solution
 from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
 from representer.estimators._labels import encode
 from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
-from representer.estimators.validation import check_inputs, plain, warn_unconverged
+from representer.estimators.validation import check_inputs, warn_unconverged
 from representer.operators.adapted import takes_sparse
 from representer.samples.on_dask import is_dask
 

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from representer.approximation import SAMPLING, choose_samples
 from representer.approximation.sampling import candidate_rows, sample_rows
-from representer.data import take
+from representer.data import plain, take
 from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._deep_pca import (
     FirstLevel,
@@ -31,7 +31,6 @@ from representer.estimators.validation import (
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from representer.approximation import Approximation, RandomFeatures
+from representer.data import plain
 from representer.estimators._callbacks import fitting, iteration_callback
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
@@ -28,7 +29,7 @@ from representer.estimators._embedding_risk import Risk, check_classifier, check
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
 from representer.estimators._lazy import in_memory, takes_batches
-from representer.estimators.validation import check_alpha, check_inputs, plain, seed_of
+from representer.estimators.validation import check_alpha, check_inputs, seed_of
 from representer.kernels import Kernel
 from representer.objectives.base import inner
 from representer.operators.adapted import silent_repairs, takes_sparse

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Nystroem, approximation_error
 from representer.approximation.base import ERROR_ROWS, evenly_spaced
-from representer.data import SparseRows, as_scipy, count
+from representer.data import SparseRows, as_scipy, count, plain
 from representer.estimators._large_parts import HEURISTIC_ROWS
 from representer.estimators._lazy import keep_columns, lazily
 from representer.estimators.validation import (
@@ -22,7 +22,6 @@ from representer.estimators.validation import (
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
 )
 from representer.kernels import Kernel, as_kernel
