@@ -110,7 +110,7 @@ class GeneralizedCrossValidation(CrossValidation):
         w = (2.0 * N / s**3 / self.n)[..., None]
         weights = w.expand(*w.shape[:-1], self.n)
         left = system.solve((-unit / s**2)[..., None, None] * scaled)
-        return Score(N / s**2, left, weights if self.sample_weight is None else weights / self._weights(C))
+        return Score(N / s**2, left, system.per_weight(weights[..., None])[..., 0])
 
 
 class HeldOut(SquaredLoss):
