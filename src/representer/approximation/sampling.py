@@ -1,4 +1,4 @@
-"""Which samples become landmarks: by chance, by pivots, by ridge leverage scores, or the centres of clusters."""
+"""Which samples become landmarks: by chance, pivots, ridge leverage scores or entropy, or the centres of clusters."""
 
 from __future__ import annotations
 
@@ -36,6 +36,27 @@ def pivots(kernel: Kernel, X: Any, m: int) -> Tensor:
         return kernel._gram(X, X[index : index + 1])[:, 0]
 
     return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
+
+
+def entropy_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
+    """m rows, one after the other that with the least Σ k(x, chosen), so that −log mean k(chosen, chosen) stays large.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation.sampling import entropy_sample
+    >>> from representer.kernels import Gaussian
+    >>> X = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
+    >>> 3 in entropy_sample(Gaussian(1.0), X, 2, seed=0).tolist()
+    True
+    """
+    chosen = [int(sample_rows(count(X), 1, seed)[0])]
+    sums = kernel._diag(X).clone()
+    for _ in range(m - 1):
+        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(chosen[-1:])))[:, 0]
+        sums[chosen[-1]] = torch.inf
+        chosen.append(int(sums.argmin()))
+    return torch.tensor(chosen).sort().values
 
 
 # -- ridge leverage scores -------------------------------------------------------------------------------------------
