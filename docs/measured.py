@@ -52,7 +52,7 @@ def take_bench(files: Sequence[Path]) -> dict[str, Any]:
 
 def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
     """What ``representer reproduce --out FOLDER`` wrote: the last folder that finished an experiment counts."""
-    from representer.reproduce import EXPERIMENTS
+    from papers import EXPERIMENTS
 
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:

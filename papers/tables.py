@@ -21,6 +21,7 @@ from sklearn.svm import SVC, SVR
 
 from papers.claims import not_worse
 from papers.runner import Experiment, Result, Run
+from representer import DeepKernelClassifier, DeepKernelRegressor, Morgan
 from representer.datasets import (
     ESOL,
     SEGMENT,
@@ -32,7 +33,7 @@ from representer.datasets import (
     load_usps,
     load_yacht,
 )
-from representer.estimators import DeepKernelClassifier, DeepKernelRegressor, GaussianProcessKernel, Morgan
+from representer.estimators import GaussianProcessKernel
 from representer.kernels import Tanimoto
 
 RMSE, ERROR = "RMSE", "error rate"

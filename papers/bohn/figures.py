@@ -18,10 +18,8 @@ from papers.bohn.penalty_grid import LinearOuter, Problem, TwoLayers
 from papers.bohn.penalty_grid import cross_validated as best_pair
 from papers.claims import lower
 from papers.runner import Experiment, Result, Run
-from representer import plotting
+from representer import DeepKernelRegressor, Layer, plotting
 from representer.datasets import jump, kink, make_jump, make_kink, square_grid, straight_kink
-from representer.estimators import DeepKernelRegressor
-from representer.expansions import Layer
 from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.operators import Separate
 

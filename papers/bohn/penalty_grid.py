@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer import Layer
 from representer.estimators._starts import flat, principal_start, random_starts
-from representer.expansions import Chain, Layer
+from representer.expansions import Chain
 from representer.kernels import Constant, Kernel
 from representer.objectives import Ridge
 from representer.optimize import lbfgs, with_gradient

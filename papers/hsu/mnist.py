@@ -14,9 +14,8 @@ from sklearn.svm import SVC
 from papers.claims import lower
 from papers.hsu.table1 import ECE, ERROR, LOG_LOSS, PAPER, embedding
 from papers.runner import Experiment, Result, Run
-from representer import plotting
+from representer import EmbeddingClassifier, plotting
 from representer.datasets import MNIST, load_mnist
-from representer.estimators import EmbeddingClassifier
 from representer.kernels import Gaussian, Linear, Neural
 from representer.metrics import expected_calibration_error
 

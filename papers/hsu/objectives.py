@@ -15,9 +15,8 @@ from sklearn.preprocessing import MinMaxScaler
 from papers.hsu.table1 import ECE, ERROR, LOG_LOSS, SOURCES
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
-from representer import datasets
+from representer import EmbeddingClassifier, datasets
 from representer.datasets import Source
-from representer.estimators import EmbeddingClassifier
 from representer.metrics import expected_calibration_error
 
 FILES: dict[str, tuple[Source, Callable[..., Any]]] = {

@@ -23,9 +23,8 @@ from sklearn.svm import SVC
 from papers.claims import not_worse
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
-from representer import datasets
+from representer import EmbeddingClassifier, datasets
 from representer.datasets import Source
-from representer.estimators import EmbeddingClassifier
 from representer.kernels import Gaussian, Linear, Neural
 from representer.metrics import expected_calibration_error
 

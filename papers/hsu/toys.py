@@ -13,8 +13,7 @@ from sklearn.preprocessing import MinMaxScaler
 from papers.hsu.table1 import PAPER, embedding
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
-from representer import plotting
-from representer.estimators import EmbeddingClassifier
+from representer import EmbeddingClassifier, plotting
 from representer.kernels import Gaussian
 
 # -- figure 1 ---------------------------------------------------------------------------------------------------------

@@ -20,10 +20,9 @@ from papers.kadri.methods import (
     tuned,
 )
 from papers.runner import Experiment, Result, Run
-from representer import plotting
+from representer import StructuredPredictor, plotting
 from representer.approximation import Nystroem
 from representer.datasets import ISOMAP_FACES, load_isomap_faces
-from representer.estimators import StructuredPredictor
 from representer.kernels import Gaussian, Linear
 
 MSE = "mean squared error of a pixel"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from representer.estimators import StructuredPredictor
+from representer import StructuredPredictor
 
 PAPER = "Kadri, Ghavamzadeh, Preux: A generalized kernel approach to structured output learning"
 IDENTITY, KPCA = "identity (Cortes)", "kernel PCA (Weston)"

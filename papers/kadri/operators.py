@@ -9,7 +9,7 @@ import numpy as np
 from papers.claims import lower
 from papers.kadri.methods import CONDITIONAL, COVARIANCE, IDENTITY, KPCA, OPERATORS, PAPER, tuned
 from papers.runner import Experiment, Result, Run
-from representer.estimators import StructuredPredictor
+from representer import StructuredPredictor
 from representer.kernels import Gaussian, Linear
 
 RELATIVE = "error / variance of the signal"

@@ -23,8 +23,8 @@ from papers.kadri.methods import (
     tuned,
 )
 from papers.runner import Experiment, Result, Run
+from representer import StructuredPredictor
 from representer.datasets import OCR, USPS, load_ocr, load_usps
-from representer.estimators import StructuredPredictor
 from representer.kernels import Callable as FunctionKernel
 from representer.kernels import Gaussian, Linear, Polynomial, WeightedDegree
 from representer.preimage import Candidates, Sequence, markov_scores, viterbi

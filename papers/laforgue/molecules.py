@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from papers.claims import lower, lower_in_most
 from papers.laforgue.pictures import PAPER
 from papers.runner import Experiment, Result, Run
+from representer import KernelAutoencoder, Morgan
 from representer.datasets import (
     BACE,
     ESOL,
@@ -28,7 +29,6 @@ from representer.datasets import (
     load_metabolites,
     load_nci60,
 )
-from representer.estimators import KernelAutoencoder, Morgan
 from representer.kernels import Tanimoto
 
 NMSE, MSRE = "NMSE", "MSRE"

@@ -14,9 +14,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from papers.claims import lower
 from papers.runner import Experiment, Result, Run
-from representer import plotting
+from representer import KernelAutoencoder, plotting
 from representer.datasets import FACES, USPS, Source, load_faces, load_usps, make_circles3
-from representer.estimators import KernelAutoencoder
 from representer.kernels import Gaussian
 
 PAPER = "Laforgue, Clémençon, d'Alché-Buc: Autoencoding any data through kernel autoencoders"

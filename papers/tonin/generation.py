@@ -14,9 +14,8 @@ from sklearn.decomposition import PCA
 from papers.claims import lower
 from papers.runner import Experiment, Result, Run
 from papers.tonin.tables import PAPER
-from representer import plotting
+from representer import DeepKernelPCA, plotting
 from representer.datasets import FACES, Source, load_faces
-from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian, Linear, Neural
 from representer.preimage import Network
 

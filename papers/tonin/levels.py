@@ -12,9 +12,8 @@ from papers.claims import lower
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
 from papers.tonin.tables import PAPER
-from representer import plotting
+from representer import DeepKernelPCA, plotting
 from representer.datasets import MNIST, load_mnist, make_synth2, make_synth3
-from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian, Linear
 
 SEEDS = 5

@@ -12,9 +12,8 @@ from torch import Tensor
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
 from papers.tonin.tables import PAPER
-from representer import plotting
+from representer import DeepKernelPCA, plotting
 from representer.datasets import make_shapes
-from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian, Linear
 from representer.metrics import dci, irs, mig, sap, windin
 

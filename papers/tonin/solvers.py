@@ -15,9 +15,8 @@ from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
 from papers.tonin.levels import SEEDS, deep
 from papers.tonin.tables import PAPER, split
-from representer import plotting
+from representer import CollapsedComponentWarning, plotting
 from representer.datasets import IONOSPHERE, load_ionosphere, make_shapes, make_synth1, make_synth3
-from representer.estimators import CollapsedComponentWarning
 from representer.kernels import Gaussian, Linear
 from representer.objectives.multilevel import coupling
 

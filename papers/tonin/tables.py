@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from papers.claims import not_worse
 from papers.results import Measurements, Verdict
 from papers.runner import Claim, Experiment, Result, Run
+from representer import DeepKernelPCA
 from representer.datasets import (
     BUPA,
     CLEVELAND,
@@ -29,7 +30,6 @@ from representer.datasets import (
     load_pima,
     load_yacht,
 )
-from representer.estimators import DeepKernelPCA
 from representer.kernels import Gaussian
 from representer.metrics import windin
 

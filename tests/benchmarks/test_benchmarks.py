@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,15 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from commands import interrupted_fit, invoke
 from rich.console import Console
 
 from benchmarks import any_data, bench_peers, runner
+from benchmarks.__main__ import main
 from benchmarks._timing import Row, compare, medians, not_run, scaled, show
 from representer import __version__
 from representer.datasets import make_bumps
 from representer.kernels import Functional, Gaussian
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def test_contenders_take_turns() -> None:
@@ -87,7 +90,7 @@ def test_a_comparison_is_shown_with_its_ratio() -> None:
 def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     package = tmp_path / "benchmarks"
     package.mkdir()
-    for name in ("__init__.py", "runner.py", "_timing.py"):
+    for name in ("__init__.py", "__main__.py", "runner.py", "_timing.py"):
         (package / name).write_text(
             (ROOT / "benchmarks" / name).read_text(encoding="utf-8"), encoding="utf-8"
         )
@@ -96,9 +99,11 @@ def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     (package / "bench_wrong.py").write_text(f"{heading}raise AssertionError('not the same')\n")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        script = f"import pathlib; from representer import cli; cli.ROOT = pathlib.Path({str(tmp_path)!r}); cli.main()"
-        command = [sys.executable, "-c", script, "bench", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        command = [sys.executable, "-m", "benchmarks", *arguments]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), *sys.path])}
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
 
     result = run("small", "--out", "out/rows.json")
     assert result.returncode == 0, result.stderr
@@ -155,3 +160,83 @@ def test_peers_compute_the_same(peer: str, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("REPRESENTER_BENCH_SCALE", "0.02")
     row = bench_peers.fixed() if peer == "himalaya" else bench_peers.posterior()  # they compare predictions
     assert row.ours and row.reference
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_bench_names() -> None:
+    result = invoke(main, "nothing")
+    assert result.exit_code == 2
+    assert "operator_ridge" in result.output
+
+
+def test_bench_does_not_begin_what_it_could_not_keep(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    nowhere = invoke(main, "kernels", "--out", str(tmp_path / "file" / "rows.json"))
+    assert nowhere.exit_code == 2
+    assert "Nothing can be written" in nowhere.output
+    folder = invoke(main, "kernels", "--out", str(tmp_path))
+    assert folder.exit_code == 2
+    assert "names a file" in " ".join(folder.output.split())
+
+
+def test_an_interrupted_bench_keeps_what_was_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, operator_ridge = (
+        importlib.import_module(f"benchmarks.bench_{name}") for name in ("kernels", "operator_ridge")
+    )
+    monkeypatch.setattr(kernels, "rows", lambda: [Row("done", "n = 1", 1.0)])
+    monkeypatch.setattr(operator_ridge, "rows", interrupted_fit)
+    out = tmp_path / "new" / "rows.json"
+    result = invoke(main, "kernels", "operator_ridge", "strings", "--out", str(out))
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["interrupted"]
+    assert [row["what"] for row in record["rows"]] == ["done"]
+
+
+def test_an_interrupted_bench_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("kernels", "operator_ridge", "strings")
+    modules = {name: importlib.import_module(f"benchmarks.bench_{name}") for name in names}
+    calls: list[str] = []
+
+    def run(*options: str, stop_at: str = "") -> tuple[int, list[str], list[str]]:
+        def rows(name: str) -> list[Row]:
+            if name == stop_at:
+                interrupted_fit()
+            calls.append(name)
+            return [Row("one", "n = 1", 1.0, 2.0, 0.5)]
+
+        calls.clear()
+        for name, module in modules.items():
+            monkeypatch.setattr(module, "rows", lambda name=name: rows(name))
+        result = invoke(main, *names, "--out", str(out), *options)
+        record = json.loads(out.read_text(encoding="utf-8"))
+        assert record["interrupted"] == (result.exit_code != 0)
+        return result.exit_code, list(calls), [row["subject"] for row in record["rows"]]
+
+    out = tmp_path / "rows.json"
+    assert run(stop_at="operator_ridge") == (130, ["kernels"], ["kernels"])
+    assert run(stop_at="strings") == (130, ["operator_ridge"], ["kernels", "operator_ridge"])
+    assert run() == (0, ["strings"], list(names))
+    assert run() == (0, list(names), list(names))  # a whole run is timed again
+    run(stop_at="strings")
+    assert run("--fresh") == (0, list(names), list(names))
+    run(stop_at="strings")
+    interrupted = json.loads(out.read_text(encoding="utf-8"))
+    out.write_text(json.dumps(interrupted | {"version": "0"}), encoding="utf-8")
+    assert run()[:2] == (2, [])  # and nothing is lost
+    assert run("--fresh")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_bench_does_not_overwrite_another_file(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "notes.txt"
+    out.write_text(text, encoding="utf-8")
+    result = invoke(main, "kernels", "--out", str(out))
+    assert result.exit_code == 2
+    assert "--fresh" in result.output
+    assert out.read_text(encoding="utf-8") == text

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from commands import interrupted_fit, invoke
 from rich.console import Console
 
+from examples import demo
 from examples.demo import SCRIPTS, Tour, run_demo, script_text
+from examples.demo.__main__ import main
 from examples.demo.drawings import DRAWINGS
-from representer import cli, demo
 from runs.page import Picture
 
 pytest.importorskip("matplotlib")
@@ -75,11 +74,7 @@ def test_a_script_whose_extra_is_missing_is_left_out_and_named(
 def test_without_matplotlib_there_is_no_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "matplotlib.figure", "matplotlib.pyplot"):
         monkeypatch.setitem(sys.modules, name, None)
-    result = (
-        pytest.importorskip("typer.testing")
-        .CliRunner()
-        .invoke(cli.make_application(), ["demo", "--out", str(tmp_path)])
-    )
+    result = invoke(main, "--out", str(tmp_path))
     assert result.exit_code == 2
     assert "representer[plot]" in result.output
 
@@ -102,14 +97,9 @@ def test_every_learner_is_shown() -> None:
 def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(found: object) -> None:
-        try:  # what a fit does: it keeps its best point
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5.0)
-        except KeyboardInterrupt:
-            pass
-
-    monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupt})
+    monkeypatch.setattr(
+        demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupted_fit}
+    )
     with pytest.raises(KeyboardInterrupt):
         run_demo(tmp_path, console=quiet())
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
@@ -157,3 +147,44 @@ def test_an_interrupted_tour_continues(tmp_path: Path, monkeypatch: pytest.Monke
     assert not unfinished.exists()
     run()
     assert calls == ["first", "second"]  # a whole tour begins again
+
+
+# --- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_demo_says_what_came_out_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tour = Tour(
+        results={"a task": {"error": "7 %"}},
+        seconds={"a task": 1.0},
+        missing={"b": "needs representer[x]"},
+        page=tmp_path,
+    )
+    monkeypatch.setattr(demo, "run_demo", lambda out, fresh, console: tour)
+    result = invoke(main)
+    assert result.exit_code == 0
+    for text in ("a task", "7 %", "needs representer[x]", str(tmp_path)[:20]):
+        assert text in result.output
+    record = json.loads(invoke(main, "--json").stdout)
+    assert record == {
+        "results": tour.results,
+        "seconds": tour.seconds,
+        "missing": tour.missing,
+        "page": str(tmp_path),
+    }
+
+
+def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(out: Path, fresh: bool, console: Console) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "run_demo", interrupt)
+    result = invoke(main)
+    assert result.exit_code == 130
+    assert "Interrupted" in result.output
+
+
+def test_a_demo_that_cannot_write_does_not_begin(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke(main, "--out", str(tmp_path / "file"))
+    assert result.exit_code == 2
+    assert "Nothing can be written" in result.output

@@ -12,7 +12,7 @@ import pytest
 
 from papers import EXPERIMENTS
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("plot_*.py"))
 MAX_LINES = 20
 ANY_DATA = ["strings", "graphs", "molecules", "bags", "curves", "records"]
 EXTRAS = ("networkx", "pandas", "rdkit", "matplotlib")

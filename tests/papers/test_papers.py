@@ -9,7 +9,6 @@ import math
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from scipy.special import kv
 
 from papers import (
     EXPERIMENTS,
@@ -27,15 +25,13 @@ from papers import (
     Run,
     reproduce,
     select,
-    tables,
 )
-from papers.bohn import figures
 from papers.claims import lower, not_worse
 from papers.report import markdown, took
 from papers.results import Measurements
 from papers.runner import run_experiment
-from representer import Morgan, __version__, plotting
-from representer.datasets import MissingDataError, Source, jump, kink, make_jump, square_grid
+from representer import __version__, plotting
+from representer.datasets import MissingDataError, Source
 
 
 def made(
@@ -288,7 +284,7 @@ def test_what_is_missing_or_fails_is_said_and_the_rest_runs(tmp_path: Path) -> N
     }
     assert results.outcomes["lacking"].reason == "There is no toy.csv."
     assert "ZeroDivisionError" in results.outcomes["failing"].reason
-    assert "test_reproduce.py:" in results.outcomes["failing"].reason
+    assert "test_papers.py:" in results.outcomes["failing"].reason
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     for text in ("There is no toy.csv.", "ZeroDivisionError", "a third", "ordering kept", "0.5 against 1"):
@@ -305,98 +301,3 @@ def test_bars_in_a_report_do_not_break_its_tables(tmp_path: Path) -> None:
     line = next(line for line in markdown([experiment], results).splitlines() if "method p = 1" in line)
     assert line.replace("\\|", "").count("|") == 6
     assert "1 ± 1" in line
-
-
-# --- the experiments -------------------------------------------------------------------------------------------------
-
-
-def test_the_kernel_is_the_printed_one(rng: np.random.Generator) -> None:
-    X, Y = rng.normal(size=(4, 5)), rng.normal(size=(3, 5))
-    distance = np.abs(X[:, None] - Y[None])
-    printed = np.prod(kv(0.5, distance) * distance**0.5, axis=-1)
-    assert np.allclose(figures.matern(5)(X, Y).numpy(), printed, rtol=1e-12)
-
-
-def test_errors_are_relative_to_the_largest_value() -> None:
-    truth = np.array([0.0, -10.0, 5.0, 0.0])
-    prediction = truth + np.array([1.0, 1.1, 0.0, -3.0])
-    found = figures.judged(prediction, truth)
-    assert found[figures.SHARE] == 0.5
-    assert found[figures.RMSE] == pytest.approx(math.sqrt((0.01 + 0.0121 + 0.09) / 4))
-
-
-def test_unexplained_variance() -> None:
-    grid = square_grid()
-    x, y = grid.T
-    rotated = grid @ figures.ROTATION.T
-    assert np.allclose(rotated[:, 0], (x - y) / math.sqrt(2))
-    assert figures.unexplained(rotated, kink(grid)) < 0.01
-    assert figures.unexplained(grid, kink(grid)) > 0.8
-    # One bin of 100 holds both values: at most 0.01 · ¼ of a variance of 0.19 is left.
-    assert figures.unexplained(np.column_stack([x, x * y]), jump(grid)) < 0.0025 / jump(grid).var()
-    assert figures.unexplained(grid, jump(grid)) > 0.5
-
-
-def test_more_starts_are_not_worse() -> None:
-    X, y = make_jump(30, random_state=0)
-    model = figures.interpolants()[figures.two_layers(2)].set_params(max_iter=20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # 20 iterations are few
-        one, eight = (figures.best_fit(model, X, y, starts).objective_value_ for starts in (1, 8))
-    assert eight <= one
-    assert not hasattr(model, "objective_value_")
-
-
-def test_figure_1_in_full_on_few_seeds(tmp_path: Path) -> None:
-    results = reproduce(["bohn-figure1"], tmp_path, quick=True, console=silent())
-    outcome = results.outcomes["bohn-figure1"]
-    assert outcome.verdict == "reached", outcome.reason
-    assert (tmp_path / next(iter(outcome.figures))).is_file()
-
-
-def test_the_kernel_of_fingerprints() -> None:
-    pytest.importorskip("rdkit")
-    bits = Morgan().fit_transform(["CCO", "OCC", "c1ccccc1"]).astype(float)
-    gram = tables.tanimoto(bits, bits)
-    assert gram[0, 1] == 1.0
-    both = (bits[0] * bits[2]).sum()
-    assert gram[0, 2] == pytest.approx(both / (bits[0].sum() + bits[2].sum() - both))
-
-
-# --- figures ---------------------------------------------------------------------------------------------------------
-
-
-def test_error_map_shows_the_scale_of_the_paper() -> None:
-    figure, axes = plotting.panels(1, 2, row_labels=["h₁"], column_labels=["left", "right"], title="all")
-    error = np.linspace(0, 0.2, 25)
-    ax = plotting.error_map(error, points=[[0.0, 0.5]], ax=axes[0, 0])
-    image = ax.images[0]
-    assert image.get_clim() == (0.0, 10.0)
-    assert np.allclose(image.get_array(), 100 * error.reshape(5, 5))
-    assert image.get_extent() == [-1, 1, -1, 1] or tuple(image.get_extent()) == (-1, 1, -1, 1)
-    assert image.origin == "lower"
-    assert "above 10%: 48.0% of the square" in ax.get_xlabel()  # 12 of 25
-    assert ax.collections[0].get_offsets().tolist() == [[0.0, 0.5]]
-    assert len(figure.axes) == 3  # two panels and a colour scale
-    assert ax.get_title() == "left"
-
-
-def test_grid_transformation_draws_the_images() -> None:
-    figure, axes = plotting.panels(1, 1)
-    images = np.arange(8.0).reshape(4, 2)
-    ax = plotting.grid_transformation(images, np.arange(4.0), ax=axes[0, 0], colorbar=False)
-    assert ax.collections[0].get_offsets().tolist() == images.tolist()
-    assert ax.collections[0].get_array().tolist() == [0, 1, 2, 3]
-    assert len(figure.axes) == 1
-    with pytest.raises(ValueError, match=r"got shape \(4, 3\)"):
-        plotting.grid_transformation(np.zeros((4, 3)), np.zeros(4), ax=ax)
-    with pytest.raises(ValueError, match=r"size² of them; got shape \(5,\)"):
-        plotting.error_map(np.zeros(5), ax=ax)
-
-
-def test_colors_of_classes_are_mixed_by_probabilities() -> None:
-    classes = plotting.class_colors(np.eye(8))
-    assert classes.shape == (8, 3) and len(np.unique(classes, axis=0)) == 8
-    np.testing.assert_allclose(plotting.class_colors([[0.25, 0.75]]), [0.25 * classes[0] + 0.75 * classes[1]])
-    with pytest.raises(ValueError, match="at most 8 classes"):
-        plotting.class_colors(np.eye(9))
