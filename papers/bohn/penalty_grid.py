@@ -17,7 +17,7 @@ from torch import Tensor
 
 from representer import Layer
 from representer.estimators._starts import flat, principal_start, random_starts
-from representer.expansions import Chain
+from representer.functions import Chain
 from representer.kernels import Constant, Kernel
 from representer.objectives import Ridge
 from representer.optimize import lbfgs, with_gradient

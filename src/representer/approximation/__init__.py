@@ -3,7 +3,6 @@
 from representer.approximation.base import Approximation, FeatureMap, approximation_error
 from representer.approximation.falkon import Falkon
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
-from representer.approximation.herding import herd, herd_rows
 from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
 from representer.approximation.sketch import SketchFeatures, TensorSketch
 from representer.approximation.subsets import SAMPLING, choose_samples
@@ -22,7 +21,5 @@ __all__ = [
     "TensorSketch",
     "approximation_error",
     "choose_samples",
-    "herd",
-    "herd_rows",
     "landmark_features",
 ]

@@ -13,10 +13,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation.dask_source import is_dask, refuse_frames
 from representer.data import count, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import NAMES, as_kernel
+from representer.samples.on_dask import is_dask, refuse_frames
 from representer.values import Value
 
 # The error of an approximation is that of so many columns of the Gram matrix, seen at so many rows; of no more columns

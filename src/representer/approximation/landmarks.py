@@ -31,7 +31,7 @@ from representer.linalg import (
     row_product,
     spectrum_of_factor,
 )
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import is_count
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots"]

@@ -13,7 +13,7 @@ from representer.data import count, take
 from representer.kernels.base import Kernel, Scaled
 from representer.kernels.stationary import Stationary
 from representer.linalg import factorize, pivoted_cholesky, shifted
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.values import number
 
 # Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there

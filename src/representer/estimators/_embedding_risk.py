@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from representer.estimators._adapted import original
 from representer.estimators._labels import held_out_rows
-from representer.estimators._validation import check_alpha, check_options
+from representer.estimators.validation import check_alpha, check_options
 from representer.kernels import Kernel
 from representer.kernels.learned import Mapped
 from representer.kernels.stationary import Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk
+from representer.operators.adapted import original
 from representer.parameters import is_count, is_real
 
 OBJECTIVES = ("loo", "rademacher", "erm", "validation")

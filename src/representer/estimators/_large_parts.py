@@ -12,17 +12,16 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.approximation.base import evenly_spaced
-from representer.approximation.centred import Frame
-from representer.approximation.missing import SeparateRidge
-from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.approximation.sources import Block, Source
-from representer.data import SparseRows, count, take
-from representer.estimators._adapted import Representation
+from representer.data import SparseRows, count, plain, take
 from representer.estimators._ridge import RidgeProblem
-from representer.estimators._validation import plain
-from representer.memory import BLOCK_BYTES, as_bytes, require, row_blocks
+from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
+from representer.operators.adapted import Representation
+from representer.samples.in_memory import Block, Samples
+from representer.systems.frames import Frame
+from representer.systems.separate import SeparateRidge
+from representer.systems.sums import NormalRidge, NormalStep
 
 # Words in a kernel are decided by so many evenly spaced samples, hyperparameters are learned on so many random ones.
 HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
@@ -80,7 +79,7 @@ def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
     return [both[i] for i in rows]
 
 
-def search_problem(source: Source, seed: int) -> RidgeProblem:
+def search_problem(source: Samples, seed: int) -> RidgeProblem:
     """The samples that hyperparameters are learned on."""
     block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
     weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
@@ -155,7 +154,7 @@ def choose_alpha_by_sums(
 
 def pilot_alpha(
     features: FeatureMap,
-    source: Source,
+    source: Samples,
     sample: Block,
     outputs: tuple[Tensor, Tensor | None],
     candidates: np.ndarray | None,

@@ -20,7 +20,7 @@ from representer.kernels.base import Domain, Kernel, combine
 from representer.kernels.names import as_kernel
 from representer.kernels.products import Linear
 from representer.kernels.stationary import Radial
-from representer.memory import BLOCK_BYTES, require_gram
+from representer.linalg.memory import BLOCK_BYTES, require_gram
 from representer.values import number, same
 
 # Points whose Gram matrix is one block.

@@ -15,8 +15,8 @@ from representer.data import as_vectors as as_vectors
 from representer.data import count as count
 from representer.data import same_features
 from representer.linalg import row_product
-from representer.memory import combine as combine
-from representer.memory import require_gram
+from representer.linalg.memory import combine as combine
+from representer.linalg.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
 from representer.values import Value, argument_repr, map_children, number
 from representer.values import per_row as per_row

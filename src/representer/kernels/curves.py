@@ -14,7 +14,7 @@ from representer.data import as_items, is_single
 from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.learned import Mapped
-from representer.memory import require
+from representer.linalg.memory import require
 from representer.parameters import is_count, is_real
 
 Pair = tuple[np.ndarray, np.ndarray]

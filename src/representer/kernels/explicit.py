@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 
 # A dense product does this many multiplications in the time of one in a sparse product.
 DENSE_ADVANTAGE = 100

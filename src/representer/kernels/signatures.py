@@ -14,7 +14,7 @@ from representer.features import ExplicitFeatures
 from representer.kernels.base import ONE, Domain, Kernel, combine, per_row
 from representer.kernels.products import Linear
 from representer.kernels.time_series import as_series, blocks_by_length, check_series, padded
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import Hyperparameter, Positive, Word, is_count
 from representer.values import number
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from representer.objectives.base import inner
 from representer.objectives.cross_entropy import ClippedCrossEntropy, CrossEntropy, SoftmaxCrossEntropy
-from representer.objectives.ridge_system import RidgeSystem
 from representer.objectives.selection import _held_out_rows
 from representer.objectives.squared import Score, SquaredLoss
 from representer.objectives.targets import ArrayLike, Targets, one_hot
+from representer.systems.scalar import RidgeSystem
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from representer.objectives.base import inner
-from representer.objectives.ridge_system import DenseSystem, RidgeSystem
 from representer.objectives.squared import Score, SquaredLoss
 from representer.objectives.targets import ArrayLike
+from representer.systems.scalar import DenseSystem, RidgeSystem
 
 
 class _CrossValidation(SquaredLoss, ABC):

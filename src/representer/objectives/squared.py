@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from representer.objectives.base import Evaluation, Objective, inner
-from representer.objectives.ridge_system import DenseSystem, RidgeSystem
 from representer.objectives.targets import ArrayLike, Targets, hilbert_targets
+from representer.systems.scalar import DenseSystem, RidgeSystem
 
 
 @dataclass(frozen=True)

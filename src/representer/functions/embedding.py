@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.data import count, same_features
 from representer.kernels.base import Kernel
 from representer.kernels.names import as_kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 
 
 @dataclass(frozen=True)

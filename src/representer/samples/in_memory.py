@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.data import count, take
-from representer.memory import recycling, row_blocks
+from representer.linalg.memory import recycling, row_blocks
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Step(ABC):
         """The total with this block."""
 
 
-class Source(ABC):
+class Samples(ABC):
     """n samples that are read in blocks."""
 
     n: int
@@ -64,13 +64,13 @@ class Source(ABC):
         """The sum of the step over all samples, with about ``limit`` bytes of temporaries at a time."""
 
 
-class InMemory(Source):
+class InMemory(Samples):
     """Samples in memory.
 
     Examples
     --------
     >>> import torch
-    >>> from representer.approximation.sources import Block, InMemory
+    >>> from representer.samples.in_memory import Block, InMemory
     >>> X, Y = torch.arange(6.0).reshape(3, 2), torch.ones(3, 1)
     >>> InMemory(Block(X, Y)).rows([0, 2]).X.tolist()
     [[0.0, 1.0], [4.0, 5.0]]

@@ -16,10 +16,10 @@ from scipy.linalg import blas
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.approximation.centred import Frame
-from representer.approximation.sources import Block, Step
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
+from representer.samples.in_memory import Block, Step
+from representer.systems.frames import Frame
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
 REFINEMENTS = 5
@@ -150,8 +150,8 @@ class NormalRidge:
     --------
     >>> import torch
     >>> from representer.approximation import Landmarks
-    >>> from representer.approximation.normal import NormalRidge, NormalStep
-    >>> from representer.approximation.sources import Block, InMemory
+    >>> from representer.systems.sums import NormalRidge, NormalStep
+    >>> from representer.samples.in_memory import Block, InMemory
     >>> from representer.kernels import Linear
     >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
     >>> features = Landmarks([[1.0]]).features(Linear(), X, seed=0)

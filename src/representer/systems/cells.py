@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.approximation.normal import NormalSums, add_gram
-from representer.approximation.sources import Block, Step
 from representer.data import count
 from representer.kernels.base import Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
+from representer.samples.in_memory import Block, Step
+from representer.systems.sums import NormalSums, add_gram
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Cells:
     Examples
     --------
     >>> import torch
-    >>> from representer.approximation.cells import Cells
+    >>> from representer.systems.cells import Cells
     >>> from representer.kernels import Gaussian
     >>> cells = Cells(Gaussian(1.0), torch.tensor([[0.0], [10.0]]))
     >>> cells(torch.tensor([[1.0], [6.0], [-2.0], [500.0]])).tolist()

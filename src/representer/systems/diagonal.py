@@ -19,9 +19,9 @@ from representer.data import count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, spectrum_of_factor
 from representer.operators.base import DiagonalForm, OperatorKernel
-from representer.operators.block_systems import DenseSystem
-from representer.operators.block_systems import IterativeSystem as IterativeSystem
-from representer.operators.block_systems import System as System
+from representer.systems.block import DenseSystem
+from representer.systems.block import IterativeSystem as IterativeSystem
+from representer.systems.block import System as System
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -250,7 +250,8 @@ def factor_system(
     --------
     >>> import torch
     >>> from representer.kernels import Linear
-    >>> from representer.operators import Decomposable, factor_system
+    >>> from representer.operators import Decomposable
+    >>> from representer.systems import factor_system
     >>> X, Y = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [2.0]])
     >>> C = factor_system(Decomposable(Linear()), X, noise=torch.full((2,), 5.0), p=1).solve(Y)
     >>> (X.T @ C).tolist()  # the slope of ridge regression, xᵀy / (xᵀx + 5)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
-from representer.approximation.sources import Block, InMemory, Source, Step
+from representer.samples.in_memory import Block, InMemory, Samples, Step
 
 # So many partial sums are added by one task.
 FAN_IN = 8
@@ -143,7 +143,7 @@ def _one_large_object() -> Iterator[None]:
         yield
 
 
-class DaskSource(Source):
+class OnDask(Samples):
     """Samples in Dask arrays or frames.
 
     Parameters

@@ -14,9 +14,8 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
-from torch import Tensor
 
-from representer.data import SparseRows, as_items, is_single
+from representer.data import SparseRows, as_items, is_single, plain
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
@@ -36,7 +35,7 @@ class KernelEstimator(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = _domain(self.kernel) == "gram"
+        tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = False
         return tags
 
@@ -64,7 +63,8 @@ class KernelEstimator(BaseEstimator):
         return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
 
 
-def _domain(kernel: Any) -> Domain:
+def kernel_domain(kernel: Any) -> Domain:
+    """The kind of data of a kernel, or of what may become one."""
     if isinstance(kernel, Kernel | OperatorKernel):
         return kernel.domain
     return "gram" if kernel == "precomputed" else "vectors"
@@ -90,11 +90,6 @@ def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> Operator
             f"{operator!r}."
         )
     return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
-
-
-def plain(X: Any) -> Any:
-    """Tensors as NumPy arrays, anything else as it is."""
-    return X.detach().cpu().numpy() if isinstance(X, Tensor) else X
 
 
 def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
@@ -245,6 +240,15 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     if not weights.sum() > 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
     return weights
+
+
+def check_columns(learner: Any, X: Any) -> None:
+    """Refuse a Dask collection with other columns than those of the fit."""
+    names = getattr(learner, "feature_names_in_", None)
+    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
+        raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
+    if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
+        raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
 
 
 def check_alpha(alpha: Any) -> float | np.ndarray | None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.expansions.expansion import Expansion
+from representer.functions.expansion import Expansion
 
 
 class Network(torch.nn.Module):
@@ -23,7 +23,7 @@ class Network(torch.nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from representer.expansions import Expansion, Network
+    >>> from representer.functions import Expansion, Network
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
     >>> double = Expansion(Decomposable(Linear()), torch.tensor([[1.0]]), torch.tensor([[2.0]]))

@@ -112,7 +112,7 @@ def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Ite
 
     Examples
     --------
-    >>> from representer.memory import row_blocks
+    >>> from representer.linalg.memory import row_blocks
     >>> list(row_blocks(5, bytes_per_row=2**25))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
@@ -129,7 +129,7 @@ def as_bytes(limit: int | float | str | None) -> int | None:
 
     Examples
     --------
-    >>> from representer.memory import as_bytes
+    >>> from representer.linalg.memory import as_bytes
     >>> as_bytes("1.5GB"), as_bytes(4096)
     (1500000000, 4096)
     """

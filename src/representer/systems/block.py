@@ -19,7 +19,7 @@ from representer.linalg import (
     pivoted_cholesky,
     woodbury,
 )
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum
 from representer.operators.outputs import clipped_spectrum
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from representer.data import take
-from representer.expansions.embedding import Embedding
+from representer.functions.embedding import Embedding
 from representer.parameters import is_count
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from representer.data import count, take
-from representer.expansions.expansion import Expansion
-from representer.expansions.layers import Layer, Outputs, Part
-from representer.expansions.polynomials import feature_count, features
+from representer.functions.expansion import Expansion
+from representer.functions.layers import Layer, Outputs, Part
+from representer.functions.polynomials import feature_count, features
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.parameters import is_count
 
@@ -45,7 +45,7 @@ class Chain:
     Examples
     --------
     >>> import torch
-    >>> from representer.expansions import Chain, Layer
+    >>> from representer.functions import Chain, Layer
     >>> from representer.kernels import Gaussian, Polynomial
     >>> X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     >>> chain = Chain([Layer(Polynomial(1), size=2), Layer(Gaussian(1.0), size=1)], X)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.approximation.normal import NormalRidge, NormalSums, add_gram
-from representer.approximation.sources import Block, Step
 from representer.linalg import Spectrum
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
+from representer.samples.in_memory import Block, Step
+from representer.systems.sums import NormalRidge, NormalSums, add_gram
 
 
 @dataclass(frozen=True)
