@@ -14,7 +14,7 @@ from representer.approximation import LandmarkFeatures, Nystroem, landmark_featu
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
 from representer.linalg import memory
 
-SAMPLINGS: Any = ["uniform", "pivots"]
+SAMPLINGS: Any = ["uniform", "pivots", "entropy"]
 
 
 def error(features: LandmarkFeatures, kernel: Kernel, X: Any) -> float:
