@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.estimators._labels import check_classes
+from representer.estimators.validation import check_classes
 from representer.kernels.base import Domain
 from representer.samples.on_dask import (
     OnDask,

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
 from representer.data import count, is_single, plain, take
-from representer.estimators._embedding_problem import explicit_features
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Spectrum,
@@ -150,7 +149,7 @@ class Inputs:
 
 def exact_inputs(kernel: Kernel, X: Any, labelled: Tensor | None) -> Inputs:
     """By few explicit features if the kernel has them, by its Gram matrix otherwise."""
-    factor = explicit_features(kernel, X) if kernel.domain != "gram" else None
+    factor = kernel.features(X) if kernel.domain != "gram" else None
     if factor is not None and factor.shape[1] < len(factor):
         return Inputs(factor=factor.detach(), labelled=labelled)
     gram, kept = repaired_gram(kernel, X)
@@ -252,7 +251,7 @@ def exact_outputs(kernel: Kernel, Y: Any, like: Tensor, *, centred: bool, on_axe
 
 def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
-    features = explicit_features(kernel, Y) if kernel.domain != "gram" else None
+    features = kernel.features(Y) if kernel.domain != "gram" else None
     if features is not None and 0 < features.shape[1] < len(features):
         return features.detach().to(like), None
     given = kernel._gram(Y, None).to(like)
