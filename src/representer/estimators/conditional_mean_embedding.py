@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -49,7 +50,13 @@ from representer.problems.conditional_embedding import (
     target_factor,
     with_targets,
 )
-from representer.problems.embedding import EmbeddingSettings, on_device, require_memory
+from representer.problems.embedding import (
+    EmbeddingSettings,
+    on_device,
+    positive_part,
+    require_groups,
+    require_memory,
+)
 from representer.samples import rows as limits
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.samples.on_dask import OnDask, as_rows, is_dask
@@ -286,13 +293,15 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.Y_fit_ = plain(values, copy=True)
         seed = seed_of(self.random_state)
         empty = ConditionalEmbedding(None, output, self.Y_fit_, how, True, flat, seed)
-        self.output_kernel_ = output.resolve(empty.targets)
-        empty = ConditionalEmbedding(None, self.output_kernel_, self.Y_fit_, how, True, flat, seed)
-        adapted = self._adapted(given, how)
         block = self._block(how.inputs(given, self.X_fit_), X, sample_weight, groups, how)
+        block = replace(block, Y=torch.arange(len(X)))
+        require_groups(None if block.groups is None else block.groups.numpy())
+        searched = positive_part(block, pairwise=given.domain == "gram")
+        self.output_kernel_ = output.resolve(take(empty.targets, searched.Y))
+        empty = replace(empty, kernel=self.output_kernel_)
         require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)
-        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])
-        choice = self._searched(model, adapted, block, R, how, seed, callback)
+        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])[searched.Y]
+        choice = self._searched(model, self._adapted(given, how), searched, R, how, seed, callback)
         self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
         self.function_ = solve_conditionals(model, choice, block, self.X_fit_, empty)
 
@@ -342,6 +351,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         output, seed = self._given_output_kernel(), seed_of(self.random_state)
         inputs, targets, flat = self._samples(given, output, X, y, sample_weight, groups, reset=True)
         n = inputs.n
+        require_groups(inputs.groups)
         pair = input_output_pair(self.approximation, n, vectors=output.domain == "vectors")
         assert pair is not None  # checked
         some = targets.rows(evenly_spaced(n, limits.HEURISTIC_ROWS))
@@ -478,11 +488,12 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _new_targets(self, y: Any) -> Any:
         """Targets of new inputs, of the kind and width of those that were fitted."""
         targets, _ = check_outputs(self.output_kernel_, y, reset=False)
-        width = self.function_.anchors.shape[1] if hasattr(self.function_.anchors, "shape") else 0
-        if self.output_kernel_.domain in ("vectors", "gram") and targets.shape[1] != width:
-            raise ValueError(
-                f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}."
-            )
+        if self.output_kernel_.domain in ("vectors", "gram"):
+            width = self.function_.anchors.shape[1]
+            if targets.shape[1] != width:
+                raise ValueError(
+                    f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}."
+                )
         return targets
 
     def _model(self) -> ConditionalModel:

@@ -58,7 +58,7 @@ from representer.problems.class_embedding import (
     solve_classes,
     sum_classes,
 )
-from representer.problems.embedding import EmbeddingSettings, on_device
+from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.samples.on_dask import OnDask, is_dask
 
@@ -316,7 +316,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
         block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
-        block = _weighted(block, weights, None, how)
+        block = positive_part(_weighted(block, weights, None, how), pairwise=False)
         if first:
             fit = self._solved(model, kernel, InMemory(block), keep_going)
         else:
@@ -334,7 +334,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """Learn what is free, on a part of the samples, and fit to all of them."""
         seed, alpha = seed_of(self.random_state), check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
+        require_groups(samples.groups)
         block = searched_block(samples, given, self.approximation, seed)
+        searched = positive_part(block, pairwise=given.domain == "gram")
         how = self._sparse_representation(block.X)
         adapted = given
         if given.domain != "vectors" or how.sparse:
@@ -343,11 +345,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self._check_start(alpha, free)
         choice = search_classes(
             model,
-            adapted.resolve(block.X),
+            adapted.resolve(searched.X),
             free,
             alpha,
-            block,
-            samples.n,
+            searched,
+            samples.n if self.approximation is not None else len(searched),
             self._settings(seed, callback),
             approximation=self.approximation,
             batch_size=self.batch_size,
@@ -397,9 +399,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
         block = Block(how.inputs(kernel, self.X_fit_), Y)
         block = _weighted(block, weights, check_groups(groups, len(labels)), how)
-        if self.approximation is not None and weights is not None and (weights == 0).any():
-            block = block.rows(np.flatnonzero(weights))  # none of the others may become a landmark
-        return InMemory(block)
+        # Under an approximation, a sample of weight zero must not become a landmark.
+        return InMemory(block if self.approximation is None else positive_part(block, pairwise=False))
 
     def _samples_on_dask(self, kernel: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any) -> OnDask:
         needs_approximation(self, kernel, kernel.domain)

@@ -137,8 +137,7 @@ class ConditionalEmbedding(Function):
     def expect(self, values: Tensor, X: Any) -> Tensor:
         """Σ_i w_i(x) g(y_i) for values g(y_i), (n,) or (n, p)."""
         # Weights of sum one: centred values, so that no large constant multiplies the rounding error of the sum.
-        c = values.mean(0) if self.total_is_one else torch.zeros_like(values[0])
-        c = torch.where(c.isfinite(), c, 0.0)
+        c = middle(values) if self.total_is_one else torch.zeros_like(values[0])
         return c + self._combined(X, values - c)
 
     def _combined(self, X: Any, values: Tensor) -> Tensor:
@@ -164,7 +163,7 @@ class ConditionalEmbedding(Function):
         """
         Y = self.vectors(what)
         if self.moments is None:
-            c = Y.mean(0)
+            c = middle(Y)
             both = self._combined(X, torch.cat([Y - c, (Y - c).square()], 1))
             total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
         else:
@@ -257,6 +256,14 @@ class ConditionalEmbedding(Function):
             samples = self.anchors[plain(numbers)]
             return samples[..., 0] if self.flat else samples
         return [take(self.anchors, row) for row in numbers]
+
+
+def middle(values: Tensor) -> Tensor:
+    """Of each column of values (n,) or (n, p) the entry that is nearest to the mean, so that differences from it are
+    as exact as the values; zero where the mean is not finite."""
+    mean = values.mean(0)
+    nearest = values.gather(0, (values - mean).abs().argmin(0, keepdim=True))[0]
+    return torch.where(mean.isfinite(), nearest, 0.0)
 
 
 # -- weights of vectors, some of which may be negative ----------------------------------------------------------------

@@ -67,8 +67,6 @@ class ClassModel:
     def objective(self, kernel: Kernel, block: Block, seed: int, observer: Observer) -> ClassRisk:
         """The criterion of samples with one-hot labels."""
         Y, groups, weight = block.Y, block.groups, self.complexity_weight
-        if groups is not None and len(groups.unique()) < 2:  # a small batch
-            groups = None
         options: dict[str, Any] = {
             "alpha": 1.0,
             # k(x, x) = 1: no need to look at the diagonal, which has no derivative.
@@ -142,12 +140,9 @@ def search_classes(
     batch_size: int | str | None,
     like: Tensor,
 ) -> Choice:
-    """Learn what is free by the criterion, on a block of n samples; what is fixed stays."""
+    """Learn what is free by the criterion, on a block of n samples of positive weight; what is fixed stays."""
     limit = LARGEST_BATCH if batch_size == "auto" else batch_size
     inputs = InputGram(block.X, kernel.domain == "gram")
-    if block.weights is not None and bool((block.weights == 0).any()):
-        positive = torch.nonzero(block.weights)[:, 0]
-        inputs, block = inputs.rows(positive), block.rows(positive.cpu().numpy())
     size = inputs.n if limit is None else min(int(limit), inputs.n)
     searched = min(size, _search_size(approximation, inputs.n)) if free and model.criterion is not None else 0
     require_memory(n if approximation is None else inputs.n, searched, approximation, like.element_size())
@@ -178,6 +173,10 @@ def search_classes(
     def objective(some: Tensor | None, observer: Observer) -> ClassRisk:
         if some is not None:
             labels = replace(block, X=block.Y).rows(some.cpu().numpy())  # the inputs are not asked for
+            if (
+                labels.groups is not None and len(labels.groups.unique()) < 2
+            ):  # nothing would be left of the batch
+                labels = replace(labels, groups=None)
             return make(labels, settings.seed, observer)
         if not whole:
             whole["all"] = make(block, settings.seed, observer)
@@ -209,8 +208,12 @@ def solve_classes(
         calibration = estimates = None
         if model.calibrated:
             loo = Y - system.left_out(C, _partition(block)).errors
-            loo = loo if w is None else torch.where((w > 0)[:, None], loo, fitted)
-            calibration = calibrate_embedding(loo, Y, w)
+            if w is None:
+                calibration = calibrate_embedding(loo, Y)
+            else:
+                seen = w > 0
+                calibration = calibrate_embedding(loo[seen], Y[seen], w[seen])
+                loo = torch.where(seen[:, None], loo, fitted)
             estimates = plain(loo)
     function: Expansion | ExplicitFunction
     arrays = plain(inputs.extended(coefficients), copy=True), plain(b, copy=True)

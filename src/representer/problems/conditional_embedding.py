@@ -12,6 +12,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Landmarks, Nystroem, approximation_error
 from representer.data import plain, take
 from representer.functions import ConditionalEmbedding, FeatureFunction
+from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import pivoted_cholesky
 from representer.objectives import HeldOut, LeaveOneOut
@@ -85,19 +86,14 @@ def search_conditionals(
         return Choice(kernel, alpha)
     if model.alpha is not None and not free:
         return Choice(kernel, model.alpha)
-    index = torch.arange(inputs.n)
-    if block.weights is not None:
-        index = index[block.weights.cpu() > 0]
-    if len(index) > LARGEST_BATCH:
+    if inputs.n > LARGEST_BATCH:
         if block.groups is None:
-            order = torch.randperm(len(index), generator=torch.Generator().manual_seed(settings.seed))
-            index = index[order[:LARGEST_BATCH]]
+            order = torch.randperm(inputs.n, generator=torch.Generator().manual_seed(settings.seed))
+            index = order[:LARGEST_BATCH]
         else:
-            labels = block.groups.cpu()[index].numpy()
-            index = index[torch.from_numpy(limits.sample_groups(labels, LARGEST_BATCH, settings.seed))]
-    if len(index) < inputs.n:
-        inputs, R = inputs.rows(index), R[index]
-        block = _part(block, index)
+            labels = block.groups.cpu().numpy()
+            index = torch.from_numpy(limits.sample_groups(labels, LARGEST_BATCH, settings.seed))
+        inputs, R, block = inputs.rows(index), R[index], replace(block, X=R, Y=R).rows(index.numpy())
     inputs = inputs.by_features(kernel, limit=inputs.n)
     objective = model.objective(R, block, settings.seed)
     if not free:
@@ -107,12 +103,6 @@ def search_conditionals(
         inputs, kernel, free, model.alpha, lambda rows, observer: objective, settings, like, logarithm=True
     )
     return problem.search()
-
-
-def _part(block: Block, index: Tensor) -> Block:
-    """The weights and groups of some samples, whose inputs are at hand already."""
-    weights = None if block.weights is None else block.weights[index]
-    return Block(None, index, weights, None if block.groups is None else block.groups[index.cpu()])
 
 
 # -- exact fits -------------------------------------------------------------------------------------------------------
@@ -247,7 +237,7 @@ def sum_conditionals(
     """The fit with numbers in both kernels; ``empty`` is the embedding without weights and anchors."""
     seed, how = empty.seed, empty.representation
     anchors = targets.anchors(cell_kernel(empty), pair[1], seed)
-    centre = anchors.mean(0) if empty.kernel.domain == "vectors" else None
+    centre = plain(middle(how.tensor(anchors))) if empty.kernel.domain == "vectors" else None
     function = replace(empty, anchors=anchors, centre=centre, total_is_one=model.intercept)
     samples = with_targets(inputs, targets.column(_cells(function)))
     chosen = samples.random_rows(limits.HELD_ROWS, seed)

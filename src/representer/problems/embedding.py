@@ -24,6 +24,7 @@ from representer.operators.adapted import Adapted, original, repaired_gram, sile
 from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
 from representer.optimize.search import Choice, SearchSettings, random_starts
 from representer.parameters import Constraint, Positive
+from representer.samples.in_memory import Block
 from representer.systems.scalar import DenseSystem, FactorSystem, RidgeSystem
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
@@ -136,6 +137,24 @@ class InputGram:
     def extended(self, coefficients: Tensor) -> Tensor:
         """Coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.kept is None else self.kept @ (self.kept.mT @ coefficients)
+
+
+def positive_part(block: Block, *, pairwise: bool) -> Block:
+    """The samples of positive weight; those of weight zero are none."""
+    if block.weights is None or bool((block.weights > 0).all()):
+        return block
+    index = torch.nonzero(block.weights)[:, 0].cpu()
+    part = block.rows(index.numpy())
+    return replace(part, X=part.X[:, index]) if pairwise else part
+
+
+def require_groups(groups: np.ndarray | None) -> None:
+    """Refuse groups that leave nothing to fit when one of them is left out."""
+    if groups is not None and len(np.unique(groups)) < 2:
+        raise ValueError(
+            "groups must have at least two different labels: a group is judged by a fit to the others, and all "
+            f"{len(groups)} samples are of one group."
+        )
 
 
 def _explicit(kernel: Kernel, X: Any) -> Tensor:
