@@ -160,7 +160,10 @@ class ConditionalMeanEmbedding(KernelLearner):
     (True, (1, 5))
     """
 
+    kernel_: Kernel
+    output_kernel_: Kernel
     function_: ConditionalEmbedding
+    _batches: ConditionalFit
     training_data = ("X_fit_", "Y_fit_", "_batches")
 
     def __init__(

@@ -197,6 +197,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     classes_: np.ndarray
     function_: Expansion | ExplicitFunction | FeatureFunction
     calibration_: EmbeddingCalibration | None
+    _batches: ClassFit
+    _training_loss: float | None
     training_data = ("X_fit_", "loo_estimates_", "_batches")
 
     def __init__(
@@ -664,6 +666,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     @property
     def intercept_(self) -> np.ndarray:
         """The constant b."""
+        assert self.function_.intercept is not None  # zeros, if it is not fitted
         return self.function_.intercept
 
     @property

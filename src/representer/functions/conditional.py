@@ -162,7 +162,7 @@ class ConditionalEmbedding(Function):
         Where the weights sum to one E[1] is one exactly: c² would multiply its rounding error.
         """
         Y = self.vectors(what)
-        if self.moments is None:
+        if self.moments is None or self.centre is None:
             c = middle(Y)
             both = self._combined(X, torch.cat([Y - c, (Y - c).square()], 1))
             total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
