@@ -4,6 +4,7 @@ from representer.approximation.base import Approximation, FeatureMap, approximat
 from representer.approximation.falkon import Falkon
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation.pairs import input_output_pair
 from representer.approximation.sketch import SketchFeatures, TensorSketch
 from representer.approximation.subsets import SAMPLING, choose_samples
 
@@ -21,5 +22,6 @@ __all__ = [
     "TensorSketch",
     "approximation_error",
     "choose_samples",
+    "input_output_pair",
     "landmark_features",
 ]
