@@ -422,9 +422,9 @@ def test_suggested_architectures_hold_the_variance(X):
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
 def test_a_subset_and_the_rest_by_extension(X, sampling):
-    model = DeepKernelPCA([2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0).fit(
-        X
-    )
+    model = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
+    ).fit(X)
     assert model.hidden_[0].shape == (30, 2)
     assert np.array_equal(model.X_fit_, X[model.subset_])
     full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])

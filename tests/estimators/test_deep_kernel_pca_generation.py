@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from representer import DeepKernelPCA
 from representer.approximation import RandomFeatures
-from representer.problems.level_networks import Alternation
 from representer.kernels import Gaussian, Linear, Neural, Pullback, Spectrum
 from representer.preimage import Network, refined
+from representer.problems.level_networks import Alternation
 
 WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
 
