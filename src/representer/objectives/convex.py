@@ -1,4 +1,4 @@
-"""Convex losses beside a squared norm: Newton's method for the smooth ones, their curvature, their error on held-out rows."""
+"""Convex losses beside a squared norm: Newton's method, their curvature, their error on held-out rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from representer.objectives.base import (
     symmetric_part,
 )
 from representer.objectives.selection import held_out_indices
-from representer.objectives.targets import ArrayLike
+from representer.objectives.targets import ArrayLike, columns
 
 # A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
 WELL_REDUCED = 0.1
@@ -42,20 +42,26 @@ class ConvexLoss(InnerProblem, ABC):
 
     def __init__(
         self,
-        targets: Tensor,
+        targets: ArrayLike,
         *,
         alpha: float | Tensor,
-        intercept: bool,
-        tol: float,
-        max_iter: int,
-        sample_weight: ArrayLike | None,
+        intercept: bool = True,
+        tol: float = 1e-9,
+        max_iter: int = 100,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; a value near 1e-9 suits most problems.")
         self.tol = tol
         self.max_iter = max_iter
-        super().__init__(targets, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            self._encoded(targets), alpha=alpha, intercept=intercept, sample_weight=sample_weight
+        )
         self._check_targets()
+
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        """The targets as the loss takes them, one column a problem, or all columns one."""
+        return columns(targets)
 
     def _check_targets(self) -> None:
         """Refuse targets for which the problem has no solution."""
