@@ -571,9 +571,9 @@ def test_cluster_centres_are_means(rng):
 
 def test_samples_do_not_depend_on_blocks(monkeypatch):
     whole = sample_rows(1000, 30, seed=5)
-    from representer.approximation import sampling
+    from representer.samples import rows
 
-    monkeypatch.setattr(sampling, "KEY_BLOCK", 64)
+    monkeypatch.setattr(rows, "KEY_BLOCK", 64)
     np.testing.assert_array_equal(sample_rows(1000, 30, seed=5), whole)
     keys = sampling_keys(np.arange(1000), 5)
     np.testing.assert_array_equal(np.sort(np.argsort(keys)[:30]), whole)

@@ -14,48 +14,14 @@ from representer.kernels.base import Kernel, Scaled
 from representer.kernels.stationary import Stationary
 from representer.linalg import factorize, pivoted_cholesky, shifted
 from representer.linalg.memory import row_blocks
+from representer.samples.rows import sample_rows as sample_rows
+from representer.samples.rows import sampling_keys as sampling_keys
 from representer.values import number
 
 # Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
 # are landmarks: beyond it their cost would be that of the fit, and they would need all data in one place.
 CANDIDATES, CANDIDATES_PER_LANDMARK = 20_000, 4
 LLOYD_STEPS = 10
-KEY_BLOCK = 2**20
-
-
-def sampling_keys(rows: np.ndarray, seed: int) -> np.ndarray:
-    """A random number for each row that depends on the row's number and the seed only.
-
-    So the rows with the least keys are the same sample whatever the blocks in which the data come (a hash of the
-    number: SplitMix64, Steele, Lea & Flood, 2014).
-    """
-    with np.errstate(over="ignore"):
-        z = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
-
-def sample_rows(n: int, size: int, seed: int) -> np.ndarray:
-    """``size`` different row numbers below n, in order, or all of them; in memory that does not grow with n.
-
-    Examples
-    --------
-    >>> from representer.approximation.sampling import sample_rows
-    >>> len(sample_rows(10**6, 5, seed=0)), sample_rows(3, 5, seed=0).tolist()
-    (5, [0, 1, 2])
-    """
-    if size >= n:
-        return np.arange(n)
-    rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    for first in range(0, n, KEY_BLOCK):
-        block = np.arange(first, min(first + KEY_BLOCK, n))
-        rows, keys = np.concatenate([rows, block]), np.concatenate([keys, sampling_keys(block, seed)])
-        if len(rows) > size:
-            least = np.argpartition(keys, size - 1)[:size]
-            rows, keys = rows[least], keys[least]
-    return np.sort(rows)
 
 
 def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:

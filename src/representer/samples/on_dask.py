@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -152,9 +153,11 @@ class OnDask(Samples):
     Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
     weights : Dask array or Series (n,), or None
     dtype : torch.dtype
+    groups : array, Dask array or Series (n,), or None
+        Labels of what belongs together; they are brought into memory.
     """
 
-    def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype):
+    def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
         self.X = as_rows(X, "X")
         _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
@@ -165,6 +168,7 @@ class OnDask(Samples):
         self.Y = self._aligned(Y, "y", rows, (1, 2)) if none is None else none
         self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
         self.weights = None
+        self._groups = None if groups is None else self._numbered(groups)
         if weights is not None:
             self.weights = self._aligned(weights, "sample_weight", rows, (1,))
             self._drop_weightless()
@@ -180,6 +184,8 @@ class OnDask(Samples):
             return
         if not any(counts):
             raise ValueError("Sample weights must contain at least one non-zero number.")
+        if self._groups is not None:
+            self._groups = self._groups[self.weights.compute() != 0]
         column = self.weights[:, None]
         self.X, self.Y = (
             array.map_blocks(_counting, column, dtype=array.dtype, chunks=(counts, array.chunks[1]))
@@ -190,8 +196,26 @@ class OnDask(Samples):
 
     @property
     def weight(self) -> float:
-        """n, if there are no weights."""
+        """The sum of the weights: n, if there are none."""
         return float(self.n if self.weights is None else self.weights.sum().compute())
+
+    @property
+    def observed(self) -> torch.Tensor | None:
+        """None: targets in Dask collections are complete."""
+        return None
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        return self._groups
+
+    def _numbered(self, groups: Any) -> np.ndarray:
+        labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
+        if len(labels) != self.n:
+            raise ValueError(
+                f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}."
+            )
+        return np.unique(labels, return_inverse=True)[1]
 
     def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
         """With the chunks of X; an array in memory is cut like that."""
@@ -223,7 +247,8 @@ class OnDask(Samples):
     def _brought(self, index: np.ndarray) -> Block:
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
         found = require_dask().compute(*(array[index] for array in whole))
-        return _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
+        block = _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
+        return block if self._groups is None else replace(block, groups=torch.from_numpy(self._groups[index]))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""
