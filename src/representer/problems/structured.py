@@ -17,10 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation import (
+    Approximation,
+    FeatureMap,
+    LandmarkFeatures,
+    Landmarks,
+    Nystroem,
+    landmark_features,
+)
 from representer.data import count, plain, take
-from representer.estimators._embedding_problem import explicit_features
-from representer.estimators._large_parts import HELD_ROWS, block_limit
+from representer.estimators._large_parts import block_limit
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
@@ -42,13 +48,20 @@ from representer.operators import (
     Operator,
     PrincipalComponents,
 )
-from representer.operators.adapted import Adapted, Representation, original, repaired_gram, searched, silent_repairs
+from representer.operators.adapted import (
+    Adapted,
+    Representation,
+    original,
+    repaired_gram,
+    searched,
+    silent_repairs,
+)
 from representer.operators.outputs import DataDriven
 from representer.optimize.runs import Monitor
 from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced, minimise
 from representer.parameters import Positive
 from representer.preimage import Decoder
-from representer.samples.in_memory import Block, Samples
+from representer.samples import Block, InMemory, Samples, rows
 from representer.systems.structured import (
     DiagonalRegression,
     HeldOutputs,
@@ -58,12 +71,8 @@ from representer.systems.structured import (
 )
 from representer.systems.sums import NormalStep, NormalSums
 
-# Beyond so many samples, an exact fit chooses its numbers on a random subset; kernels are learned on half as many.
-LARGEST_SEARCH = 2000
-# With an approximation, kernels and decoders see so many random samples; up to it all, as in an exact fit.
-KNOWN_ROWS = 20_000
-# alpha is compared on so many values, and on as many between the neighbours of the best.
-ALPHAS = 11
+# Values of alpha on a first grid, and on a finer one between the neighbours of its best.
+COARSE, FINE = 13, 9
 # A search over a kernel starts where leave-one-out is best among its lengthscales divided by these.
 FACTORS = (1.0, 2.0, 4.0)
 # By a task's loss, lengthscales of the output kernel are compared with their heuristics divided by these.
@@ -121,7 +130,11 @@ class StructuredModel:
     def adapted_output(self) -> Kernel:
         """The output kernel, as features of outputs take it."""
         how = self.outputs
-        return self.output_kernel if self.output_kernel.domain == "vectors" else Adapted(self.output_kernel, how.dtype, how.device)
+        return (
+            self.output_kernel
+            if self.output_kernel.domain == "vectors"
+            else Adapted(self.output_kernel, how.dtype, how.device)
+        )
 
     @property
     def is_open(self) -> bool:
@@ -182,7 +195,9 @@ class Pairs:
         X, inputs = (_part(data, rows, rows if given else None) for data in (self.X, self.inputs))
         Y, outputs = (_part(data, index, index if output else None) for data in (self.Y, self.outputs))
         weights = None if self.weights is None else self.weights[rows]
-        return Pairs(X, Y, inputs, outputs, None, weights, None if self.groups is None else self.groups[index])
+        return Pairs(
+            X, Y, inputs, outputs, None, weights, None if self.groups is None else self.groups[index]
+        )
 
     def sample(self, model: StructuredModel, size: int) -> Pairs:
         """At most ``size`` random samples that have an output."""
@@ -265,7 +280,9 @@ class Inputs:
     def unexplained(self) -> Unexplained | None:
         """What the conditional covariance needs, if inputs without an output count."""
         rows, w = self.labelled, self.weights
-        total = float(w.sum()) if w is not None else float(len(self.gram if self.factor is None else self.factor))  # type: ignore[arg-type]
+        total = (
+            float(w.sum()) if w is not None else float(len(self.gram if self.factor is None else self.factor))
+        )  # type: ignore[arg-type]
         if rows is None or total <= self.weight:
             return None
         root = None if w is None else w.sqrt()
@@ -284,7 +301,9 @@ class Inputs:
         else:
             assert self.gram is not None
             diagonal = self.gram.diagonal()
-        return float(diagonal.mean() if self.weights is None else (diagonal @ self.weights) / self.weights.sum())
+        return float(
+            diagonal.mean() if self.weights is None else (diagonal @ self.weights) / self.weights.sum()
+        )
 
     def place(self, coefficients: Tensor) -> Tensor:
         """Coefficients of √w_i k(·, x_i), x_i with an output, as those of all k(·, x_i), or of the features."""
@@ -319,11 +338,20 @@ def _inputs(model: StructuredModel, pairs: Pairs) -> Inputs:
     if model.approximation is not None:
         features = independent(model.approximation[0].features(kernel, X, seed=model.seed))
         return Inputs(factor=features(X), features=features, **placed)
-    factor = explicit_features(kernel, X) if kernel.domain != "gram" else None
-    if factor is not None and factor.shape[1] < len(factor):
-        return Inputs(factor=factor.detach(), **placed)
+    factor = few_features(kernel, X)
+    if factor is not None:
+        return Inputs(factor=factor, **placed)
     gram, kept = repaired_gram(kernel, X)
     return Inputs(gram=gram, kept=kept, **placed)
+
+
+def few_features(kernel: Kernel, X: Any) -> Tensor | None:
+    """Explicit features of the kernel, where there are fewer of them than samples; None otherwise."""
+    with torch.no_grad():
+        features = kernel.features(X) if kernel.domain != "gram" else None
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        return None
+    return features if 0 < features.shape[1] < len(features) else None
 
 
 def independent(features: FeatureMap) -> FeatureMap:
@@ -387,9 +415,9 @@ def _outputs(model: StructuredModel, Y: Any) -> Outputs:
 
 def output_factor(kernel: Kernel, Y: Any, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
-    features = explicit_features(kernel, Y) if kernel.domain != "gram" else None
-    if features is not None and 0 < features.shape[1] < len(features):
-        return features.detach().to(like), None
+    features = few_features(kernel, Y)
+    if features is not None:
+        return features.to(like), None
     given = kernel._gram(Y, None).to(like)
     gram = given if kernel.domain == "vectors" else repair_gram(given, name="The Gram matrix of the outputs")
     rounding = len(gram) * torch.finfo(gram.dtype).eps
@@ -482,7 +510,7 @@ class StructuredProblem:
         unit = self.scale * float(values.max() if len(values) else 1.0)
         info = torch.finfo(values.dtype)
         low = values.new_tensor(max(unit * info.eps ** (2 / 3), info.tiny**0.5))
-        return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, ALPHAS)
+        return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
 
     def error(self, system: DiagonalRegression, alpha: float) -> tuple[float, int | None]:
         """The mean squared leave-one-out error, and the number of components that it is for."""
@@ -507,13 +535,17 @@ class StructuredProblem:
         best: tuple[float, Operator | None, LeaveOneOutErrors, Tensor] | None = None
         for operator in self.operators():
             errors = LeaveOneOutErrors(self, self._whole(operator))
-            grid = self.alphas(errors.system) if alpha is None else self.model.like.new_tensor(np.atleast_1d(alpha))
+            grid = (
+                self.alphas(errors.system)
+                if alpha is None
+                else self.model.like.new_tensor(np.atleast_1d(alpha))
+            )
             value = best_alpha(errors, grid, refine=False)[1]
             if best is None or value < best[0]:
                 best = value, operator, errors, grid
         assert best is not None
         _, operator, errors, grid = best
-        number, value = best_alpha(errors, grid, refine=alpha is None)
+        number, value = best_alpha(errors, grid, refine=alpha is None, size=FINE)
         system, kept = errors.system, errors.known[number][1]
         if kept is not None:
             operator, system = PrincipalComponents(kept), system.leading(kept)
@@ -521,7 +553,9 @@ class StructuredProblem:
 
     def _whole(self, operator: Operator | None) -> DiagonalRegression:
         """The regression under an operator, with all principal components."""
-        return self.regression.under(PrincipalComponents("auto") if isinstance(operator, PrincipalComponents) else operator)
+        return self.regression.under(
+            PrincipalComponents("auto") if isinstance(operator, PrincipalComponents) else operator
+        )
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice, system: DiagonalRegression | None = None) -> EmbeddingFunction:
@@ -534,7 +568,9 @@ class StructuredProblem:
         if outputs.anchored:
             weights = self.inputs.solve(self.inputs.weight * alpha) if system is None else system.dual(alpha)
             dual = self.inputs.place(self._known(weights))
-            return EmbeddingFunction(output, self.stored[1], self._expansion(dual, self._mean_weights(dual)), model.outputs)
+            return EmbeddingFunction(
+                output, self.stored[1], self._expansion(dual, self._mean_weights(dual)), model.outputs
+            )
         if system is None:
             theta = self.inputs.place(self.inputs.solve(self.inputs.weight * alpha, self.coordinates))
         else:
@@ -545,15 +581,21 @@ class StructuredProblem:
             return EmbeddingFunction(output, None, self._function(theta, mean), model.outputs)
         assert model.approximation is not None
         landmarks = StoredFeatures.of(model.approximation[1], outputs.features, model.outputs)
-        return EmbeddingFunction(output, landmarks.landmarks, self._function(theta, mean), model.outputs, landmarks)
+        return EmbeddingFunction(
+            output, landmarks.landmarks, self._function(theta, mean), model.outputs, landmarks
+        )
 
     def _function(self, theta: Tensor, mean: Tensor | None) -> Expansion | FeatureFunction:
         """The coordinates of g: sums over the samples, or functions of the features of an approximation."""
         if self.inputs.features is None:
             return self._expansion(theta, mean)
         assert self.model.approximation is not None
-        features = StoredFeatures.of(self.model.approximation[0], self.inputs.features, self.model.representation)
-        return FeatureFunction(features, plain(theta, copy=True), None if mean is None else plain(mean, copy=True))
+        features = StoredFeatures.of(
+            self.model.approximation[0], self.inputs.features, self.model.representation
+        )
+        return FeatureFunction(
+            features, plain(theta, copy=True), None if mean is None else plain(mean, copy=True)
+        )
 
     def _expansion(self, coefficients: Tensor, constant: Tensor | None) -> Expansion:
         kernel = Decomposable(original(self.model.kernel))
@@ -573,10 +615,16 @@ class StructuredProblem:
         if not self.model.fit_intercept:
             return None
         w = self.inputs.weights
-        return like.new_full((self.inputs.n,), 1.0 / self.inputs.n) if w is None else self.inputs._rows(w) / self.inputs.weight
+        return (
+            like.new_full((self.inputs.n,), 1.0 / self.inputs.n)
+            if w is None
+            else self.inputs._rows(w) / self.inputs.weight
+        )
 
     # -- what is left out ---------------------------------------------------------------------------------------------
-    def left_out(self, function: EmbeddingFunction, choice: Choice, system: DiagonalRegression | None) -> Embedding:
+    def left_out(
+        self, function: EmbeddingFunction, choice: Choice, system: DiagonalRegression | None
+    ) -> Embedding:
         """The leave-one-out predictions for the samples, or for those that are held (``held_rows``)."""
         system = self.regression.under(choice.model) if system is None else system
         root = self.inputs.root if self.summed is None else self.summed.root
@@ -587,9 +635,13 @@ class StructuredProblem:
             return function.element(weights if offset is None else weights + offset)
         coordinates = system.left_out_coordinates(choice.alpha, self.groups)
         coordinates = coordinates if root is None else coordinates / root[:, None]
-        return function.element(self.outputs.weigh(coordinates if self.mean is None else coordinates + self.mean.to(coordinates)))
+        return function.element(
+            self.outputs.weigh(coordinates if self.mean is None else coordinates + self.mean.to(coordinates))
+        )
 
-    def operator_root(self, operator: Operator | None, system: DiagonalRegression | None = None) -> Tensor | None:
+    def operator_root(
+        self, operator: Operator | None, system: DiagonalRegression | None = None
+    ) -> Tensor | None:
         """The F (anchors of outputs × s) with A = Σ_s f_s ⊗ f_s, f_s = Σ_j F_js φ(y_j); None if A is the identity."""
         if operator is None:
             return None
@@ -620,7 +672,9 @@ class LeaveOneOutErrors:
         return alphas.new_tensor([self.known[alpha][0] for alpha in alphas.tolist()])
 
 
-def structured_problem(model: StructuredModel, pairs: Pairs, source: Samples | None = None) -> StructuredProblem:
+def structured_problem(
+    model: StructuredModel, pairs: Pairs, source: Samples | None = None
+) -> StructuredProblem:
     """The problem of samples in memory, or by sums of all samples of a source."""
     if source is not None:
         return summed_problem(model, source, pairs)
@@ -634,7 +688,10 @@ def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None
     if model.approximation is None:
         # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
         direct = model.operator is None and model.output_kernel.domain == "vectors" and not chooses
-        elements, advice = (3 if direct else 10) * n**2, "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+        elements, advice = (
+            (3 if direct else 10) * n**2,
+            "Use approximation=Nystroem(m), fewer samples or dtype='float32'.",
+        )
     elif pairs.labelled is None:  # by sums, which ask for themselves
         return
     else:
@@ -703,21 +760,23 @@ def summed_problem(model: StructuredModel, source: Samples, pairs: Pairs) -> Str
     """The regression of all samples on features of inputs and outputs, from one pass over them."""
     assert model.approximation is not None
     of_inputs, of_outputs = model.approximation
-    features = independent(of_inputs.choose(model.kernel, source.rows(of_inputs.rows(source.n, model.seed)).X, model.seed))
+    features = independent(
+        of_inputs.choose(model.kernel, source.rows(of_inputs.rows(source.n, model.seed)).X, model.seed)
+    )
     targets = None
     if not model.on_axes(pairs.Y):
         some = source.rows(of_outputs.rows(source.n, model.seed)).Y
         targets = independent(of_outputs.choose(model.adapted_output, some, model.seed))
     sums = sum_samples(model, source, features, targets)
-    rows, held = known_rows(source, model.seed), source.random_rows(HELD_ROWS, model.seed)
+    known, held = known_rows(source, model.seed), source.random_rows(rows.HELD_ROWS, model.seed)
     return problem_of_sums(
-        model, SummedSamples(sums, features, targets, source.rows(held), np.searchsorted(rows, held))
+        model, SummedSamples(sums, features, targets, source.rows(held), np.searchsorted(known, held))
     )
 
 
 def known_rows(source: Samples, seed: int) -> np.ndarray:
     """The samples that the learner keeps."""
-    return source.random_rows(KNOWN_ROWS, seed)
+    return source.random_rows(rows.KNOWN_ROWS, seed)
 
 
 def problem_of_sums(model: StructuredModel, summed: SummedSamples) -> StructuredProblem:
@@ -730,14 +789,18 @@ def problem_of_sums(model: StructuredModel, summed: SummedSamples) -> Structured
 
 # -- the input kernel -------------------------------------------------------------------------------------------------
 def learn_kernel(
-    model: StructuredModel, pairs: Pairs, alpha: float | np.ndarray | None, free: list[str], settings: SearchSettings
+    model: StructuredModel,
+    pairs: Pairs,
+    alpha: float | np.ndarray | None,
+    free: list[str],
+    settings: SearchSettings,
 ) -> tuple[Choice, str | None]:
     """What is free in the input kernel, by gradients of the leave-one-out error, and why the search ended early if so.
 
     The operator stays that of the kernel where the search starts; the fit computes it anew.
     """
     exact = replace(model, approximation=None)
-    pairs = pairs.sample(model, LARGEST_SEARCH // 2)
+    pairs = pairs.sample(model, rows.STRUCTURED_ROWS // 2)
     best: tuple[Choice, DiagonalRegression, Kernel] | None = None
     for candidate in rescaled(model.kernel, free, FACTORS):
         choice, system = structured_problem(replace(exact, kernel=candidate), pairs).choose(alpha)
@@ -778,7 +841,9 @@ def learn_kernel(
         learned, number = unpack(result.point)
     history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
     kernel = original(learned.kernel).numbers()
-    return Choice(kernel, number.item(), math.exp(result.value), history), None if result.converged else result.message
+    return Choice(
+        kernel, number.item(), math.exp(result.value), history
+    ), None if result.converged else result.message
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:
@@ -875,7 +940,12 @@ def choose_by_task(
 
 
 def validate(
-    problem: StructuredProblem, pairs: Pairs, alpha: float | np.ndarray | None, task: Task, *, keep_partial: bool
+    problem: StructuredProblem,
+    pairs: Pairs,
+    alpha: float | np.ndarray | None,
+    task: Task,
+    *,
+    keep_partial: bool,
 ) -> Validation:
     """The task loss of all settings over the folds; the number of components is that of least leave-one-out error.
 
@@ -884,7 +954,7 @@ def validate(
     settings: list[tuple[Operator | None, float]] = []
     for operator in problem.operators():
         system = problem._whole(operator)
-        for number in (problem.alphas(system).tolist() if alpha is None else np.atleast_1d(alpha).tolist()):
+        for number in problem.alphas(system).tolist() if alpha is None else np.atleast_1d(alpha).tolist():
             kept = problem.error(system, number)[1] if problem.model.is_open else None
             settings.append((operator if kept is None else PrincipalComponents(kept), number))
     totals, seen = np.zeros(len(settings)), 0.0
@@ -943,8 +1013,6 @@ def _fold_losses(
 
 def samples_of(pairs: Pairs) -> Samples:
     """The samples as sums read them."""
-    from representer.samples.in_memory import InMemory
-
     return InMemory(Block(pairs.X, pairs.Y, pairs.weights, pairs.groups))
 
 
@@ -968,7 +1036,9 @@ def mean_loss(losses: Any, weights: np.ndarray) -> float:
     """The mean of what a task loss has returned: a number, or one for each sample."""
     try:
         values = np.asarray(plain(losses), dtype=np.float64)
-        return float(np.average(values, weights=weights) if values.shape == weights.shape else np.mean(values))
+        return float(
+            np.average(values, weights=weights) if values.shape == weights.shape else np.mean(values)
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"task_loss must return a number, or one for each sample; it returned {losses!r:.80}."
