@@ -151,7 +151,9 @@ def test_centred_outputs_by_explicit_features(data, operator):
     mean = Y.mean(0)
     A = ns.feature_operator(operator, k, Y - mean, EPSILON, 1)
     g = mean + cross @ ns.ridge_in_features(k, Y - mean, A, ALPHA) @ A
-    model = fixed(operator, fit_intercept=True, n_components=1).set_params(output_kernel="linear", decoder="direct")
+    model = fixed(operator, fit_intercept=True, n_components=1).set_params(
+        output_kernel="linear", decoder="direct"
+    )
     np.testing.assert_allclose(model.fit(X, Y).predict(new), g, atol=1e-9)
     wide = np.column_stack([Y, np.zeros((20, 40))])  # more features than samples: weights of the outputs
     np.testing.assert_allclose(model.fit(X, wide).predict(new)[:, :2], g, atol=1e-9)
@@ -697,7 +699,10 @@ def test_a_search_over_a_gram_matrix_of_outputs_uses_their_numbers(data):
         ),
         ({"operator": Dense(np.eye(3)), "output_kernel": "linear"}, "3, 3.*2 outputs"),
         ({"operator": ConditionalCovariance(0.0)}, "epsilon of ConditionalCovariance must be positive"),
-        ({"operator": ConditionalCovariance("median")}, "epsilon of ConditionalCovariance must be a number or"),
+        (
+            {"operator": ConditionalCovariance("median")},
+            "epsilon of ConditionalCovariance must be a number or",
+        ),
         ({"n_components": 0}, "n_components must be a positive integer or 'auto'; got 0"),
         (
             {"operator": PrincipalComponents(0)},

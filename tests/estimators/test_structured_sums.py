@@ -11,9 +11,9 @@ from sklearn.base import clone
 
 from representer import StructuredPredictor
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
-from representer.samples import rows
-from representer.kernels import Delta, Gaussian, Laplacian, Spectrum
+from representer.kernels import Delta, Gaussian, Spectrum
 from representer.operators import ConditionalCovariance, Dense
+from representer.samples import rows as row_numbers
 
 OPERATORS = [None, "kpca", "covariance", "conditional_covariance"]
 
@@ -169,8 +169,8 @@ def test_many_samples_are_seen_by_few(data, monkeypatch):
     X, Y, Q = data
     pair = (Landmarks(X[:40]), Landmarks(Y[:30]))
     whole = model(pair, "covariance", alpha=1e-4).fit(X, Y)
-    monkeypatch.setattr(rows, "KNOWN_ROWS", 60)
-    monkeypatch.setattr(rows, "HELD_ROWS", 50)
+    monkeypatch.setattr(row_numbers, "KNOWN_ROWS", 60)
+    monkeypatch.setattr(row_numbers, "HELD_ROWS", 50)
     few = model(pair, "covariance", alpha=1e-4).fit(X, Y)
     assert len(few.X_fit_) == len(few.Y_fit_) == 60
     np.testing.assert_allclose(values(few, Q, Y), values(whole, Q, Y), atol=1e-8)

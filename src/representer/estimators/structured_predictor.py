@@ -30,7 +30,7 @@ from representer.estimators.validation import (
     check_weights,
     seed_of,
 )
-from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
+from representer.functions import Embedding, FeatureFunction
 from representer.kernels import Kernel, as_kernel
 from representer.kernels.columns import as_records
 from representer.linalg.memory import as_bytes, row_blocks
@@ -140,8 +140,8 @@ class StructuredPredictor(KernelLearner):
         predictions are numbers of training outputs.
     operator : {"kpca", "covariance", "conditional_covariance"}, Operator or None, default=None
         A: the identity (None: input-output kernel regression); the projection on the leading principal components of
-        the outputs; their covariance; their covariance given the inputs, which is ``ConditionalCovariance("auto")``: its
-        epsilon is the best of some multiples of k(x, x). Or, for a linear l on vectors, any operator of
+        the outputs; their covariance; their covariance given the inputs, which is ``ConditionalCovariance("auto")``, with
+        the best epsilon of some multiples of k(x, x). Or, for a linear l on vectors, any operator of
         ``representer.operators``.
     alpha : float, array-like or "auto", default="auto"
         The weight of ‖g‖²; several candidates, or all positive numbers, are compared by the ``criterion``.
@@ -340,8 +340,9 @@ class StructuredPredictor(KernelLearner):
             for name in ("kernel", "output_kernel")
         )
         if is_dask(X) or is_dask(y):
-            source, samples = self._read_dask(given, output, X, y, sample_weight, groups, seed)
-            pairs, n = self._pairs(given, output, samples), source.n
+            on_dask, samples = self._read_dask(given, output, X, y, sample_weight, groups, seed)
+            pairs, n = self._pairs(given, output, samples), on_dask.n
+            source: Samples | None = on_dask
         else:
             samples = self._read(given, output, X, y, sample_weight, groups)
             pairs, n, source = self._pairs(given, output, samples), count(samples.inputs), None
@@ -608,7 +609,7 @@ class StructuredPredictor(KernelLearner):
         """Keep the fitted function at chosen numbers, and its decoder."""
         model = problem.model
         decoder = self._resolved_decoder(model.output_kernel)
-        if system is None and not (choice.model is None and problem.inputs.gram is not None):
+        if system is None and not (choice.model is None and not problem.inputs.by_factor):
             system = problem.regression.under(choice.model)
         operator = choice.model
         if isinstance(operator, PrincipalComponents):

@@ -54,7 +54,6 @@ from representer.operators.adapted import (
     original,
     repaired_gram,
     searched,
-    silent_repairs,
 )
 from representer.operators.outputs import DataDriven
 from representer.optimize.runs import Monitor
@@ -220,10 +219,10 @@ class Inputs:
 
     Parameters
     ----------
-    factor : tensor (N, m) or None
-        B with k = B Bᵀ, where it has fewer columns than rows.
-    gram : tensor (N, N) or None
-        k otherwise.
+    matrix : tensor (N, N), or (N, m)
+        k; or B with k = B Bᵀ, where it has fewer columns than rows.
+    by_factor : bool
+        Is it B?
     labelled : tensor of int or None
         The samples that have an output; None: all N.
     weights : tensor (N,) or None
@@ -234,94 +233,77 @@ class Inputs:
         Of a Gram matrix that was repaired: the eigenvectors that have stayed.
     """
 
-    factor: Tensor | None = None
-    gram: Tensor | None = None
+    matrix: Tensor
+    by_factor: bool
     labelled: Tensor | None = None
     weights: Tensor | None = None
     features: FeatureMap | None = None
     kept: Tensor | None = None
 
-    def _rows(self, values: Tensor) -> Tensor:
+    def known(self, values: Tensor) -> Tensor:
+        """The rows of the samples that have an output."""
         return values if self.labelled is None else values[self.labelled]
 
     @property
     def n(self) -> int:
         """The number of samples that have an output."""
-        matrix = self.gram if self.factor is None else self.factor
-        assert matrix is not None
-        return len(matrix) if self.labelled is None else len(self.labelled)
+        return len(self.matrix) if self.labelled is None else len(self.labelled)
 
     @cached_property
     def root(self) -> Tensor | None:
         """√w of the samples that have an output; None where all weights are 1."""
-        return None if self.weights is None else self._rows(self.weights).sqrt()
+        return None if self.weights is None else self.known(self.weights).sqrt()
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """Σ w of the samples that have an output."""
-        return float(self.n) if self.weights is None else float(self._rows(self.weights).sum())
-
-    def _known_gram(self) -> Tensor:
-        """√w k √w at the samples that have an output; k itself where nothing changes it."""
-        assert self.gram is not None
-        rows = self.labelled
-        gram = self.gram if rows is None else self.gram[rows[:, None], rows]
-        return gram if self.root is None else gram * self.root[:, None] * self.root
+        return float(self.n if self.weights is None else self.known(self.weights).sum())
 
     @cached_property
     def spectrum(self) -> Spectrum:
         """The spectrum of √w k √w at the samples that have an output."""
-        if self.factor is not None:
-            return spectrum_of_factor(weighted(self._rows(self.factor), self.root))
-        gram = self._known_gram()
-        return eigh(gram.clone() if gram is self.gram else gram, name="The Gram matrix", overwrite=True)
+        return self._spectrum(self.labelled, self.root)
+
+    def _spectrum(self, rows: Tensor | None, root: Tensor | None) -> Spectrum:
+        if self.by_factor:
+            return spectrum_of_factor(weighted(self.matrix if rows is None else self.matrix[rows], root))
+        gram = self._gram(rows, root)
+        return eigh(gram.clone() if gram is self.matrix else gram, name="The Gram matrix", overwrite=True)
+
+    def _gram(self, rows: Tensor | None, root: Tensor | None) -> Tensor:
+        gram = self.matrix if rows is None else self.matrix[rows[:, None], rows]
+        return gram if root is None else gram * root[:, None] * root
 
     @cached_property
     def unexplained(self) -> Unexplained | None:
         """What the conditional covariance needs, if inputs without an output count."""
-        rows, w = self.labelled, self.weights
-        total = (
-            float(w.sum()) if w is not None else float(len(self.gram if self.factor is None else self.factor))
-        )  # type: ignore[arg-type]
+        w, rows = self.weights, self.labelled
+        total = float(len(self.matrix) if w is None else w.sum())
         if rows is None or total <= self.weight:
             return None
-        root = None if w is None else w.sqrt()
-        if self.factor is not None:
-            whole = spectrum_of_factor(weighted(self.factor, root))
-        else:
-            assert self.gram is not None
-            gram = self.gram if root is None else self.gram * root[:, None] * root
-            whole = eigh(gram, name="The Gram matrix")
+        whole = self._spectrum(None, None if w is None else w.sqrt())
         return Unexplained(Spectrum(whole.vectors[rows], whole.values), total, self.weight)
 
     def mean_diagonal(self) -> float:
         """The mean k(x, x): the scale of alpha."""
-        if self.factor is not None:
-            diagonal = self.factor.square().sum(1)
-        else:
-            assert self.gram is not None
-            diagonal = self.gram.diagonal()
-        return float(
-            diagonal.mean() if self.weights is None else (diagonal @ self.weights) / self.weights.sum()
-        )
+        diagonal = self.matrix.square().sum(1) if self.by_factor else self.matrix.diagonal()
+        w = torch.ones_like(diagonal) if self.weights is None else self.weights
+        return float((diagonal @ w) / w.sum())
 
     def place(self, coefficients: Tensor) -> Tensor:
         """Coefficients of √w_i k(·, x_i), x_i with an output, as those of all k(·, x_i), or of the features."""
         coefficients = weighted(coefficients, self.root)
         if self.features is not None:
-            assert self.factor is not None
-            return self._rows(self.factor).mT @ coefficients
+            return self.known(self.matrix).mT @ coefficients
         if self.labelled is not None:
-            matrix = self.gram if self.gram is not None else self.factor
-            assert matrix is not None
-            everywhere = coefficients.new_zeros(len(matrix), coefficients.shape[1])
+            everywhere = coefficients.new_zeros(len(self.matrix), coefficients.shape[1])
             everywhere[self.labelled] = coefficients
             coefficients = everywhere
         return coefficients if self.kept is None else self.kept @ (self.kept.mT @ coefficients)
 
     def solve(self, shift: float, right: Tensor | None = None) -> Tensor:
         """(√w k √w + shift)⁻¹ right by a Cholesky factor, the whole inverse without ``right``."""
-        gram = self._known_gram()
+        gram = self._gram(self.labelled, self.root)
         cholesky = factorize(lambda: shifted(gram, shift), name="The Gram matrix plus n·alpha")
         return cholesky.inverse() if right is None else cholesky.solve(right)
 
@@ -337,12 +319,12 @@ def _inputs(model: StructuredModel, pairs: Pairs) -> Inputs:
     placed: dict[str, Any] = {"labelled": pairs.labelled, "weights": pairs.weights}
     if model.approximation is not None:
         features = independent(model.approximation[0].features(kernel, X, seed=model.seed))
-        return Inputs(factor=features(X), features=features, **placed)
+        return Inputs(features(X), True, features=features, **placed)
     factor = few_features(kernel, X)
     if factor is not None:
-        return Inputs(factor=factor, **placed)
+        return Inputs(factor, True, **placed)
     gram, kept = repaired_gram(kernel, X)
-    return Inputs(gram=gram, kept=kept, **placed)
+    return Inputs(gram, False, kept=kept, **placed)
 
 
 def few_features(kernel: Kernel, X: Any) -> Tensor | None:
@@ -469,7 +451,7 @@ class StructuredProblem:
             sums = self.summed.sums
             return sums.target_sum / sums.weight
         R, w = self.outputs.made[0], self.inputs.weights
-        return R.mean(0) if w is None else (self.inputs._rows(w) @ R) / self.inputs.weight
+        return R.mean(0) if w is None else (self.inputs.known(w) @ R) / self.inputs.weight
 
     @cached_property
     def coordinates(self) -> Tensor:
@@ -505,7 +487,7 @@ class StructuredProblem:
         return [operator]
 
     def alphas(self, system: DiagonalRegression) -> Tensor:
-        """From where rounding takes over to where nothing is fitted: alpha has the units of k(x, x) times those of A."""
+        """From where rounding takes over to where nothing is fitted: alpha has the units of k(x, x) times A."""
         values = system.values
         unit = self.scale * float(values.max() if len(values) else 1.0)
         info = torch.finfo(values.dtype)
@@ -560,7 +542,7 @@ class StructuredProblem:
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice, system: DiagonalRegression | None = None) -> EmbeddingFunction:
         """The function g at chosen numbers; without a system and with the identity, by a Cholesky factor."""
-        by_cholesky = choice.model is None and self.inputs.gram is not None and system is None
+        by_cholesky = choice.model is None and not self.inputs.by_factor and system is None
         if system is None and not by_cholesky:
             system = self.regression.under(choice.model)
         model, alpha, outputs = self.model, choice.alpha, self.outputs
@@ -605,8 +587,8 @@ class StructuredProblem:
     def _known(self, weights: Tensor) -> Tensor:
         """Weights (p, n) of the outputs' √w φ, as weights of the outputs themselves."""
         weights = weights if self.inputs.root is None else weights * self.inputs.root
-        if self.model.fit_intercept:
-            weights = weights - weights.sum(1, keepdim=True) * self._mean_weights(weights)
+        mean = self._mean_weights(weights)
+        weights = weights if mean is None else weights - weights.sum(1, keepdim=True) * mean
         kept = self.outputs.made[1] if "made" in vars(self.outputs) else None
         return weights if kept is None else (weights @ kept) @ kept.mT
 
@@ -615,11 +597,7 @@ class StructuredProblem:
         if not self.model.fit_intercept:
             return None
         w = self.inputs.weights
-        return (
-            like.new_full((self.inputs.n,), 1.0 / self.inputs.n)
-            if w is None
-            else self.inputs._rows(w) / self.inputs.weight
-        )
+        return (like.new_ones(self.inputs.n) if w is None else self.inputs.known(w)) / self.inputs.weight
 
     # -- what is left out ---------------------------------------------------------------------------------------------
     def left_out(
@@ -783,7 +761,12 @@ def problem_of_sums(model: StructuredModel, summed: SummedSamples) -> Structured
     """The problem of summed samples."""
     outputs = Outputs(lambda: (summed.held.Y, None), summed.targets is None, summed.targets)
     return StructuredProblem(
-        model, Inputs(features=summed.features), outputs, (None, None), summed.held.groups, summed
+        model,
+        Inputs(summed.sums.gram, True, features=summed.features),
+        outputs,
+        (None, None),
+        summed.held.groups,
+        summed,
     )
 
 
@@ -989,7 +972,7 @@ def _fold_losses(
             Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a
             for a in model.approximation
         )
-        model = replace(model, approximation=(one, two))  # type: ignore[arg-type]
+        model = replace(model, approximation=(one, two))
     fold = pairs.subset(model, torch.from_numpy(train))
     rows = pairs.rows
     columns = rows[train] if model.kernel.domain == "gram" else None

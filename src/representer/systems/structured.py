@@ -7,9 +7,9 @@ coordinate z_j = R q_j, with the matrix a_j k + nα. With k = U diag(e) Uᵀ the
     c_j = (a_j k + nα)⁻¹ z_j,    g(x) = Σ_j a_j (k_xᵀ c_j) q_j,    leave-one-out residuals c_ij / [(a_j k + nα)⁻¹]_ii .
 
 So equation (8) of Kadri et al. takes O(n³) time and O(n²) memory, and its exact leave-one-out error two products of
-O(n² r) for each α: without sample i the coordinates still come apart, for A stays. A group S of samples that is left out
-together has the residuals ([(a_j k + nα)⁻¹]_SS)⁻¹ c_Sj. Weights w_i of the samples multiply the rows of k, its columns
-and the rows of R by √w_i, and n is then their sum.
+O(n² r) for each α: without sample i the coordinates still come apart, for A stays. A group S of samples that is left
+out together has the residuals ([(a_j k + nα)⁻¹]_SS)⁻¹ c_Sj. Weights w_i of the samples multiply the rows of k, its
+columns and the rows of R by √w_i, and n is then their sum.
 """
 
 from __future__ import annotations
@@ -371,15 +371,11 @@ class DiagonalRegression:
         """
         if self.is_identity:
             inverse = self.dual(alpha)
-            weights = torch.empty_like(inverse)
-            for rows in [slice(None)] if groups is None else members(groups):
-                own = inverse[rows]
-                if groups is None:
-                    weights = own / -own.diagonal()[:, None]
-                    weights.diagonal().zero_()
-                else:
-                    weights[rows] = -torch.linalg.solve(own[:, rows], own)
-                    weights[rows[:, None], rows] = 0.0
+            weights = inverse / -inverse.diagonal()[:, None]
+            weights.diagonal().zero_()
+            for rows in [] if groups is None else members(groups):
+                weights[rows] = -torch.linalg.solve(inverse[rows[:, None], rows], inverse[rows])
+                weights[rows[:, None], rows] = 0.0
             return weights
         assert self.expand is not None
         known = self.values > torch.finfo(self.values.dtype).eps ** 0.5 * self.values.max()
