@@ -44,10 +44,10 @@ class Interview:
         """Note the answer to a question, unless it is refused."""
         try:
             answer = question()
+            if answer is not None:
+                self.answers[name] = numbers(answer)
         except (ValueError, TypeError, AttributeError, NotImplementedError):
             return
-        if answer is not None:
-            self.answers[name] = numbers(answer)
 
     def call(self, method: str, *args: Any, **options: Any) -> None:
         """Note what a method returns."""

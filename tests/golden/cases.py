@@ -111,6 +111,9 @@ class Case:
     # Answers that depend more strongly on rounding errors, by the beginning of their names; infinity: not compared.
     loose: Mapping[str, float] = field(default_factory=dict)
     n: int = 36
+    seed: int = 0
+    # Relative errors of the data, which show how strongly answers depend on rounding.
+    jitter: float = 0.0
 
     def tolerance(self, answer: str) -> float:
         """How far an answer may be from the recorded one, in units of the output."""
@@ -118,20 +121,20 @@ class Case:
 
     def run(self) -> Answers:
         """Fit, and collect the answers; of a search, what it minimises and what it chose."""
-        data = make_data(self.data, self.n)
+        data = make_data(self.data, self.n, self.seed, self.jitter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model, Q = self._fitted(data)
             if self.minimised is None:
                 return ask(self.learner, model, Q, data)
-            sign = -1.0 if self.minimised.startswith("-") else 1.0
-            value = sign * float(attribute(model, self.minimised.removeprefix("-")))
-            chosen = {"alpha": attribute(model, "alpha_")}
-            return {
-                name: np.asarray(v, float)
-                for name, v in {"minimised": value, **chosen}.items()
-                if v is not None
-            }
+            minimised = attribute(model, self.minimised.removeprefix("-"))
+            if minimised is None:  # nothing was left to be searched
+                return ask(self.learner, model, Q, data)
+        answers = {
+            "minimised": np.asarray(minimised, float) * (-1.0 if self.minimised.startswith("-") else 1.0)
+        }
+        alpha = attribute(model, "alpha_")
+        return answers if alpha is None else answers | {"alpha_": np.asarray(alpha, float)}
 
     def _fitted(self, data: Data) -> tuple[Any, Any]:
         options = (

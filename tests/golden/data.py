@@ -153,12 +153,15 @@ class Data:
         return weight
 
 
-def make_data(kind: str, n: int = 36, seed: int = 0) -> Data:
-    """Data of a kind that ``KINDS`` names."""
+def make_data(kind: str, n: int = 36, seed: int = 0, jitter: float = 0.0) -> Data:
+    """Data of a kind that ``KINDS`` names, with relative errors of the size ``jitter``."""
     rng = np.random.default_rng(seed)
     latent = rng.uniform(-1.0, 1.0, (n + N_QUERIES, 2))
     noise = rng.normal(size=(n, 3))
     objects = KINDS[kind](latent, rng)
+    if jitter:
+        errors = np.random.default_rng(seed + 1)
+        objects, noise = (_inexact(values, jitter, errors) for values in (objects, noise))
     if kind == "gram":
         X, Q = objects[:n, :n], objects[n:, :n]
     elif isinstance(objects, pd.DataFrame):
@@ -166,6 +169,21 @@ def make_data(kind: str, n: int = 36, seed: int = 0) -> Data:
     else:
         X, Q = objects[:n], objects[n:]
     return Data(X, Q, latent[:n], noise, seed)
+
+
+def _inexact(values: Any, size: float, rng: np.random.Generator) -> Any:
+    """Values whose numbers have relative errors; a symmetric matrix remains one."""
+    if isinstance(values, list | tuple):
+        return type(values)(_inexact(value, size, rng) for value in values)
+    if isinstance(values, pd.DataFrame):
+        numeric = values.select_dtypes("number")
+        return values.assign(**{name: _inexact(numeric[name].to_numpy(), size, rng) for name in numeric})
+    if not isinstance(values, np.ndarray):
+        return values
+    errors = rng.normal(size=values.shape)
+    if values.ndim == 2 and values.shape[0] == values.shape[1] and np.array_equal(values, values.T):
+        errors = (errors + errors.T) / 2.0
+    return values * (1.0 + size * errors)
 
 
 def _vectors(latent: np.ndarray, rng: np.random.Generator) -> np.ndarray:

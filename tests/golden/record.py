@@ -1,4 +1,4 @@
-"""Record the answers of all cases: ``PYTHONPATH=SOURCES:tests python -m golden.record``, SOURCES those to compare with.
+"""Record the answers of all cases: ``PYTHONPATH=SOURCES:tests:. python -m golden.record`` for the sources in SOURCES.
 
 One file for each learner holds the numbers of its cases in one array, and their names and shapes as JSON.
 ``--compare`` shows the differences from the recorded answers, largest first, and the slowest cases.
@@ -13,12 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.differential import WORSE, difference
 from golden.answers import Answers
 from golden.cases import CASES, Case
 
 FOLDER = Path(__file__).parent / "recorded"
-# What a search minimises may be larger by this share.
-WORSE = 1e-3
 
 
 def save(recorded: dict[str, Answers], folder: Path = FOLDER) -> None:
@@ -47,17 +46,6 @@ def load(folder: Path = FOLDER) -> dict[str, Answers]:
                 recorded[case][name] = values[position : position + size].reshape(shape)
                 position += size
     return recorded
-
-
-def difference(expected: np.ndarray, found: np.ndarray) -> float:
-    """The largest difference in units of the output; infinite where shapes or missing numbers differ."""
-    if expected.shape != found.shape or (np.isfinite(expected) != np.isfinite(found)).any():
-        return np.inf
-    known = np.isfinite(expected)
-    if not known.any():
-        return 0.0
-    scale = max(1.0, float(np.abs(expected[known]).max()))
-    return float(np.abs(expected[known] - found[known]).max()) / scale
 
 
 def deviations(case: Case, expected: Answers, found: Answers) -> dict[str, tuple[float, float]]:
