@@ -38,10 +38,10 @@ setup: $(INSTALLED) ## create .venv with all that demo and test need
 
 # Small matrices: threads that wait for each other cost more than they save, above all on a busy machine.
 demo: $(INSTALLED) ## a tour on built-in data: a table, and the page demo_output/index.html
-	OMP_NUM_THREADS=1 $(BIN)/representer demo --out demo_output
+	OMP_NUM_THREADS=1 $(BIN)/python -m examples.demo --out demo_output
 
 reproduce: $(INSTALLED) ## the papers' experiments (ARGS="--quick", or names): reproduce_output/…/index.html
-	$(BIN)/representer reproduce $(ARGS)
+	$(BIN)/python -m papers $(ARGS)
 
 # Many small matrices: one thread in each of two processes beats two threads in one.
 test: $(INSTALLED) ## run the tests, the README's code and every docstring example
@@ -57,7 +57,7 @@ format: $(INSTALLED) ## let ruff sort the imports and lay out the code
 	$(BIN)/ruff format .
 
 bench: $(BENCH_INSTALLED) ## time against references, as ratios within one run (ARGS="--quick", or names)
-	$(BIN)/representer bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(DOCS_INSTALLED) ## build the pages into docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -16,7 +16,7 @@ from representer import KernelAutoencoder
 from representer.estimators import _losses
 from representer.estimators._composition import Composition, DeepProblem
 from representer.estimators._starts import principal_start
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.kernels import Gaussian
 from representer.operators import Decomposable
 

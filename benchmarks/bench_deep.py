@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks._timing import Row, compare, medians, scaled
 from benchmarks.coefficient_form import Array, CoefficientForm, Outer, gaussian, tensor_matern
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.kernels import Gaussian, Kernel, Linear, Polynomial, TensorMatern
 from representer.objectives import Ridge
 from representer.optimize import OptimizeResult, lbfgs, with_gradient

@@ -15,7 +15,7 @@ from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._embedding_risk import Risk
 from representer.estimators._embedding_search import EmbeddingSearch
 from representer.kernels import Gaussian
-from representer.memory import recycling
+from representer.linalg.memory import recycling
 
 N, D, CLASSES = 1000, 24, 4
 PAPER = {"objective": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}

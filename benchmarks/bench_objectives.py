@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from benchmarks._timing import Row, compare, scaled
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.kernels import Gaussian, Kernel, Polynomial, TensorMatern
 from representer.objectives import (
     GeneralizedCrossValidation,

@@ -15,7 +15,8 @@ from sklearn.kernel_ridge import KernelRidge
 from benchmarks._timing import Row, compare, scaled
 from representer import OperatorRidge
 from representer.kernels import Gaussian, Linear
-from representer.operators import Decomposable, Dense, DivergenceFree, factor_system
+from representer.operators import Decomposable, Dense, DivergenceFree
+from representer.systems import factor_system
 
 
 def rows() -> list[Row]:

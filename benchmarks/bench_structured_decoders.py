@@ -8,7 +8,7 @@ import torch
 from benchmarks._timing import Row, compare, scaled
 from benchmarks.literal_structured import literal_scores
 from representer import StructuredPredictor
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Gaussian, Kernel
 from representer.preimage import Candidates, candidate_scores
 

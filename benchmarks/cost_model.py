@@ -11,9 +11,9 @@ from rich.table import Table
 from benchmarks._timing import scaled
 from benchmarks.bench_large import D, M, made, made_on_workers
 from representer.approximation import Nystroem
-from representer.approximation.dask_source import DaskSource
-from representer.approximation.normal import NormalStep
 from representer.kernels import Gaussian
+from representer.samples.on_dask import OnDask
+from representer.systems.sums import NormalStep
 
 PROJECTED = 10**8
 
@@ -21,7 +21,7 @@ PROJECTED = 10**8
 def seconds_of_sums(n: int) -> float:
     """The sums over n samples in memory-sized chunks of one process: the rate of the cost model."""
     X, y = made_on_workers(n, n // 4)
-    source = DaskSource(X, y, None, dtype=torch.float64)
+    source = OnDask(X, y, None, dtype=torch.float64)
     features = Nystroem(M).features(Gaussian(5.0), made(M)[0], seed=0)
     started = time.perf_counter()
     source.total(NormalStep(features))

@@ -1,4 +1,4 @@
-"""Run the benchmarks of a checkout: what ``representer bench`` does."""
+"""Run the benchmarks of a checkout: what ``python -m benchmarks`` does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rich.console import Console
 
 from benchmarks._timing import scale, show
 from representer import __version__
-from representer.long_runs import stopped_by_interrupts, write_json
-from representer.progress import progress_bar
+from runs.long_runs import stopped_by_interrupts, write_json
+from runs.terminal import progress_bar
 
 
 def available() -> list[str]:
@@ -63,7 +63,7 @@ def finished_rows(out: Path) -> list[dict[str, Any]]:
         same = {key: record[key] for key in conditions()} == conditions()
     except (ValueError, TypeError, KeyError):
         raise ValueError(
-            f"{out} is no result of bench. Choose another file, or overwrite it: --fresh."
+            f"{out} is no result of the benchmarks. Choose another file, or overwrite it: --fresh."
         ) from None
     if interrupted and not same:
         raise ValueError(

@@ -1,7 +1,7 @@
 """The measured tables of README.md and docs/measured.md, written from docs/measured/*.json.
 
-``python docs/measured.py`` writes the tables. With ``--bench FILE …`` (of ``representer bench --out FILE``) and
-``--reproductions FOLDER …`` (of ``representer reproduce --out FOLDER``) it takes new measurements first. A test
+``python docs/measured.py`` writes the tables. With ``--bench FILE …`` (of ``python -m benchmarks --out FILE``) and
+``--reproductions FOLDER …`` (of ``python -m papers --out FOLDER``) it takes new measurements first. A test
 compares what is written with what was measured.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))  # for papers
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 README, PAGE = HERE.parent / "README.md", HERE / "measured.md"
 SUBJECTS = [
@@ -30,7 +32,7 @@ SMALL = 0.1  # seconds below this are shown in milliseconds, ratios with more di
 
 
 def take_bench(files: Sequence[Path]) -> dict[str, Any]:
-    """What ``representer bench --out FILE`` wrote: of each subject the last file that has it counts.
+    """What ``python -m benchmarks --out FILE`` wrote: of each subject the last file that has it counts.
 
     Where the machine or its threads were not those of the first file, the note of a row says so.
     """
@@ -51,8 +53,8 @@ def take_bench(files: Sequence[Path]) -> dict[str, Any]:
 
 
 def take_reproductions(folders: Sequence[Path]) -> dict[str, Any]:
-    """What ``representer reproduce --out FOLDER`` wrote: the last folder that finished an experiment counts."""
-    from representer.reproduce import EXPERIMENTS
+    """What ``python -m papers --out FOLDER`` wrote: the last folder that finished an experiment counts."""
+    from papers import EXPERIMENTS
 
     found: dict[str, dict[str, Any]] = {}
     for folder in folders:
@@ -248,8 +250,8 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         "for the timings, some hours for the papers; `REPRESENTER_DATA` names the folder of the data sets) and write "
         "this page and the tables of the README:",
         "```bash\n"
-        "OMP_NUM_THREADS=1 .venv/bin/representer bench --out bench_output/bench.json\n"
-        ".venv/bin/representer reproduce all --out reproduce_output/full\n"
+        "OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks --out bench_output/bench.json\n"
+        ".venv/bin/python -m papers all --out reproduce_output/full\n"
         ".venv/bin/python docs/measured.py --bench bench_output/bench.json --reproductions reproduce_output/full\n"
         "```",
         "## Speed",
@@ -316,7 +318,7 @@ def main() -> None:
     """Take new measurements if there are any, and write the pages."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--bench", type=Path, nargs="+", metavar="FILE", help="what `representer bench --out FILE` wrote"
+        "--bench", type=Path, nargs="+", metavar="FILE", help="what `python -m benchmarks --out FILE` wrote"
     )
     parser.add_argument("--reproductions", type=Path, nargs="+", metavar="FOLDER", help="of full runs")
     arguments = parser.parse_args()

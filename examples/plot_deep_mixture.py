@@ -12,7 +12,7 @@ import numpy as np
 
 from representer import DeepKernelRegressor, plotting
 from representer.datasets import kink, make_kink, square_grid
-from representer.expansions import Layer
+from representer.functions import Layer
 from representer.kernels import Gaussian, Linear, Polynomial, TensorMatern
 from representer.operators import Separate
 

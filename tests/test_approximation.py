@@ -10,11 +10,11 @@ import torch
 from operator_cases import WORDS, common_letters
 from sklearn.base import clone
 
-from representer import memory
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
+from representer.linalg import memory
 
-SAMPLINGS: Any = ["uniform", "pivots"]
+SAMPLINGS: Any = ["uniform", "pivots", "entropy"]
 
 
 def error(features: LandmarkFeatures, kernel: Kernel, X: Any) -> float:

@@ -27,10 +27,10 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
-from representer.approximation.dask_source import is_dask
 from representer.estimators._lazy import without_data
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
+from representer.samples.on_dask import is_dask
 
 da: Any = pytest.importorskip("dask.array")
 dask: Any = pytest.importorskip("dask")

@@ -12,7 +12,7 @@ import torch
 from naive_deep import Array, MatrixKernel, Pairwise
 from torch import Tensor
 
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.kernels import Gaussian, Kernel, Linear, Polynomial, Pullback, TensorMatern
 from representer.objectives import Interpolation, Ridge
 from representer.operators import Dense, Diagonal, Operator, OperatorKernel, Separate, Transformable

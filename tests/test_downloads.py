@@ -91,7 +91,7 @@ def test_the_home_folder_is_the_one_where_loaders_look(
 
 
 def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
-    with pytest.raises(MissingDataError, match=r"`representer data fetch banknote\.csv`.*--data DIR"):
+    with pytest.raises(MissingDataError, match=r"`representer data fetch banknote\.csv`.*folder="):
         BANKNOTE.load(folder=tmp_path)
 
 

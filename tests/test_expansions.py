@@ -11,9 +11,9 @@ from operator_cases import CASES, NEW_WORDS, WORDS, Case, common_letters
 from torch import Tensor
 
 import naive
-from representer import memory
-from representer.expansions import Chain, Expansion, Layer
+from representer.functions import Chain, Expansion, Layer
 from representer.kernels import Callable, Delta, Gaussian, Kernel, Linear, Matern, Polynomial, Precomputed
+from representer.linalg import memory
 from representer.operators import (
     Covariance,
     CurlFree,

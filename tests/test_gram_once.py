@@ -15,10 +15,9 @@ from sklearn.utils import get_tags
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, OperatorRidge
 from representer.approximation import Nystroem, landmark_features
-from representer.estimators._adapted import Adapted
 from representer.estimators._composition import Composition
 from representer.estimators._gram_once import Restore, precompute
-from representer.expansions import Expansion
+from representer.functions import Expansion
 from representer.kernels import (
     Cached,
     Callable,
@@ -49,6 +48,7 @@ from representer.kernels import (
 )
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import Decomposable, Dense, Separate
+from representer.operators.adapted import Adapted
 
 RNG = np.random.default_rng(0)
 WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 40)})

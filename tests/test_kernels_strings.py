@@ -246,7 +246,7 @@ def test_mismatch_equals_its_explicit_features(length: int, mismatches: int) -> 
 def test_mismatch_in_several_groups_of_places(monkeypatch: pytest.MonkeyPatch) -> None:
     strings = random_strings(15, 20, "ACGT")
     expected = Mismatch(5, 2)(strings)
-    monkeypatch.setattr("representer.memory.BLOCK_BYTES", 1)
+    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", 1)
     np.testing.assert_array_equal(Mismatch(5, 2)(strings), expected)
 
 
@@ -299,7 +299,7 @@ def test_inner_products_by_any_route(
     advantage: int, block: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explicit, "DENSE_ADVANTAGE", advantage)
-    monkeypatch.setattr("representer.memory.BLOCK_BYTES", block)
+    monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     densities = rng.uniform(size=30) ** 2
     left, right = (

@@ -14,10 +14,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import ConditionalMeanEmbedding
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
-from representer.approximation.cells import Cells, CellStep
-from representer.approximation.normal import NormalStep
-from representer.approximation.sources import Block, InMemory
 from representer.kernels import Delta, Gaussian, Linear, Spectrum
+from representer.samples.in_memory import Block, InMemory
+from representer.systems.cells import Cells, CellStep
+from representer.systems.sums import NormalStep
 
 
 @parametrize_with_checks(

@@ -29,15 +29,15 @@ from representer.approximation import (
     TensorSketch,
     approximation_error,
 )
-from representer.approximation.centred import CentredFeatures, Frame, frame_of
-from representer.approximation.missing import SeparateStep
-from representer.approximation.normal import NormalRidge, NormalStep
 from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.approximation.sources import Block, InMemory
 from representer.estimators import _embedding_large, _large_parts, _large_ridge
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
-from representer.memory import as_bytes
+from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
+from representer.samples.in_memory import Block, InMemory
+from representer.systems.frames import CentredFeatures, Frame, frame_of
+from representer.systems.separate import SeparateStep
+from representer.systems.sums import NormalRidge, NormalStep
 
 OPERATORS: Any = [None, Diagonal([1.0, 0.5, 0.0]), Dense(np.eye(3) + 0.5)]
 
@@ -571,9 +571,9 @@ def test_cluster_centres_are_means(rng):
 
 def test_samples_do_not_depend_on_blocks(monkeypatch):
     whole = sample_rows(1000, 30, seed=5)
-    from representer.approximation import sampling
+    from representer.samples import rows
 
-    monkeypatch.setattr(sampling, "KEY_BLOCK", 64)
+    monkeypatch.setattr(rows, "KEY_BLOCK", 64)
     np.testing.assert_array_equal(sample_rows(1000, 30, seed=5), whole)
     keys = sampling_keys(np.arange(1000), 5)
     np.testing.assert_array_equal(np.sort(np.argsort(keys)[:30]), whole)

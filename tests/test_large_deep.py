@@ -14,7 +14,7 @@ from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor
 from representer.approximation import Nystroem
 from representer.estimators import _deep_large as large
 from representer.estimators._uncertainty import PredictiveSpread
-from representer.estimators._validation import seed_of
+from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import Decomposable
 

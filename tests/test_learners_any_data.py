@@ -17,7 +17,6 @@ from sklearn.utils import get_tags
 
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.estimators._adapted import Adapted, takes_sparse
 from representer.kernels import (
     Cached,
     Callable,
@@ -49,6 +48,7 @@ from representer.kernels import (
 )
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import Covariance, Decomposable, Dense, Identity, Separate
+from representer.operators.adapted import Adapted, takes_sparse
 
 RNG = np.random.default_rng(0)
 WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 60)})

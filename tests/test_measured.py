@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from representer.reproduce import EXPERIMENTS
+from papers import EXPERIMENTS
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "measured.py"
 

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from representer import memory
 from representer.kernels import Gaussian
-from representer.memory import (
+from representer.linalg import memory
+from representer.linalg.memory import (
     MemoryWarning,
     available_bytes,
     empty_matrix,

@@ -13,7 +13,7 @@ from naive_objectives import ALPHA, N, gram_of, points, regression_targets
 from sklearn.kernel_ridge import KernelRidge
 
 from representer.objectives import Interpolation, Ridge, separation_penalty
-from representer.objectives.ridge_system import DenseSystem
+from representer.systems.scalar import DenseSystem
 
 
 def test_ridge_equals_kernel_ridge() -> None:

@@ -635,7 +635,7 @@ def test_bad_gram_matrices(data):
 
 
 def test_memory_is_checked_before_it_is_taken(data, monkeypatch):
-    monkeypatch.setattr("representer.memory.available_bytes", lambda: 10_000)
+    monkeypatch.setattr("representer.linalg.memory.available_bytes", lambda: 10_000)
     with pytest.raises(MemoryError, match=r"GB.*approximation=Nystroem"):
         OperatorRidge(alpha=0.1).fit(*data)
 
@@ -753,7 +753,7 @@ def test_indefinite_matrices_are_repaired_whatever_the_kernel(data):
 
 
 def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypatch):
-    for module in ("representer.estimators._ridge", "representer.operators.systems"):
+    for module in ("representer.estimators._ridge", "representer.systems.diagonal"):
         monkeypatch.setattr(f"{module}.DENSE_LIMIT", 60)
     with pytest.warns(UserWarning, match="chosen on 20 random samples"):
         model = OperatorRidge(CurlFree(1.0), random_state=0).fit(*data)
@@ -769,7 +769,7 @@ def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypat
 
 def test_memory_estimates_follow_the_route(rng, monkeypatch):
     X = rng.normal(size=(400, 2))
-    monkeypatch.setattr("representer.memory.available_bytes", lambda: 0.9 * 400 * 400 * 8)
+    monkeypatch.setattr("representer.linalg.memory.available_bytes", lambda: 0.9 * 400 * 400 * 8)
     OperatorRidge("linear").fit(X, X[:, 0])  # two features: nothing of size n × n
     with pytest.raises(MemoryError):
         OperatorRidge(alpha=0.1).fit(X, X[:, 0])
@@ -779,7 +779,7 @@ def test_memory_estimates_follow_the_route(rng, monkeypatch):
         coupled.fit(
             X, np.where(rng.random(X.shape) < 0.1, np.nan, X)
         )  # gaps in coupled outputs: the block matrix
-    monkeypatch.setattr("representer.memory.available_bytes", lambda: 3.5 * 400 * 400 * 8)
+    monkeypatch.setattr("representer.linalg.memory.available_bytes", lambda: 3.5 * 400 * 400 * 8)
     OperatorRidge(alpha=0.1).fit(X, X)
     with pytest.raises(MemoryError):
         OperatorRidge(Separate([Gaussian(1.0), Linear(), Matern(0.5, 1.0), Laplacian(1.0)]), alpha=0.1).fit(

@@ -28,8 +28,8 @@ from representer.operators import (
     OperatorKernel,
     Separate,
     Transformable,
-    factor_system,
 )
+from representer.systems import factor_system
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
@@ -222,7 +222,7 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
         sizes.append(matrix.shape[-1])
         return eigh(matrix, **options)
 
-    monkeypatch.setattr("representer.operators.systems.eigh", counted)
+    monkeypatch.setattr("representer.systems.diagonal.eigh", counted)
     monkeypatch.setattr(operator_valued, "eigh", counted)
     score = CrossValidation(tensor(X), tensor(TARGETS))
     alphas = tensor(np.logspace(-4, 1, 30))

@@ -38,10 +38,10 @@ from representer.operators import (
     Separate,
     Transformable,
     diagonal_regularization,
-    factor_system,
     joint_kernel,
 )
 from representer.operators.base import common_eigenvectors
+from representer.systems import factor_system
 from representer.testing import check_operator
 from representer.values import Value
 

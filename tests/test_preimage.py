@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.metrics import f1_score, hamming_loss
 
-from representer import memory, preimage
-from representer.expansions import Embedding
+from representer import preimage
+from representer.functions import Embedding
 from representer.kernels import (
     Callable,
     Constant,
@@ -34,6 +34,7 @@ from representer.kernels import (
     WeisfeilerLehman,
     as_graph,
 )
+from representer.linalg import memory
 from representer.preimage import (
     Candidates,
     Custom,

@@ -23,14 +23,13 @@ from representer.operators import (
     Diagonal,
     OperatorKernel,
     Separate,
-    System,
     Transformable,
-    block_systems,
-    factor_system,
-    systems,
 )
-from representer.operators.block_systems import DenseSystem, IterativeSystem
-from representer.operators.systems import DiagonalSystem, ScalarCholesky, ScalarSpectral, relative_weights
+from representer.systems import System, factor_system
+from representer.systems import block as block_systems
+from representer.systems import diagonal as systems
+from representer.systems.block import DenseSystem, IterativeSystem
+from representer.systems.diagonal import DiagonalSystem, ScalarCholesky, ScalarSpectral, relative_weights
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)

@@ -6,7 +6,6 @@ import representer.threads  # noqa: F401  # before torch
 
 # isort: split
 from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
-from representer.approximation import herd
 from representer.estimators import (
     MACCS,
     AtomPairs,
@@ -24,7 +23,7 @@ from representer.estimators import (
     StructuredPredictor,
     Torsions,
 )
-from representer.expansions import Layer, mean_embedding
+from representer.functions import Layer, herd, mean_embedding
 from representer.metrics import mmd
 
 __version__ = version("representer")

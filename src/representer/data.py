@@ -13,6 +13,8 @@ from torch import Tensor
 
 from representer.linalg import is_finite
 
+Array = Any  # a tensor, or the NumPy array that is stored of one
+
 
 def as_vectors(X: Any) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
@@ -135,3 +137,13 @@ def take(X: Any, rows: Tensor) -> Any:
         return X[rows]
     # NumPy would read a tensor of one row number as that number.
     return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]
+
+
+def plain(X: Any, *, copy: bool = False) -> Any:
+    """Tensors as NumPy arrays, anything else as it is; with ``copy``, in memory that nobody else has."""
+    if isinstance(X, Tensor):
+        array = X.detach().cpu().numpy()
+        return array.copy() if copy else array
+    if copy:
+        return list(X) if isinstance(X, list) else X.copy() if hasattr(X, "copy") else X
+    return X

@@ -15,8 +15,9 @@ from torch import Tensor
 import representer.kernels
 from representer.data import count
 from representer.kernels import Kernel
-from representer.operators import OperatorKernel, factor_system
+from representer.operators import OperatorKernel
 from representer.parameters import Packing
+from representer.systems import factor_system
 from representer.values import Value, same
 
 # A derivative is checked along this many directions: all axes if there are no more of them.

@@ -3,8 +3,8 @@
 from representer.approximation.base import Approximation, FeatureMap, approximation_error
 from representer.approximation.falkon import Falkon
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
-from representer.approximation.herding import herd, herd_rows
 from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation.pairs import input_output_pair
 from representer.approximation.sketch import SketchFeatures, TensorSketch
 from representer.approximation.subsets import SAMPLING, choose_samples
 
@@ -22,7 +22,6 @@ __all__ = [
     "TensorSketch",
     "approximation_error",
     "choose_samples",
-    "herd",
-    "herd_rows",
+    "input_output_pair",
     "landmark_features",
 ]

@@ -13,20 +13,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation.dask_source import is_dask, refuse_frames
 from representer.data import count, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import NAMES, as_kernel
+from representer.samples.on_dask import is_dask, refuse_frames
+from representer.samples.rows import ERROR_COLUMNS, LEAST_COLUMNS
+from representer.samples.rows import ERROR_ROWS as ERROR_ROWS
+from representer.samples.rows import evenly_spaced as evenly_spaced
 from representer.values import Value
-
-# The error of an approximation is that of so many columns of the Gram matrix, seen at so many rows; of no more columns
-# than there are features, so that it costs less than they do.
-ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10
-
-
-def evenly_spaced(n: int, size: int) -> np.ndarray:
-    """Row numbers from the first to the last: ``size`` of n, or all."""
-    return np.arange(n) if n <= size else np.linspace(0, n - 1, size).round().astype(np.int64)
 
 
 class FeatureMap(ABC):

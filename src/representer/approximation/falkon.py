@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.approximation.sources import Block, Source, Step
 from representer.linalg import Cholesky, conjugate_gradient, factorize, shifted
 from representer.parameters import is_count, is_real
+from representer.samples.in_memory import Block, Samples, Step
 from representer.values import Value
 
 
@@ -80,7 +80,7 @@ class Falkon(Value):
     def solve(
         self,
         features: FeatureMap,
-        source: Source,
+        source: Samples,
         preconditioner: Tensor,
         *,
         shift: float,

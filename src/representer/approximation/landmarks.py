@@ -16,6 +16,7 @@ from representer.approximation.base import Approximation, FeatureMap
 from representer.approximation.sampling import (
     candidate_rows,
     cluster_centres,
+    entropy_sample,
     leverage_sample,
     pivots,
     sample_rows,
@@ -31,10 +32,10 @@ from representer.linalg import (
     row_product,
     spectrum_of_factor,
 )
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import is_count
 
-Sampling = Literal["uniform", "leverage", "kmeans", "pivots"]
+Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
 DEFAULT_LANDMARKS = 1000
 # A function has coefficients on the landmarks, unless these lose more than ε to this power of its size: 4e-10 in double
 # precision. Then it is evaluated by its features, at the cost of a triangular solve.
@@ -225,11 +226,11 @@ class Nystroem(Approximation):
     ----------
     n_components : int or "auto"
         The number of landmarks m; at n it is exact. ``"auto"`` is 1000, or all samples if there are fewer.
-    sampling : {"uniform", "leverage", "kmeans", "pivots"}
+    sampling : {"uniform", "leverage", "kmeans", "pivots", "entropy"}
         Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
-        rare; the centres of clusters, which are no samples and so for vectors only; or samples chosen one by one where
-        the kernel is matched worst so far (pivoted Cholesky). All but the first look at a random part of large data:
-        20,000 samples, or four times m.
+        rare; the centres of clusters, which are no samples and so for vectors only; samples chosen one by one where
+        the kernel is matched worst so far (pivoted Cholesky), or where the quadratic Rényi entropy of those chosen
+        stays largest. All but the first look at a random part of large data: 20,000 samples, or four times m.
     kernel : Kernel, str, callable or None
         Of the transformer; None is ``"rbf"``. As a value of ``approximation=`` there is none: the learner has one.
     random_state : int, RandomState instance or None
@@ -327,27 +328,31 @@ class Nystroem(Approximation):
             if kernel.domain != "vectors" or not isinstance(X, Tensor):
                 raise ValueError(
                     f"sampling='kmeans' takes means of samples, which must be dense vectors; {kernel!r} has "
-                    f"{kernel.domain}. Use 'leverage', 'pivots' or 'uniform'."
+                    f"{kernel.domain}. Use 'leverage', 'pivots', 'entropy' or 'uniform'."
                 )
             return landmark_features(kernel, cluster_centres(kernel, X, m, seed))
-        return landmark_features(kernel, take(X, self._chosen(kernel, X, seed)))
+        return landmark_features(kernel, take(X, self.chosen(kernel, X, seed)))
 
-    def _chosen(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
+    def chosen(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
+        """Choose landmarks among candidates X, the samples that ``rows`` names, and return their numbers in order."""
+        m = self.at_most(count(X))
         if self.sampling == "leverage":
-            return leverage_sample(kernel, X, self.at_most(count(X)), seed)
+            return leverage_sample(kernel, X, m, seed)
         if self.sampling == "pivots":
-            return pivots(kernel, X, self.at_most(count(X)))
+            return pivots(kernel, X, m)
+        if self.sampling == "entropy":
+            return entropy_sample(kernel, X, m, seed)
+        if self.sampling == "kmeans":
+            raise ValueError(
+                "Here landmarks must be samples, and sampling='kmeans' gives means of them. Use 'leverage', "
+                "'pivots', 'entropy' or 'uniform'."
+            )
         return torch.arange(count(X))
 
     def samples(self, kernel: Kernel, X: Any, *, seed: int) -> Tensor:
         """The numbers of the rows of X (prepared data) that become landmarks."""
         rows = torch.from_numpy(self.rows(count(X), seed))
-        if self.sampling == "kmeans":
-            raise ValueError(
-                "Here landmarks must be samples, and sampling='kmeans' gives means of them. Use 'leverage', "
-                "'pivots' or 'uniform'."
-            )
-        return rows[self._chosen(kernel, take(X, rows), seed)]
+        return rows[self.chosen(kernel, take(X, rows), seed)]
 
     def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
         """The features of these landmarks."""

@@ -1,4 +1,4 @@
-"""Which samples become landmarks: by chance, by pivots, by ridge leverage scores, or the centres of clusters."""
+"""Which samples become landmarks: by chance, pivots, ridge leverage scores or entropy, or the centres of clusters."""
 
 from __future__ import annotations
 
@@ -13,49 +13,15 @@ from representer.data import count, take
 from representer.kernels.base import Kernel, Scaled
 from representer.kernels.stationary import Stationary
 from representer.linalg import factorize, pivoted_cholesky, shifted
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
+from representer.samples.rows import sample_rows as sample_rows
+from representer.samples.rows import sampling_keys as sampling_keys
 from representer.values import number
 
 # Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
 # are landmarks: beyond it their cost would be that of the fit, and they would need all data in one place.
 CANDIDATES, CANDIDATES_PER_LANDMARK = 20_000, 4
 LLOYD_STEPS = 10
-KEY_BLOCK = 2**20
-
-
-def sampling_keys(rows: np.ndarray, seed: int) -> np.ndarray:
-    """A random number for each row that depends on the row's number and the seed only.
-
-    So the rows with the least keys are the same sample whatever the blocks in which the data come (a hash of the
-    number: SplitMix64, Steele, Lea & Flood, 2014).
-    """
-    with np.errstate(over="ignore"):
-        z = rows.astype(np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        z = (z + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
-
-def sample_rows(n: int, size: int, seed: int) -> np.ndarray:
-    """``size`` different row numbers below n, in order, or all of them; in memory that does not grow with n.
-
-    Examples
-    --------
-    >>> from representer.approximation.sampling import sample_rows
-    >>> len(sample_rows(10**6, 5, seed=0)), sample_rows(3, 5, seed=0).tolist()
-    (5, [0, 1, 2])
-    """
-    if size >= n:
-        return np.arange(n)
-    rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
-    for first in range(0, n, KEY_BLOCK):
-        block = np.arange(first, min(first + KEY_BLOCK, n))
-        rows, keys = np.concatenate([rows, block]), np.concatenate([keys, sampling_keys(block, seed)])
-        if len(rows) > size:
-            least = np.argpartition(keys, size - 1)[:size]
-            rows, keys = rows[least], keys[least]
-    return np.sort(rows)
 
 
 def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
@@ -70,6 +36,27 @@ def pivots(kernel: Kernel, X: Any, m: int) -> Tensor:
         return kernel._gram(X, X[index : index + 1])[:, 0]
 
     return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
+
+
+def entropy_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
+    """m rows, one after the other that with the least Σ k(x, chosen), so that −log mean k(chosen, chosen) stays large.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation.sampling import entropy_sample
+    >>> from representer.kernels import Gaussian
+    >>> X = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
+    >>> 3 in entropy_sample(Gaussian(1.0), X, 2, seed=0).tolist()
+    True
+    """
+    chosen = [int(sample_rows(count(X), 1, seed)[0])]
+    sums = kernel._diag(X).clone()
+    for _ in range(m - 1):
+        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(chosen[-1:])))[:, 0]
+        sums[chosen[-1]] = torch.inf
+        chosen.append(int(sums.argmin()))
+    return torch.tensor(chosen).sort().values
 
 
 # -- ridge leverage scores -------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import tempfile
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ def find_file(source: Source, folder: str | Path | None) -> Path:
     advice = (
         f"Nothing is downloaded by itself: try `representer data fetch {source.file}`, or store the set from its "
         f"source ({source.origin}) as {source.file}. Let the environment variable {VARIABLE} name the folder, or pass "
-        "folder= (--data DIR to `representer reproduce`)."
+        "folder= to the loader."
     )
     if not chosen:
         raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
@@ -42,6 +43,19 @@ def find_file(source: Source, folder: str | Path | None) -> Path:
     if not path.is_file():
         raise MissingDataError(f"There is no {source.file} in {Path(chosen)}. {advice}")
     return path
+
+
+def writable_folder(folder: str | Path) -> Path:
+    """The folder, made if it is not there; an OSError says that nothing can be written to it."""
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise OSError(
+            f"Nothing can be written to {folder}: {error.strerror}. Choose another folder."
+        ) from error
+    return folder
 
 
 def read_arrays(

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import SparseRows, count
+from representer.data import SparseRows, count, plain
 from representer.estimators import _losses
-from representer.estimators._adapted import original, takes_sparse
 from representer.estimators._autoencoder_fit import AutoencoderFit, narrowest, ordered
 from representer.estimators._bound import BoundData
 from representer.estimators._callbacks import iteration_callback
@@ -27,19 +26,19 @@ from representer.estimators._deep_large import autoencoder_part, fit_outer
 from representer.estimators._gram_once import precompute
 from representer.estimators._supervision import label_targets, rows_of
 from representer.estimators._target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     as_operator_kernel,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )
-from representer.expansions import Layer
+from representer.functions import Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import original, takes_sparse
 from representer.parameters import is_count, is_real
 
 # Landmarks of a fit in batches that has not been given any.

@@ -11,7 +11,7 @@ from torch import Tensor
 from representer.estimators._composition import DeepProblem
 from representer.estimators._deep_fit import DeepFit, Solution
 from representer.estimators._starts import flat, random_starts
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import OptimizeResult, adam, with_gradient
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.expansions import Expansion
+from representer.functions import Expansion
 from representer.operators import Decomposable
 from representer.parameters import is_real
 

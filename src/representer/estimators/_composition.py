@@ -13,10 +13,10 @@ from torch import Tensor
 
 from representer.data import take
 from representer.estimators._losses import Objectives
-from representer.expansions import Chain, Expansion, Layer
-from representer.expansions.layers import ALPHA, block_matrix
+from representer.functions import Chain, Expansion, Layer
+from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives import Interpolation
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import with_gradient

@@ -11,13 +11,8 @@ from torch import Tensor
 
 from representer.approximation import Landmarks, Nystroem, approximation_error
 from representer.approximation.base import evenly_spaced
-from representer.approximation.cells import Cells, CellStep
-from representer.approximation.dask_source import DaskSource, as_rows, is_dask
-from representer.approximation.normal import NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import take
-from representer.estimators._adapted import Adapted, Representation, repaired_gram, takes_sparse
+from representer.data import plain, take
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
@@ -27,16 +22,14 @@ from representer.estimators._large_parts import (
     choose_alpha_by_sums,
 )
 from representer.estimators._lazy import check_columns, source_on_dask
-from representer.estimators._validation import (
-    DTYPES,
-    check_alpha,
-    check_bare,
-    check_inputs,
-    check_outputs,
-    plain,
-)
+from representer.estimators.validation import DTYPES, check_alpha, check_bare, check_inputs, check_outputs
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import pivoted_cholesky
+from representer.operators.adapted import Adapted, Representation, repaired_gram, takes_sparse
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask, as_rows, is_dask
+from representer.systems.cells import Cells, CellStep
+from representer.systems.sums import NormalStep, NormalSums
 
 
 def both_approximations(given: Any) -> tuple[Any, Any]:
@@ -111,22 +104,22 @@ def read_targets(learner: Any, kernel: Kernel, y: Any, n: int) -> tuple[Targets,
     return Targets(values, kernel, Representation(DTYPES[learner.dtype], learner.device)), flat
 
 
-def read_inputs(learner: Any, given: Kernel, X: Any, *, reset: bool) -> Source:
+def read_inputs(learner: Any, given: Kernel, X: Any, *, reset: bool) -> Samples:
     """The inputs, without targets."""
     if is_dask(X) and reset:
         return source_on_dask(learner, given, X, None, dtype=DTYPES[learner.dtype], targets=False)
     if is_dask(X):
         check_columns(learner, X)
-        return DaskSource(X, None, None, dtype=DTYPES[learner.dtype])
+        return OnDask(X, None, None, dtype=DTYPES[learner.dtype])
     X = check_inputs(learner, X, given.domain, reset=reset, sparse=takes_sparse(given))
     learner.X_fit_ = X if reset else None
     return InMemory(Block(learner._inputs(given, X), torch.zeros(len(X), 0)))
 
 
-def with_targets(source: Source, Y: Any) -> Source:
+def with_targets(source: Samples, Y: Any) -> Samples:
     """The same inputs, with targets in memory or on Dask."""
-    if isinstance(source, DaskSource):
-        return DaskSource(source.X, plain(Y), None, dtype=source.dtype)
+    if isinstance(source, OnDask):
+        return OnDask(source.X, plain(Y), None, dtype=source.dtype)
     assert isinstance(source, InMemory)
     values = Y if isinstance(Y, Tensor) else torch.as_tensor(np.asarray(Y.compute() if is_dask(Y) else Y))
     return InMemory(Block(source.samples.X, values))
@@ -184,7 +177,7 @@ def fit_conditionals(learner: Any, given: Kernel, X: Any, y: Any, callback: Any)
         return _sum(learner, inputs, targets, of_inputs, of_targets)
 
 
-def _sum(learner: Any, inputs: Source, targets: Targets, of_inputs: Any, of_targets: Any) -> NormalSums:
+def _sum(learner: Any, inputs: Samples, targets: Targets, of_inputs: Any, of_targets: Any) -> NormalSums:
     """Features, anchors, and the sums of all samples with numbers in their kernels."""
     n = inputs.n
     rows = of_inputs.rows(n, learner._seed)
@@ -206,7 +199,7 @@ def _sum(learner: Any, inputs: Source, targets: Targets, of_inputs: Any, of_targ
     return sums
 
 
-def _learn(learner: Any, given: Kernel, inputs: Source, targets: Targets, callback: Any) -> None:
+def _learn(learner: Any, given: Kernel, inputs: Samples, targets: Targets, callback: Any) -> None:
     """The kernel, on a random part of the samples; with ``criterion="validation"``, alpha too."""
     adapted = learner._adapted(given)
     free = adapted.free() if learner.criterion is not None else []

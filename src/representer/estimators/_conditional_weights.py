@@ -9,14 +9,14 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.estimators._adapted import Adapted, silent_repairs, takes_sparse
 from representer.estimators._embedding import EmbeddingEstimator
 from representer.estimators._embedding_density import moments, proper
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._lazy import lazily
-from representer.estimators._validation import DTYPES, check_inputs, check_outputs
+from representer.estimators.validation import DTYPES, check_inputs, check_outputs
 from representer.kernels import Kernel
-from representer.objectives.ridge_system import DenseSystem
+from representer.operators.adapted import Adapted, silent_repairs, takes_sparse
+from representer.systems.scalar import DenseSystem
 
 
 class ConditionalWeights(EmbeddingEstimator):

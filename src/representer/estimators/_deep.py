@@ -12,14 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
-from representer.data import SparseRows
-from representer.estimators._adapted import Representation, silent_repairs, takes_sparse
+from representer.data import SparseRows, plain
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
 from representer.estimators._composition import Composition
 from representer.estimators._deep_fit import DeepFit, Settings, Solution
 from representer.estimators._gram_once import Restore, precompute
 from representer.estimators._losses import Loss
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     KernelEstimator,
     as_operator_kernel,
@@ -28,15 +27,15 @@ from representer.estimators._validation import (
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )
-from representer.expansions import Expansion, Layer, Network
+from representer.functions import Expansion, Layer, Network
 from representer.kernels import Kernel, Polynomial, Pullback, as_kernel
 from representer.linalg import repair_gram, row_product
-from representer.memory import as_bytes, row_blocks
+from representer.linalg.memory import as_bytes, row_blocks
 from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import Representation, silent_repairs, takes_sparse
 from representer.parameters import is_count, is_real
 
 # The automatic layer is an affine map of all features, or to at most this many dimensions.

@@ -10,13 +10,8 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures
-from representer.approximation.centred import CentredFeatures, Frame, frame_of
-from representer.approximation.dask_source import is_dask
-from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import take
-from representer.estimators._adapted import takes_sparse
+from representer.data import plain, take
 from representer.estimators._deep_fit import Solution
 from representer.estimators._large_parts import (
     HELD_ROWS,
@@ -26,8 +21,13 @@ from representer.estimators._large_parts import (
     predictive_std,
 )
 from representer.estimators._lazy import is_flat, source_on_dask
-from representer.estimators._validation import DTYPES, check_inputs, check_targets, plain, seed_of
-from representer.expansions import Expansion
+from representer.estimators.validation import DTYPES, check_inputs, check_targets, seed_of
+from representer.functions import Expansion
+from representer.operators.adapted import takes_sparse
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import is_dask
+from representer.systems.frames import CentredFeatures, Frame, frame_of
+from representer.systems.sums import NormalRidge, NormalStep, NormalSums
 
 # With an approximation, inner layers and hyperparameters are learned on so many random samples.
 INNER_ROWS = 10_000
@@ -74,7 +74,7 @@ class Part:
     Y: np.ndarray
     rows: np.ndarray
     seed: int  # of the draw
-    source: Source | None = None
+    source: Samples | None = None
 
 
 def _refuse_too_many_landmarks(learner: Any, n: int) -> None:

@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from representer.data import count, take
-from representer.estimators._adapted import Projected, Representation, original, repaired_gram, takes_sparse
 from representer.kernels import Kernel, Linear, as_kernel
-from representer.memory import require_gram, row_blocks
+from representer.linalg.memory import require_gram, row_blocks
 from representer.operators import Decomposable
+from representer.operators.adapted import Projected, Representation, original, repaired_gram, takes_sparse
 from representer.parameters import is_count, is_real
 
 # Hidden features that vary by less than this share of their size are one number.

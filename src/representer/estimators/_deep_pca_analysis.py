@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.data import count, take
-from representer.estimators._adapted import Representation
 from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel, is_constant
 from representer.kernels import Kernel, Linear
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives.multilevel import MultiLevel, coupling, symmetric
+from representer.operators.adapted import Representation
 from representer.parameters import is_count, is_real
 
 

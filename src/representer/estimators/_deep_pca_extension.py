@@ -11,16 +11,16 @@ from sklearn.utils._set_output import _wrap_data_with_container
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation.dask_source import is_dask
-from representer.data import count, take
-from representer.estimators._adapted import Representation, takes_sparse
+from representer.data import count, plain, take
 from representer.estimators._deep_pca import CollapsedComponentWarning, FirstLevel, is_constant
 from representer.estimators._lazy import lazily
-from representer.estimators._validation import check_inputs, plain, warn_unconverged
+from representer.estimators.validation import check_inputs, warn_unconverged
 from representer.kernels import Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives.extension import Extension, resolved
 from representer.objectives.multilevel import Stationarity
+from representer.operators.adapted import Representation, takes_sparse
+from representer.samples.on_dask import is_dask
 
 # Hidden features that differ by less than this share of the largest are the same.
 SAME = 1e-6

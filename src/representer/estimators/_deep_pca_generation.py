@@ -12,13 +12,14 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.estimators._adapted import Representation
+from representer.data import plain
 from representer.estimators._deep_pca import FirstLevel, Levels
 from representer.estimators._deep_pca_fit import Settings
 from representer.estimators._deep_pca_training import train
-from representer.estimators._validation import plain, warn_unconverged
 from representer.estimators.operator_ridge import OperatorRidge
+from representer.estimators.validation import warn_unconverged
 from representer.kernels import Gaussian, Kernel, Linear
+from representer.operators.adapted import Representation
 from representer.optimize import HistoryEntry
 from representer.parameters import is_count, is_real
 

@@ -15,7 +15,7 @@ from representer.estimators._deep_pca import Levels
 from representer.estimators._deep_pca_fit import Settings, has_closed_form, solve
 from representer.kernels import Kernel, Linear
 from representer.kernels.learned import Mapped
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives.multilevel import Hidden, MultiLevel
 from representer.optimize import OptimizeResult, adam, with_gradient
 from representer.preimage import Network

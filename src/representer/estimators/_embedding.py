@@ -9,28 +9,27 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.approximation.centred import CentredFeatures, Frame, frame_of
-from representer.approximation.normal import NormalRidge, NormalSums
-from representer.data import SparseRows, as_scipy, count, take
-from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.data import SparseRows, as_scipy, count, plain, take
 from representer.estimators._callbacks import CallbackSupportMixin
 from representer.estimators._embedding_problem import (
     EmbeddingProblem,
     explicit_features,
     on_device,
 )
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     KernelEstimator,
     check_bare,
     check_counts,
     check_device,
     check_options,
-    plain,
 )
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.memory import as_bytes, row_blocks
+from representer.linalg.memory import as_bytes, row_blocks
+from representer.operators.adapted import Adapted, Representation, original, silent_repairs, takes_sparse
 from representer.parameters import is_real
+from representer.systems.frames import CentredFeatures, Frame, frame_of
+from representer.systems.sums import NormalRidge, NormalSums
 
 
 class EmbeddingEstimator(CallbackSupportMixin, KernelEstimator):

@@ -9,8 +9,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from representer.approximation.dask_source import is_dask
-from representer.estimators._adapted import takes_sparse
+from representer.data import plain
 from representer.estimators._embedding import EmbeddingEstimator
 from representer.estimators._embedding_calibration import (
     EmbeddingCalibration,
@@ -20,8 +19,10 @@ from representer.estimators._embedding_calibration import (
 )
 from representer.estimators._embedding_risk import feature_relevance
 from representer.estimators._lazy import lazily
-from representer.estimators._validation import check_inputs, plain
+from representer.estimators.validation import check_inputs
+from representer.operators.adapted import takes_sparse
 from representer.parameters import is_real
+from representer.samples.on_dask import is_dask
 
 KINDS = ("calibrated", "clipped", "raw")
 

@@ -9,10 +9,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.approximation import herd_rows
-from representer.approximation.dask_source import is_dask
-from representer.data import take
-from representer.estimators._adapted import repaired_gram, silent_repairs
+from representer.data import plain, take
 from representer.estimators._conditional_large import AtAnchors, OfFeatures, regressed
 from representer.estimators._conditional_weights import ConditionalWeights
 from representer.estimators._embedding_density import (
@@ -23,10 +20,12 @@ from representer.estimators._embedding_density import (
     variance_of_moments,
 )
 from representer.estimators._lazy import lazily
-from representer.estimators._validation import plain
-from representer.expansions.embedding import Embedding, as_values, own_copy
-from representer.memory import row_blocks
+from representer.functions import herd_rows
+from representer.functions.embedding import Embedding, as_values, own_copy
+from representer.linalg.memory import row_blocks
+from representer.operators.adapted import repaired_gram, silent_repairs
 from representer.parameters import is_count, is_real
+from representer.samples.on_dask import is_dask
 
 
 class Conditionals(ConditionalWeights):

@@ -12,16 +12,17 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from representer.approximation import FeatureMap, Nystroem, RandomFeatures
-from representer.approximation.dask_source import DaskSource
-from representer.approximation.normal import NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
-from representer.approximation.sources import Block, InMemory, Source, Step
+from representer.data import plain
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._labels import check_classes
 from representer.estimators._large_parts import HELD_ROWS, HeldSamples, block_limit, leave_one_out
 from representer.estimators._lazy import needs_approximation, one_hot, one_hot_on_dask, source_on_dask
-from representer.estimators._validation import DTYPES, plain
+from representer.estimators.validation import DTYPES
 from representer.kernels import Kernel
+from representer.samples.in_memory import Block, InMemory, Samples, Step
+from representer.samples.on_dask import OnDask
+from representer.systems.sums import NormalStep, NormalSums
 
 # With an approximation, the search for hyperparameters looks at no more random samples than this.
 SEARCH_LIMIT = 10_000
@@ -29,7 +30,7 @@ SEARCH_LIMIT = 10_000
 SMALLEST_SEARCH = 500
 
 
-def searched_rows(source: Source, kernel: Kernel, approximation: Any, seed: int) -> Block:
+def searched_rows(source: Samples, kernel: Kernel, approximation: Any, seed: int) -> Block:
     """The samples that a search looks at: all, or under an approximation a random part of many."""
     if isinstance(approximation, Nystroem):
         approximation.check(kernel, source.n)
@@ -47,7 +48,7 @@ def search_size(approximation: Any, n: int) -> int:
     return min(n, max(approximation.size(n), SMALLEST_SEARCH))
 
 
-def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> DaskSource:
+def labels_on_dask(learner: Any, kernel: Kernel, X: Any, y: Any) -> OnDask:
     """Samples in Dask collections with one-hot labels; the learner gets their classes and columns."""
     needs_approximation(learner, kernel, kernel.domain)
     if y is None:
@@ -90,7 +91,7 @@ class ReportStep(Step):
         return report if total is None else total + report
 
 
-def fit_by_sums(learner: Any, kernel: Kernel, source: Source, seed: int) -> NormalSums:
+def fit_by_sums(learner: Any, kernel: Kernel, source: Samples, seed: int) -> NormalSums:
     """The fit of a classifier with numbers in its kernel, and what it says of itself; its sums, for more batches."""
     features = learner.approximation.choose(
         kernel, source.rows(learner.approximation.rows(source.n, seed)).X, seed

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from representer.approximation import FourierFeatures, RandomFeatures
 from representer.data import take
-from representer.estimators._adapted import Adapted, original, repaired_gram
 from representer.kernels import Constant, Kernel, Linear, Polynomial
 from representer.kernels.base import Scaled, Sum
 from representer.kernels.learned import Mapped, Neural
-from representer.memory import require
-from representer.objectives.ridge_system import DenseSystem, FactorSystem, RidgeSystem
+from representer.linalg.memory import require
+from representer.operators.adapted import Adapted, original, repaired_gram
+from representer.systems.scalar import DenseSystem, FactorSystem, RidgeSystem
 from representer.values import number
 
 Features = Callable[[Kernel, Any], Tensor]

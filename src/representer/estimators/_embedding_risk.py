@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from representer.estimators._adapted import original
 from representer.estimators._labels import held_out_rows
-from representer.estimators._validation import check_alpha, check_options
+from representer.estimators.validation import check_alpha, check_options
 from representer.kernels import Kernel
 from representer.kernels.learned import Mapped
 from representer.kernels.stationary import Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk
+from representer.operators.adapted import original
 from representer.parameters import is_count, is_real
 
 OBJECTIVES = ("loo", "rademacher", "erm", "validation")
@@ -85,9 +85,9 @@ class Risk:
         }
         given = None if isinstance(weight, str) else float(weight)
         if learner.objective == "rademacher":
-            return RademacherBound(Y, weight=given, epsilon=float(learner.epsilon), **options)
+            return RademacherBound(Y, weight=given, clip=float(learner.epsilon), **options)
         if learner.objective == "erm":
-            return RademacherBound(Y, weight=given or 0.0, epsilon=float(learner.epsilon), **options)
+            return RademacherBound(Y, weight=given or 0.0, clip=float(learner.epsilon), **options)
         if learner.objective == "loo":
             return LeaveOneOutRisk(Y, weight=1.0 / len(Y) if given is None else given, **options)
         validation = held_out_rows(Y.argmax(-1).cpu(), float(learner.validation_fraction), self.seed)

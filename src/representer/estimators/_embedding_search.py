@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.estimators._adapted import Adapted
 from representer.estimators._embedding_history import Trace
 from representer.estimators._embedding_problem import EmbeddingProblem
 from representer.estimators._ridge import random_starts
-from representer.estimators._validation import warn_unconverged
+from representer.estimators.validation import warn_unconverged
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError
-from representer.memory import recycling
+from representer.linalg.memory import recycling
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.rademacher import ClassRisk
 from representer.objectives.squared import SquaredLoss
+from representer.operators.adapted import Adapted
 from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
 from representer.parameters import Constraint, Positive
 from representer.threads import blas_threads_for

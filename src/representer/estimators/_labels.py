@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _num_samples, column_or_1d
 from torch import Tensor
 
-from representer.estimators._validation import plain
+from representer.data import plain
 
 
 def encode(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -2,85 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
-from representer.approximation.base import evenly_spaced
-from representer.approximation.centred import Frame
-from representer.approximation.missing import SeparateRidge
-from representer.approximation.normal import NormalRidge, NormalStep
-from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.approximation.sources import Block, Source
-from representer.data import SparseRows, count, take
-from representer.estimators._adapted import Representation
+from representer.data import count, take
 from representer.estimators._ridge import RidgeProblem
-from representer.estimators._validation import plain
-from representer.memory import BLOCK_BYTES, as_bytes, require, row_blocks
+from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
-
-# Words in a kernel are decided by so many evenly spaced samples, hyperparameters are learned on so many random ones.
-HEURISTIC_ROWS, SEARCH_ROWS = 10_000, 1500
-# Leave-one-out errors, of the fit to all samples, are averaged over so many random ones.
-HELD_ROWS = 5000
-# With conjugate gradients, alpha is chosen by the normal equations of so many of the landmarks.
-PILOT_LANDMARKS = 2000
-
-
-@dataclass(frozen=True)
-class HeldSamples:
-    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
-
-    keys: np.ndarray
-    X: Any
-    Y: np.ndarray
-    weights: np.ndarray | None
-
-    @classmethod
-    def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
-        """Some samples, whose numbers among all are ``rows``."""
-        weights = None if block.weights is None else plain(block.weights)
-        return cls(sampling_keys(rows, seed), plain(block.X), plain(block.Y), weights)
-
-    def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
-        """The sample of all samples, after ``seen`` of them, with a block of more."""
-        keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
-        chosen = np.sort(np.argsort(keys)[:size])
-        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
-
-    def block(self, kernel: Any, represented: Representation) -> Block:
-        """As tensors."""
-        weights = None if self.weights is None else represented.tensor(self.weights)
-        return Block(represented.inputs(kernel, self.X), represented.tensor(self.Y), weights)
-
-    def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
-        """The ``size`` samples of least keys of both, in the order in which they came."""
-        keys = np.concatenate([self.keys, other.keys])
-        kept = np.sort(np.argsort(keys)[:size])
-        X = chosen_of_both(self.X, other.X, kept)
-        weights = None
-        if self.weights is not None or other.weights is not None:
-            parts = [np.ones(len(s.keys)) if s.weights is None else s.weights for s in (self, other)]
-            weights = np.concatenate(parts)[kept]
-        return HeldSamples(keys[kept], X, np.concatenate([self.Y, other.Y])[kept], weights)
+from representer.samples.held import HeldSamples as HeldSamples
+from representer.samples.held import chosen_of_both as chosen_of_both
+from representer.samples.in_memory import Block, Samples
+from representer.samples.rows import HELD_ROWS, PILOT_LANDMARKS, SEARCH_ROWS, evenly_spaced, sample_rows
+from representer.samples.rows import HEURISTIC_ROWS as HEURISTIC_ROWS
+from representer.systems.frames import Frame
+from representer.systems.separate import SeparateRidge
+from representer.systems.sums import NormalRidge, NormalStep
 
 
-def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
-    """Some rows of two collections of the same kind, one after the other."""
-    if isinstance(one, SparseRows):
-        return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
-    if isinstance(one, np.ndarray):
-        return np.concatenate([one, two])[rows]
-    both = [*one, *two]
-    return [both[i] for i in rows]
-
-
-def search_problem(source: Source, seed: int) -> RidgeProblem:
+def search_problem(source: Samples, seed: int) -> RidgeProblem:
     """The samples that hyperparameters are learned on."""
     block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
     weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
@@ -155,7 +99,7 @@ def choose_alpha_by_sums(
 
 def pilot_alpha(
     features: FeatureMap,
-    source: Source,
+    source: Samples,
     sample: Block,
     outputs: tuple[Tensor, Tensor | None],
     candidates: np.ndarray | None,

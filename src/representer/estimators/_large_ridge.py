@@ -12,13 +12,8 @@ from torch import Tensor
 
 from representer.approximation import Falkon, FeatureMap, approximation_error
 from representer.approximation.base import evenly_spaced
-from representer.approximation.dask_source import DaskSource
-from representer.approximation.missing import SeparateRidge, SeparateStep, SeparateSums
-from representer.approximation.normal import NormalRidge, NormalStep, NormalSums
 from representer.approximation.sampling import sample_rows
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import as_scipy
-from representer.estimators._adapted import Representation, original, silent_repairs
+from representer.data import as_scipy, plain
 from representer.estimators._large_parts import (
     HELD_ROWS,
     HEURISTIC_ROWS,
@@ -41,19 +36,23 @@ from representer.estimators._ridge import (
     learn,
     resolve_operator,
 )
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     KernelEstimator,
     as_operator_kernel,
     check_alpha,
-    plain,
     seed_of,
     warn_unconverged,
 )
 from representer.kernels import Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
 from representer.operators import Decomposable, Diagonal, Identity, OperatorKernel
+from representer.operators.adapted import Representation, original, silent_repairs
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask
+from representer.systems.separate import SeparateRidge, SeparateStep, SeparateSums
+from representer.systems.sums import NormalRidge, NormalStep, NormalSums
 
 # Up to so many features the normal equations are formed; with more, conjugate gradients.
 DIRECT_LIMIT = 6000
@@ -192,14 +191,14 @@ class LargeRidge(KernelEstimator):
         """Do the outputs come apart, so that each can have the sums of the samples that know it?"""
         return isinstance(given, Decomposable) and isinstance(given._operator, Identity | Diagonal)
 
-    def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> DaskSource:
+    def _dask_source(self, given: OperatorKernel, X: Any, y: Any, sample_weight: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         source = source_on_dask(self, given, X, y, sample_weight, dtype=DTYPES[self.dtype])
         self._targets = self._weights = None
         self._flat, self._sparse = is_flat(y), False
         return source
 
-    def _fit_source(self, source: Source, given: OperatorKernel, callback: Any) -> None:
+    def _fit_source(self, source: Samples, given: OperatorKernel, callback: Any) -> None:
         """Hyperparameters on a random part of the samples, then the fit to all of them."""
         self.__dict__.pop("n_samples_seen_", None)
         learn_operator = isinstance(self.operator, str)
@@ -234,7 +233,7 @@ class LargeRidge(KernelEstimator):
             return self.solver
         return Falkon() if self.solver == "cg" or (self.solver == "auto" and m > DIRECT_LIMIT) else None
 
-    def _solve_large(self, source: Source, alpha: float | np.ndarray | None) -> None:
+    def _solve_large(self, source: Samples, alpha: float | np.ndarray | None) -> None:
         """Landmarks or random features, sums over the samples, alpha, coefficients."""
         rows = self.approximation.rows(source.n, self._seed)
         features = self.approximation.choose(self._scalar(), source.rows(rows).X, self._seed)
@@ -302,7 +301,7 @@ class LargeRidge(KernelEstimator):
         self._cached_ridge = ridge
 
     def _solve_iteratively(
-        self, falkon: Falkon, features: FeatureMap, source: Source, sample: Block, alpha: Any
+        self, falkon: Falkon, features: FeatureMap, source: Samples, sample: Block, alpha: Any
     ) -> None:
         self.criterion_value_ = None
         scales, rotation = self._outputs(sample.Y)

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.approximation.dask_source import (
-    DaskSource,
+from representer.estimators._labels import check_classes
+from representer.kernels.base import Domain
+from representer.samples.on_dask import (
+    OnDask,
     as_rows,
     is_dask,
     map_rows,
     refuse_frames,
     require_dask,
 )
-from representer.estimators._labels import check_classes
-from representer.kernels.base import Domain
 
 # What a fitted learner keeps beside what it takes to predict; its samples are no ballast to an exact fit.
 BALLAST = ("loo_estimates_", "_held", "_sums", "_targets", "_weights")
@@ -62,12 +62,12 @@ def source_on_dask(
     *,
     dtype: torch.dtype,
     targets: bool = True,
-) -> DaskSource:
+) -> OnDask:
     """The samples of a fit by sums; the learner remembers their columns, and keeps none of them."""
     needs_approximation(learner, given, given.domain)
     if y is None and targets:
         raise ValueError("requires y to be passed, but the target y is None.")
-    source = DaskSource(X, y, sample_weight, dtype=dtype)
+    source = OnDask(X, y, sample_weight, dtype=dtype)
     keep_columns(learner, X, source)
     learner.X_fit_ = None
     return source
@@ -109,7 +109,7 @@ def in_memory(batch: Any) -> Any:
     return batch
 
 
-def keep_columns(learner: Any, X: Any, source: DaskSource) -> None:
+def keep_columns(learner: Any, X: Any, source: OnDask) -> None:
     """What a learner remembers of the columns that it was fitted to."""
     learner.n_features_in_ = source.X.shape[1]
     learner.__dict__.pop("feature_names_in_", None)

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Falkon
 from representer.data import take
-from representer.estimators._adapted import Projected, repaired_gram, searched
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     check_alpha,
     check_bare,
@@ -26,7 +25,7 @@ from representer.estimators._validation import (
 )
 from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
-from representer.memory import as_bytes, require
+from representer.linalg.memory import as_bytes, require
 from representer.objectives.operator_valued import (
     Criterion,
     CrossValidation,
@@ -34,17 +33,19 @@ from representer.objectives.operator_valued import (
     log_spaced,
     smallest_alpha,
 )
-from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, System, factor_system
+from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum
+from representer.operators.adapted import Projected, repaired_gram, searched
 from representer.operators.base import DiagonalForm
 from representer.operators.outputs import DataDriven
-from representer.operators.systems import (
+from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
+from representer.parameters import is_real
+from representer.systems import System, factor_system
+from representer.systems.diagonal import (
     DENSE_LIMIT,
     IterativeSystem,
     has_few_features,
     observation_patterns,
 )
-from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
-from representer.parameters import is_real
 from representer.values import Value
 
 OPERATOR = "operator__matrix"

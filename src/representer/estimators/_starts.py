@@ -12,7 +12,7 @@ from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from representer.estimators._composition import Composition
-from representer.expansions import Chain, Layer
+from representer.functions import Chain, Layer
 
 # Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
 LANCZOS_SIZE, LANCZOS_SHARE = 200, 10

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem, landmark_features
-from representer.data import count, is_single, take
-from representer.estimators._adapted import original, repaired_gram
+from representer.data import count, is_single, plain, take
 from representer.estimators._embedding_problem import explicit_features
-from representer.estimators._validation import plain
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Spectrum,
@@ -26,8 +24,9 @@ from representer.linalg import (
     shifted,
     spectrum_of_factor,
 )
-from representer.objectives.structured import DiagonalRegression, HeldOutputs, OutputRegression, Unexplained
 from representer.operators import Operator
+from representer.operators.adapted import original, repaired_gram
+from representer.systems.structured import DiagonalRegression, HeldOutputs, OutputRegression, Unexplained
 
 FORMS = ("identity", "kpca", "covariance", "conditional_covariance")
 

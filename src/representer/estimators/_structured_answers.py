@@ -11,18 +11,18 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, landmark_features
-from representer.approximation.dask_source import is_dask
-from representer.data import SparseRows, count, is_single, take
-from representer.estimators._adapted import Adapted, Representation, silent_repairs, takes_sparse
+from representer.data import SparseRows, count, is_single, plain, take
 from representer.estimators._lazy import lazily, without_data
-from representer.estimators._validation import DTYPES, KernelEstimator, check_inputs, check_outputs, plain
-from representer.expansions import Embedding
+from representer.estimators.validation import DTYPES, KernelEstimator, check_inputs, check_outputs
+from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.kernels.columns import as_records
 from representer.linalg import row_product
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
+from representer.operators.adapted import Adapted, Representation, silent_repairs, takes_sparse
 from representer.preimage import Decoder, as_decoder, candidate_scores
 from representer.preimage.base import check_width, prepared_like, squared_norms
+from representer.samples.on_dask import is_dask
 
 # The features of inputs, and those of outputs that are not in coordinates of their own.
 Maps = tuple[LandmarkFeatures, LandmarkFeatures | None]

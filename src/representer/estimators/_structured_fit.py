@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import as_scipy, count, is_single, take
-from representer.estimators._adapted import original, silent_repairs, takes_sparse
+from representer.data import as_scipy, count, is_single, plain, take
 from representer.estimators._structured import (
     FORMS,
     Problem,
@@ -34,7 +32,7 @@ from representer.estimators._structured_search import (
     rescaled,
     validate,
 )
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     check_alpha,
     check_counts,
@@ -42,19 +40,20 @@ from representer.estimators._validation import (
     check_inputs,
     check_options,
     check_outputs,
-    plain,
     seed_of,
     warn_unconverged,
 )
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Kernel, Linear, as_kernel
 from representer.kernels.columns import as_records
-from representer.memory import BLOCK_BYTES, as_bytes, require
+from representer.linalg.memory import BLOCK_BYTES, as_bytes, require
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
+from representer.operators.adapted import original, silent_repairs, takes_sparse
 from representer.operators.outputs import DataDriven
 from representer.optimize import HistoryEntry
 from representer.parameters import is_count, is_real
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder
+from representer.samples.in_memory import Block, InMemory, Samples
 
 # Beyond it, an exact fit chooses its numbers on a random subset; kernels are learned on half as many.
 LARGEST_SEARCH = 2000
@@ -241,7 +240,7 @@ class StructuredFit(Answers):
         labelled: Tensor | None,
         seed: int,
         *,
-        source: Source | None = None,
+        source: Samples | None = None,
         exact: bool = False,
     ) -> Problem:
         """Of prepared inputs and outputs, or of all samples of a source; ``exact``: without the approximation."""
@@ -292,7 +291,7 @@ class StructuredFit(Answers):
         return self._adapted(original(learned.kernel))
 
     def _choose(
-        self, kernel: Kernel, X: Any, labelled: Tensor | None, seed: int, source: Source | None = None
+        self, kernel: Kernel, X: Any, labelled: Tensor | None, seed: int, source: Samples | None = None
     ) -> Problem:
         """Choose what is not given, and solve; ``source`` has all samples, if X does not."""
         _, epsilon, components = self._form()
@@ -319,7 +318,7 @@ class StructuredFit(Answers):
         return problem
 
     def _validated(
-        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, source: Source | None
+        self, kernel: Kernel, X: Any, Y: Any, labelled: Tensor | None, seed: int, source: Samples | None
     ) -> tuple[Problem, Choice]:
         """The numbers of least task loss, those of the output kernel included, and their problem."""
         _, epsilon, components = self._form()

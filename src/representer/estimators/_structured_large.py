@@ -12,29 +12,28 @@ from sklearn.utils import _safe_indexing
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Landmarks, Nystroem
-from representer.approximation.dask_source import DaskSource, as_rows, is_dask
 from representer.approximation.landmarks import EXPANSION_DIGITS
-from representer.approximation.normal import NormalRidge, NormalStep, NormalSums, symmetric
 from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import is_single, take
-from representer.estimators._adapted import takes_sparse
+from representer.data import is_single, plain, take
 from representer.estimators._large_parts import HELD_ROWS, block_limit, chosen_of_both
 from representer.estimators._lazy import keep_columns, source_on_dask
 from representer.estimators._structured import Inputs, Outputs, Problem, independent, labelled_outputs
 from representer.estimators._structured_search import Choice, choose
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     check_alpha,
     check_bare,
     check_inputs,
     check_outputs,
-    plain,
     seed_of,
 )
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import Spectrum, eigh
-from representer.objectives.structured import DiagonalRegression, HeldOutputs
+from representer.operators.adapted import takes_sparse
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask, as_rows, is_dask
+from representer.systems.structured import DiagonalRegression, HeldOutputs
+from representer.systems.sums import NormalRidge, NormalStep, NormalSums, symmetric
 
 # With an approximation, kernels and decoders see so many random samples; up to it all, as in an exact fit.
 KNOWN_ROWS = 20_000
@@ -64,10 +63,10 @@ class ManySamples:
     y: Any
     seed: int
 
-    def source(self, learner: Any) -> Source:
+    def source(self, learner: Any) -> Samples:
         """For sums, when the learner's kernels are known."""
         if is_dask(self.X):
-            source = DaskSource(self.X, self.y, None, dtype=DTYPES[learner.dtype])
+            source = OnDask(self.X, self.y, None, dtype=DTYPES[learner.dtype])
             keep_columns(learner, self.X, source)
             return source
         return InMemory(
@@ -175,7 +174,7 @@ class SummedProblem(Problem):
 
 
 def summed_problem(
-    learner: Any, kernel: Kernel, source: Source, operator: Any, *, on_axes: bool, seed: int
+    learner: Any, kernel: Kernel, source: Samples, operator: Any, *, on_axes: bool, seed: int
 ) -> SummedProblem:
     """The regression of all samples on landmarks of inputs and outputs, from one pass over them."""
     _, pair, centred = learner._settings
@@ -188,7 +187,7 @@ def summed_problem(
 
 
 def _sums(
-    learner: Any, source: Source, features: LandmarkFeatures, targets: LandmarkFeatures | None
+    learner: Any, source: Samples, features: LandmarkFeatures, targets: LandmarkFeatures | None
 ) -> NormalSums:
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
     limit = block_limit(learner.memory_limit, features.n_features, width)
@@ -196,7 +195,7 @@ def _sums(
     return total
 
 
-def _chosen(kernel: Kernel, approximation: Any, source: Source, side: str, seed: int) -> LandmarkFeatures:
+def _chosen(kernel: Kernel, approximation: Any, source: Samples, side: str, seed: int) -> LandmarkFeatures:
     block = source.rows(approximation.rows(source.n, seed))
     return independent(approximation.choose(kernel, getattr(block, side), seed))
 

@@ -14,16 +14,16 @@ from sklearn.model_selection import KFold, check_cv
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import count, take
+from representer.data import count, plain, take
 from representer.estimators import _ridge as ridge
 from representer.estimators._structured import Problem
-from representer.estimators._validation import check_alpha, plain, warn_unconverged
+from representer.estimators.validation import check_alpha, warn_unconverged
 from representer.kernels import Kernel
 from representer.objectives.operator_valued import alpha_grid, log_spaced
-from representer.objectives.structured import DiagonalRegression
 from representer.operators import Decomposable, Dense
 from representer.optimize.runs import Monitor
 from representer.parameters import Positive, is_count
+from representer.systems.structured import DiagonalRegression
 
 # Values of alpha on a first grid, and on a finer one between the neighbours of its best.
 COARSE, FINE = 13, 9

@@ -9,8 +9,8 @@ import torch
 from sklearn.utils._missing import is_pandas_na
 from torch import Tensor
 
-from representer.approximation.dask_source import as_rows, is_dask
-from representer.estimators._validation import plain
+from representer.data import plain
+from representer.samples.on_dask import as_rows, is_dask
 
 
 def label_targets(y: Any, coordinates: Tensor, weight: float, n: int) -> Tensor:

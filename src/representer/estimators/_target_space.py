@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from representer.data import count, take
-from representer.expansions.chain import pivot_candidates
+from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.preimage import combination, is_linear
 
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, landmark_features
 from representer.data import count
-from representer.estimators._adapted import silent_repairs
 from representer.estimators._ridge import RidgeProblem, prior_scale, ridge_system
-from representer.expansions import Expansion
+from representer.functions import Expansion
 from representer.kernels import Linear
-from representer.memory import row_blocks
-from representer.operators import Decomposable, OperatorKernel, System
+from representer.linalg.memory import row_blocks
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import silent_repairs
+from representer.systems import System
 
 
 class PredictiveSpread:

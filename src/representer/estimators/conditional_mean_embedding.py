@@ -9,8 +9,6 @@ import torch
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from representer.approximation.dask_source import is_dask
-from representer.estimators._adapted import repaired_gram, silent_repairs, takes_sparse
 from representer.estimators._callbacks import fitting, iteration_callback
 from representer.estimators._conditional_large import (
     add_conditionals,
@@ -23,7 +21,7 @@ from representer.estimators._embedding_problem import EmbeddingProblem, guard_me
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import held_out_rows
 from representer.estimators._lazy import in_memory, takes_batches
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     check_alpha,
     check_inputs,
     check_options,
@@ -33,7 +31,9 @@ from representer.estimators._validation import (
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import pivoted_cholesky
 from representer.objectives import HeldOut, LeaveOneOut
+from representer.operators.adapted import repaired_gram, silent_repairs, takes_sparse
 from representer.parameters import is_real
+from representer.samples.on_dask import is_dask
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500

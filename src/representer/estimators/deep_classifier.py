@@ -10,9 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
-from representer.approximation.dask_source import is_dask
+from representer.data import plain
 from representer.estimators import _losses
-from representer.estimators._adapted import takes_sparse
 from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import fitting
 from representer.estimators._deep import DeepKernelMachine
@@ -20,7 +19,9 @@ from representer.estimators._deep_fit import DeepFit, Solution
 from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
 from representer.estimators._labels import encode
 from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
-from representer.estimators._validation import check_inputs, plain, warn_unconverged
+from representer.estimators.validation import check_inputs, warn_unconverged
+from representer.operators.adapted import takes_sparse
+from representer.samples.on_dask import is_dask
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 

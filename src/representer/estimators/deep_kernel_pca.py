@@ -10,10 +10,8 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from representer.approximation import SAMPLING, choose_samples
-from representer.approximation.dask_source import DaskSource, is_dask
 from representer.approximation.sampling import candidate_rows, sample_rows
-from representer.data import take
-from representer.estimators._adapted import Representation, original, takes_sparse
+from representer.data import plain, take
 from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._deep_pca import (
     FirstLevel,
@@ -28,19 +26,20 @@ from representer.estimators._deep_pca_extension import NewSamples
 from representer.estimators._deep_pca_fit import Settings, Solution, canonical, check_init, solve
 from representer.estimators._deep_pca_generation import Generation, check_preimage
 from representer.estimators._lazy import keep_columns
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     check_counts,
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
     warn_unconverged,
 )
 from representer.kernels import Kernel
-from representer.memory import recycling
+from representer.linalg.memory import recycling
 from representer.objectives.multilevel import MultiLevel
+from representer.operators.adapted import Representation, original, takes_sparse
 from representer.parameters import is_real
+from representer.samples.on_dask import OnDask, is_dask
 
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 
@@ -277,7 +276,7 @@ class DeepKernelPCA(
                 )
             if kernel.domain != "vectors":
                 raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
-            source = DaskSource(X, None, None, dtype=torch.float64)
+            source = OnDask(X, None, None, dtype=torch.float64)
             keep_columns(self, X, source)
             self._form = Representation(torch.float64, self.device)
             self.subset_ = self._subset(kernel, source.n, lambda rows: source.rows(rows).X)

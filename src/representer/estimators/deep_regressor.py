@@ -13,9 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.approximation.dask_source import is_dask
+from representer.data import plain
 from representer.estimators import _losses
-from representer.estimators._adapted import silent_repairs
 from representer.estimators._callbacks import fitting
 from representer.estimators._composition import Composition
 from representer.estimators._deep import DeepKernelMachine
@@ -25,13 +24,11 @@ from representer.estimators._gram_once import precompute
 from representer.estimators._lazy import lazily
 from representer.estimators._losses import Loss
 from representer.estimators._uncertainty import PredictiveSpread
-from representer.estimators._validation import (
-    as_operator_kernel,
-    plain,
-    warn_unconverged,
-)
+from representer.estimators.validation import as_operator_kernel, warn_unconverged
 from representer.linalg import repair_gram
+from representer.operators.adapted import silent_repairs
 from representer.parameters import is_real
+from representer.samples.on_dask import is_dask
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6

@@ -11,9 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from representer.approximation import Approximation, RandomFeatures
-from representer.approximation.dask_source import is_dask
-from representer.approximation.sources import Block, InMemory, Source
-from representer.estimators._adapted import silent_repairs, takes_sparse
+from representer.data import plain
 from representer.estimators._callbacks import fitting, iteration_callback
 from representer.estimators._embedding_calibration import calibrate_embedding
 from representer.estimators._embedding_classes import ClassEmbedding
@@ -31,9 +29,12 @@ from representer.estimators._embedding_risk import Risk, check_classifier, check
 from representer.estimators._embedding_search import EmbeddingSearch, Found
 from representer.estimators._labels import encode
 from representer.estimators._lazy import in_memory, takes_batches
-from representer.estimators._validation import check_alpha, check_inputs, plain, seed_of
+from representer.estimators.validation import check_alpha, check_inputs, seed_of
 from representer.kernels import Kernel
 from representer.objectives.base import inner
+from representer.operators.adapted import silent_repairs, takes_sparse
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import is_dask
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
 LARGEST_BATCH = 1500
@@ -277,7 +278,7 @@ class EmbeddingClassifier(ClassEmbedding):
                 add_batch(self, self._adapted(self.kernel_), block)
         return self
 
-    def _fit_source(self, given: Kernel, source: Source, callback: Any) -> Any:
+    def _fit_source(self, given: Kernel, source: Samples, callback: Any) -> Any:
         """Learn what is free, on a part of the samples, and fit to all of them."""
         self.__dict__.pop("n_samples_seen_", None)
         self.__dict__.pop("_cached_features", None)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from representer.estimators._validation import check_counts, check_options
+from representer.estimators.validation import check_counts, check_options
 from representer.kernels.molecules import Fingerprint, as_molecules, morgan
 
 Output = Literal["dense", "sparse", "packed"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
-from representer.estimators._validation import plain
+from representer.data import plain
 from representer.kernels import Kernel, as_kernel
 
 

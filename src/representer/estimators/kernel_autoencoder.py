@@ -9,13 +9,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
-from representer.approximation.dask_source import is_dask
+from representer.data import plain
 from representer.estimators._autoencoder import Autoencoder
 from representer.estimators._bound import GeneralizationBound, estimated_bound
 from representer.estimators._callbacks import fitting
 from representer.estimators._lazy import lazily
 from representer.estimators._target_space import FeatureSpace
-from representer.estimators._validation import plain
+from representer.samples.on_dask import is_dask
 
 
 class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoencoder):

@@ -12,23 +12,22 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Nystroem, approximation_error
 from representer.approximation.base import ERROR_ROWS, evenly_spaced
-from representer.approximation.dask_source import DaskSource, is_dask
-from representer.approximation.sources import Block, InMemory, Source
-from representer.data import SparseRows, as_scipy, count
-from representer.estimators._adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.data import SparseRows, as_scipy, count, plain
 from representer.estimators._large_parts import HEURISTIC_ROWS
 from representer.estimators._lazy import keep_columns, lazily
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     DTYPES,
     KernelEstimator,
     check_bare,
     check_device,
     check_inputs,
     check_options,
-    plain,
     seed_of,
 )
 from representer.kernels import Kernel, as_kernel
+from representer.operators.adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask, is_dask
 
 
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
@@ -149,10 +148,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         self._n_features_out = features.n_features
         return self
 
-    def _source(self, kernel: Kernel, X: Any) -> Source:
+    def _source(self, kernel: Kernel, X: Any) -> Samples:
         self._sparse = False
         if is_dask(X):
-            source = DaskSource(X, None, None, dtype=DTYPES[self.dtype])
+            source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
             keep_columns(self, X, source)
             return source
         X = self._checked(kernel, X, reset=True)

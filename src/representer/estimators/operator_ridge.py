@@ -12,9 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Approximation, Falkon, approximation_error
-from representer.approximation.dask_source import is_dask
 from representer.data import SparseRows, count, take
-from representer.estimators._adapted import original, silent_repairs, takes_sparse
 from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._large_ridge import LargeRidge
 from representer.estimators._lazy import lazily
@@ -30,19 +28,22 @@ from representer.estimators._ridge import (
     resolve_operator,
     ridge_system,
 )
-from representer.estimators._validation import (
+from representer.estimators.validation import (
     check_alpha,
     check_inputs,
     check_targets,
     check_weights,
     seed_of,
 )
-from representer.expansions import Expansion
+from representer.functions import Expansion
 from representer.kernels import Linear
 from representer.linalg import Spectrum
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.objectives.operator_valued import Criterion
-from representer.operators import Decomposable, Operator, OperatorKernel, System
+from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.operators.adapted import original, silent_repairs, takes_sparse
+from representer.samples.on_dask import is_dask
+from representer.systems import System
 
 
 class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, LargeRidge):

@@ -8,13 +8,12 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from representer.data import count
+from representer.data import count, plain
 from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
 from representer.estimators._lazy import in_memory, takes_batches
 from representer.estimators._structured import Problem
 from representer.estimators._structured_fit import StructuredFit
 from representer.estimators._structured_large import chosen_again, first_batch, many_samples, next_batch
-from representer.estimators._validation import plain
 
 
 class StructuredPredictor(CallbackSupportMixin, StructuredFit):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.data import SparseRows, as_vectors, same_features
 from representer.kernels.base import Domain, Kernel, combine
-from representer.memory import BLOCK_BYTES
+from representer.linalg.memory import BLOCK_BYTES
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024

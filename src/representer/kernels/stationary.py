@@ -16,8 +16,8 @@ from torch.nn.functional import pad
 from representer.kernels.base import ONE, Kernel, combine
 from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
+from representer.linalg.memory import empty_matrix
 from representer.linalg.rowwise import ALIGNED_ROWS
-from representer.memory import empty_matrix
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
 

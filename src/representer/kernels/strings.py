@@ -18,7 +18,7 @@ from torch import Tensor
 from representer.kernels.base import combine
 from representer.kernels.explicit import CountingKernel, inner_products, squared_norms
 from representer.kernels.sequences import Coded, StringKernel, coded, one_kind
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import Hyperparameter, NonNegative, Word, is_count, is_real
 from representer.values import number
 

@@ -12,7 +12,7 @@ import torch
 from scipy.linalg import cython_blas, get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
-from representer.memory import empty_matrix
+from representer.linalg.memory import empty_matrix
 from representer.threads import blas_threads_for
 
 # What trmm looks like from C: four words, the sizes of B, the scale, A and its stride, B and its stride.

@@ -12,7 +12,7 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from representer.linalg.blas import for_blas, invert_triangle, mirrored
-from representer.memory import empty_matrix
+from representer.linalg.memory import empty_matrix
 from representer.threads import blas_threads_for
 
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each

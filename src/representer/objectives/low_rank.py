@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from representer.objectives.base import Evaluation, _ClosedForm
-from representer.objectives.ridge_system import FactorSystem
 from representer.objectives.squared import Interpolation, SquaredLoss
+from representer.systems.scalar import FactorSystem
 
 
 @dataclass(frozen=True)

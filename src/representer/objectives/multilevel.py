@@ -22,7 +22,7 @@ from representer.kernels.products import Linear
 from representer.kernels.stationary import Gaussian
 from representer.linalg import RitzPairs, leading
 from representer.linalg.leading import Product
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.values import number
 
 Hidden = list[Tensor]

@@ -22,7 +22,7 @@ from representer.objectives.base import symmetric_part
 from representer.objectives.selection import GeneralizedCrossValidation, LeaveOneOut
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
-from representer.operators.systems import gram_spectrum, has_few_features, observation_patterns
+from representer.systems.diagonal import gram_spectrum, has_few_features, observation_patterns
 
 Criterion = Literal["loo", "gcv"]
 

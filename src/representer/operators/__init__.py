@@ -12,7 +12,6 @@ from representer.operators.outputs import (
     Operator,
     PrincipalComponents,
 )
-from representer.operators.systems import System, factor_system
 
 __all__ = [
     "ConditionalCovariance",
@@ -29,9 +28,7 @@ __all__ = [
     "OperatorSum",
     "PrincipalComponents",
     "Separate",
-    "System",
     "Transformable",
     "diagonal_regularization",
-    "factor_system",
     "joint_kernel",
 ]

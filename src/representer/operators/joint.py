@@ -10,7 +10,7 @@ from torch import Tensor
 
 from representer.data import as_vectors, count
 from representer.kernels.base import Domain, Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
 from representer.operators.outputs import Identity
 from representer.parameters import Hyperparameter, NonNegative, is_real

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from representer.data import count
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.values import Value
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.data import SparseRows, count, is_single
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.kernels.columns import as_records
 from representer.parameters import is_count

@@ -10,7 +10,7 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.data import SparseRows, count
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Centered, Constant, Functional, Kernel, Linear, Scaled, Sum
 from representer.preimage.base import Decoder, _one_each
 

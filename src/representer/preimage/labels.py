@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from representer.data import SparseRows
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Kernel
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects

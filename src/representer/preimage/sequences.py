@@ -14,10 +14,10 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.data import count
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree
 from representer.kernels.sequences import coded, one_kind
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder
 

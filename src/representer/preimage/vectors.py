@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.expansions import Embedding
+from representer.functions import Embedding
 from representer.kernels import Delta, Gaussian, Kernel, Laplacian, MinMax, Scaled, Tanimoto
-from representer.memory import row_blocks
+from representer.linalg.memory import row_blocks
 from representer.optimize import lbfgs, with_gradient
 from representer.optimize.runs import check_limits
 from representer.preimage.base import Decoder

@@ -1,0 +1,43 @@
+"""What a long run needs: files that are never half written, and a Ctrl-C that ends it, not only a fit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a file, at once or not at all; its folder is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+class Stopped(BaseException):
+    """An interruption under a name that no fit catches."""
+
+
+@contextmanager
+def stopped_by_interrupts() -> Iterator[None]:
+    """Let Ctrl-C end what is measured here: a fit would keep its best point, and that would be taken for the result."""
+    elsewhere = threading.current_thread() is not threading.main_thread()
+    if elsewhere or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,145 @@
+"""The base class of all learners: arguments, inputs, fits that leave no trace when they fail, answers on Dask."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.utils.validation import check_is_fitted
+
+from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
+from representer.kernels import Kernel, as_kernel
+from representer.kernels.names import NAMES
+from representer.operators import OperatorKernel
+from representer.operators.adapted import Representation, takes_sparse
+from representer.optimize import HistoryEntry
+from representer.samples.on_dask import is_dask, map_rows, refuse_frames
+from representer.values import unchanged_by_errors
+
+
+def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a fit: callbacks see it begin and end, and if it fails the learner stays as it was."""
+
+    @functools.wraps(fit)
+    def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
+        context = learner._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=learner)
+        result = fit(learner, *args, **kwargs)
+        context.call_on_fit_task_end(estimator=learner)
+        return result
+
+    managed = with_callbacks(announced)
+
+    @functools.wraps(fit)
+    def all_or_nothing(learner: Any, *args: Any, **kwargs: Any) -> Any:
+        before = dict(vars(learner))
+        try:
+            return managed(learner, *args, **kwargs)
+        except BaseException:
+            vars(learner).clear()
+            vars(learner).update(before)
+            raise
+
+    return all_or_nothing
+
+
+class KernelLearner(CallbackSupportMixin, BaseEstimator):
+    """A learner with a ``kernel``: pairwise when that is precomputed, with nested names even through a short name.
+
+    A subclass states its arguments, checks what its users pass, hands samples and a model to a problem, and keeps the
+    ``function_`` that solves it. Attributes whose names begin with ``_cached`` only save time: they are not stored.
+    """
+
+    kernel: Any
+    dtype: str = "float64"
+    device: str | None = None
+    kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
+    training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+
+    # -- what scikit-learn asks ---------------------------------------------------------------------------------------
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
+        tags.input_tags.sparse = takes_sparse(self.kernel)
+        return tags
+
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means to this learner."""
+        return as_kernel(name)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
+        params = super().get_params(deep)
+        for argument in self.kernel_arguments if deep else ():
+            kernel = getattr(self, argument)
+            if isinstance(kernel, str) and kernel in NAMES:
+                nested = self.named_kernel(kernel).get_params()
+                params |= {f"{argument}__{name}": value for name, value in nested.items()}
+        return params
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
+        for argument in self.kernel_arguments:
+            if any(name.startswith(f"{argument}__") for name in params):
+                kernel = params.get(argument, getattr(self, argument))
+                params[argument] = self.named_kernel(kernel) if isinstance(kernel, str) else kernel
+        with unchanged_by_errors(self, *params.values()):
+            return super().set_params(**params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but what is only kept to save time."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if not name.startswith("_cached")}
+
+    # -- what a user passes -------------------------------------------------------------------------------------------
+    def _representation(self, *, sparse: bool = False) -> Representation:
+        """The precision and the device of the learner's tensors."""
+        return Representation(DTYPES[self.dtype], self.device, sparse)
+
+    def _new_inputs(self, X: Any, kernel: Kernel | OperatorKernel) -> Any:
+        """Checked inputs of a fitted learner."""
+        check_is_fitted(self)
+        return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
+
+    def _keep_columns(self, X: Any) -> None:
+        """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""
+        self.n_features_in_ = X.shape[1]
+        self.__dict__.pop("feature_names_in_", None)
+        if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
+            self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+
+    def _iteration_callback(self) -> Callable[[HistoryEntry], bool]:
+        """What a search calls after each iteration: a subtask of the fit begins and ends; True stops the search."""
+        context = self._callback_fit_ctx
+
+        def call(entry: HistoryEntry) -> bool:
+            task = context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self)
+            return bool(task.call_on_fit_task_end(estimator=self))
+
+        return call
+
+    # -- answers on Dask ----------------------------------------------------------------------------------------------
+    def _lazily(
+        self, method: str, X: Any, width: int | None, *first: Any, dtype: Any = None, **options: Any
+    ) -> Any:
+        """Return ``method(chunk)`` for every chunk of a Dask collection: a Dask array (n, width), or (n,) for None.
+
+        Arguments before the chunk are ``first``, those after it ``options``. The copy that travels to the workers has
+        no training data.
+        """
+        assert is_dask(X)
+        check_columns(self, X)
+        if method == "transform":
+            refuse_frames(self)
+        light = copy.copy(self)
+        for name in (*self.training_data, "feature_names_in_"):  # chunks are arrays, without names
+            light.__dict__.pop(name, None)
+        answer = partial(getattr(light, method), *first, **options)
+        return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))

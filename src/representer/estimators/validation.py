@@ -1,0 +1,327 @@
+"""What learners accept: data of the kernel's kind, targets, weights, options; and what they say otherwise."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
+
+from representer.data import SparseRows, as_items, is_single, plain
+from representer.kernels import as_kernel
+from representer.kernels.base import Domain, Kernel
+from representer.kernels.columns import as_records
+from representer.kernels.names import NAMES
+from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.values import unchanged_by_errors
+
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
+
+class KernelEstimator(BaseEstimator):
+    """A learner with a ``kernel``: pairwise when it is precomputed, with nested names even through a short name."""
+
+    kernel: Any
+    _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
+    _sent: tuple[str, ...] = ()  # what is kept to save time and is stored all the same
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
+        tags.input_tags.sparse = False
+        return tags
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
+        for argument in self._kernel_arguments:
+            if any(name.startswith(f"{argument}__") for name in params):
+                kernel = params.get(argument, getattr(self, argument))
+                params[argument] = as_kernel(kernel) if isinstance(kernel, str) else kernel
+        with unchanged_by_errors(self, *params.values()):
+            return super().set_params(**params)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
+        params = super().get_params(deep)
+        for argument in self._kernel_arguments if deep else ():
+            kernel = getattr(self, argument)
+            if isinstance(kernel, str) and kernel in NAMES:
+                params |= {f"{argument}__{name}": v for name, v in as_kernel(kernel).get_params().items()}
+        return params
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is only kept to save time is not stored, but for what a copy takes along to a worker."""
+        state = super().__getstate__().items()
+        return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
+
+
+def kernel_domain(kernel: Any) -> Domain:
+    """The kind of data of a kernel, or of what may become one."""
+    if isinstance(kernel, Kernel | OperatorKernel):
+        return kernel.domain
+    return "gram" if kernel == "precomputed" else "vectors"
+
+
+def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
+    """K(x, y) = k(x, y) A from a scalar kernel and an output operator; an operator-valued kernel is itself.
+
+    A copy with plain numbers: nothing that happens to the arguments later reaches a fitted learner.
+    """
+    learn = isinstance(operator, str)
+    if isinstance(kernel, OperatorKernel):
+        undecided = isinstance(kernel, Decomposable) and kernel.operator is None
+        if operator is not None and not (learn and undecided):
+            raise ValueError(
+                f"kernel={kernel!r} is operator-valued already, so operator={operator!r} has no place. Leave "
+                "operator=None, or give a scalar kernel."
+            )
+        return kernel.__sklearn_clone__().numbers()
+    if not (operator is None or isinstance(operator, Operator) or (learn and operator == "learn")):
+        raise ValueError(
+            "operator must be None, 'learn' or an object from representer.operators, such as Dense(matrix); got "
+            f"{operator!r}."
+        )
+    return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
+
+
+def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
+
+    With ``sparse``, vectors may be a sparse matrix.
+    """
+    X = plain(X)
+    if domain in ("vectors", "gram"):
+        refuse_non_numbers(X, "X")
+        accepted = "csr" if sparse and domain == "vectors" else False
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted)
+        if domain == "gram" and reset:
+            check_gram(X)
+        return SparseRows(X) if issparse(X) else X
+    if is_single(X) and not (domain == "records" and isinstance(X, Mapping)):
+        raise ValueError(
+            f"Expected a list with one object for each sample; got one {type(X).__name__}, {X!r:.60}. Put a single "
+            "object in a list."
+        )
+    if domain == "labels":
+        labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
+        return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
+    if domain == "records":
+        return as_records(X)  # names are kept; the kernel knows which it needs
+    # Of a list it would take the length of the first object for the number of features.
+    if hasattr(X, "shape"):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rows = as_items(X)
+    objects = rows if isinstance(rows, np.ndarray) else list(rows)
+    if len(objects) == 0:
+        raise ValueError("Found 0 samples; at least one object is needed.")
+    return objects
+
+
+def refuse_non_numbers(data: Any, name: str) -> None:
+    """Strings of digits and dates would be converted to numbers without a word."""
+    if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
+        return
+    try:
+        array = np.asarray(data)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(
+            f"{name} is no array of numbers ({error}). Objects of different sizes need a kernel for their kind; pairs "
+            "(times, values) need Functional(…, domain='objects')."
+        ) from error
+    strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
+    if array.dtype.kind in "SUMm" or (
+        array.dtype == object and any(isinstance(entry, strangers) for entry in array.ravel())
+    ):
+        raise ValueError(
+            f"{name} holds strings or dates, where numbers are expected. Encode them first (for example with "
+            "sklearn.preprocessing.OrdinalEncoder), or choose a kernel for such data."
+        )
+
+
+def check_gram(gram: np.ndarray) -> None:
+    """A Gram matrix for fitting is square and symmetric to rounding."""
+    if gram.shape[0] != gram.shape[1]:
+        raise ValueError(
+            f"Precomputed kernel matrix should be square for fitting, n_samples × n_samples; got {gram.shape}. "
+            "Predicting takes k(X_new, X_train)."
+        )
+    scale = np.abs(gram).max()
+    asymmetry = np.abs(gram - gram.T).max()
+    if asymmetry > math.sqrt(np.finfo(gram.dtype).eps) * scale:
+        raise ValueError(
+            f"The precomputed Gram matrix is not symmetric: entries differ from their mirror image by up to "
+            f"{asymmetry:.3g} (largest entry {scale:.3g}). Check how it was computed, or pass (K + K.T) / 2."
+        )
+
+
+def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
+    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    if hasattr(y, "toarray"):
+        raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
+    y = np.asarray(plain(y))
+    refuse_non_numbers(y, "y")
+    if y.dtype == object:
+        y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
+    y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
+    if y.ndim not in (1, 2):
+        raise ValueError(
+            f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}."
+        )
+    if len(y) != n:
+        raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(y)}.")
+    flat = y.ndim == 1
+    targets = y.reshape(n, -1)
+    if targets.shape[1] == 0:
+        raise ValueError(f"y has no outputs: shape {y.shape}.")
+    if np.isinf(targets).any():
+        raise ValueError(
+            f"Input y contains infinity, first in row {int(np.argwhere(np.isinf(targets))[0][0])}."
+        )
+    missing = np.isnan(targets)
+    if missing.any() and targets.shape[1] == 1:
+        raise ValueError(
+            f"Input y contains NaN, first in row {int(np.argwhere(missing)[0][0])}. Missing targets are allowed among "
+            "several outputs; with one output, leave those samples out."
+        )
+    empty = np.flatnonzero(missing.all(0))
+    if len(empty):
+        raise ValueError(
+            f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
+        )
+    return targets, flat
+
+
+def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
+    """Outputs of an output kernel's kind, and whether vectors came as one number each."""
+    if Y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    Y = plain(Y)
+    if kernel.domain in ("vectors", "gram"):
+        if hasattr(Y, "toarray"):
+            raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
+        refuse_non_numbers(Y, "y")
+        objects = isinstance(Y, Iterable) and getattr(Y, "dtype", np.dtype(object)).kind == "O"
+        if objects and any(isinstance(item, set | frozenset) for item in Y):
+            raise ValueError(
+                f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
+                "zeros and ones from sets."
+            )
+        array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
+        if array.ndim not in (1, 2):
+            raise ValueError(f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}.")
+        if kernel.domain == "gram" and reset:
+            check_gram(array)
+        return array.reshape(len(array), -1), array.ndim == 1
+    if kernel.domain == "records":
+        return as_records(Y), False
+    rows = Y.to_numpy() if hasattr(Y, "to_numpy") else Y
+    objects = rows if isinstance(rows, np.ndarray) else list(rows)
+    if len(objects) == 0:
+        raise ValueError("Found 0 targets; at least one is needed.")
+    return objects, False
+
+
+def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+    """Non-negative sample weights, not all zero; None where all are equal to one."""
+    if sample_weight is None:
+        return None
+    rows = np.empty((_num_samples(X), 1))
+    weights = _check_sample_weight(plain(sample_weight), rows, dtype=np.float64, ensure_non_negative=True)
+    if not weights.sum() > 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return weights
+
+
+def check_columns(learner: Any, X: Any) -> None:
+    """Refuse a Dask collection with other columns than those of the fit."""
+    names = getattr(learner, "feature_names_in_", None)
+    if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):
+        raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
+    if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
+        raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+
+
+def check_alpha(alpha: Any) -> float | np.ndarray | None:
+    """A positive number, an array of candidates, or None for ``"auto"``."""
+    if isinstance(alpha, float) and 0.0 < alpha < math.inf:
+        return float(alpha)
+    if isinstance(alpha, str):
+        if alpha == "auto":
+            return None
+        raise ValueError(f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}.")
+    try:
+        if np.asarray(alpha).dtype.kind == "b":
+            raise TypeError
+        values = np.asarray(alpha, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"alpha must be a positive number, an array of candidates or 'auto'; got {alpha!r}."
+        ) from error
+    if values.size == 0 or values.ndim > 1 or not np.all(np.isfinite(values)) or not np.all(values > 0):
+        raise ValueError(
+            f"alpha must be positive and finite (mean loss + alpha·‖f‖²); got {alpha!r}. For interpolation choose a "
+            "tiny value such as 1e-10."
+        )
+    return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
+
+
+def check_options(estimator: Any, choices: dict[str, tuple[str, ...]]) -> None:
+    """Each named argument is one of the words it may be."""
+    for name, words in choices.items():
+        value = getattr(estimator, name)
+        if value not in words:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}; got {value!r}.")
+
+
+def check_counts(estimator: Any, minima: dict[str, int]) -> None:
+    """Each named argument is an integer of at least its minimum."""
+    for name, least in minima.items():
+        value = getattr(estimator, name)
+        truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
+        if truth or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def check_bare(*approximations: Any) -> None:
+    """Refuse an approximation with a kernel, which only a transformer has: the learner has its own.
+
+    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
+    """
+    for given in approximations:
+        if getattr(given, "kernel", None) is not None:
+            raise ValueError(
+                f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
+                "learner instead."
+            )
+
+
+def check_device(device: str | None) -> None:
+    """A device that torch can use here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"device={device!r} is not to be had here ({error}). Use device=None for the processor."
+        ) from error
+
+
+def seed_of(random_state: Any) -> int:
+    """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def warn_unconverged(message: str) -> None:
+    """A search that ended early keeps its best point, and says so."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(message, ConvergenceWarning, stacklevel=3)

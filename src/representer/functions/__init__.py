@@ -1,0 +1,24 @@
+"""Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
+
+from representer.functions.base import Function
+from representer.functions.chain import Chain
+from representer.functions.embedding import Embedding, mean_embedding
+from representer.functions.expansion import Expansion
+from representer.functions.features import FeatureFunction, StoredFeatures
+from representer.functions.herding import herd, herd_rows
+from representer.functions.layers import Layer
+from representer.functions.network import Network
+
+__all__ = [
+    "Chain",
+    "Embedding",
+    "Expansion",
+    "FeatureFunction",
+    "Function",
+    "Layer",
+    "Network",
+    "StoredFeatures",
+    "herd",
+    "herd_rows",
+    "mean_embedding",
+]

@@ -1,0 +1,45 @@
+"""What a function of an RKHS is to a fitted learner: a frozen value that evaluates itself, in blocks."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields
+from typing import Any, Self
+
+from torch import Tensor
+
+
+class Function(ABC):
+    """A function of an RKHS; a subclass is a frozen dataclass of kernels, other functions and arrays.
+
+    A learner keeps functions of NumPy arrays with a ``Representation`` that says how they become tensors; inside of a
+    problem the same classes hold tensors. What a function computes once to save time is a ``cached_property``, which is
+    no part of the state.
+    """
+
+    @abstractmethod
+    def __call__(self, X: Any) -> Tensor:
+        """f(x_i) as rows, (n, p), in blocks of bounded memory."""
+
+    def norm(self) -> float:
+        """‖f‖ in the RKHS, without the intercept."""
+        raise ValueError(f"The norm of {type(self).__name__} is not known.")
+
+    def contributions(self, X: Any) -> Tensor:
+        """The terms (n, terms, p) of the sum that f(x) is: with the intercept they sum to f(x)."""
+        raise ValueError(f"{type(self).__name__} is no sum over samples, landmarks or features.")
+
+    def state(self) -> dict[str, Any]:
+        """The fields, which make the function again (``from_state``)."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> Self:
+        """The function with these fields."""
+        return cls(**state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)

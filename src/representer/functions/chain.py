@@ -1,0 +1,317 @@
+"""Compositions of functions on training points, in orthonormal coordinates."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from representer.data import count, take
+from representer.functions.expansion import Expansion
+from representer.functions.layers import Layer, Outputs, Part
+from representer.functions.polynomials import feature_count, features
+from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
+from representer.parameters import is_count
+
+# Of many samples, pivots are chosen among so many for each.
+CANDIDATES_PER_PIVOT = 4
+
+
+class Chain:
+    """f_L ∘ … ∘ f_1 on n training points, in orthonormal coordinates.
+
+    The anchors of each layer are the images of the training points under the layers before it (the deep representer
+    theorem). With K_l = B_l B_lᵀ on those anchors, f_l(X) = B_l Θ_l A_l^½ and ‖f_l‖² = ‖Θ_l‖²: the coordinates Θ_l
+    (r_l × size) are well conditioned where expansion coefficients are not. The first factor does not depend on any Θ
+    and is computed once, by pivoted Cholesky; a degree-1 polynomial kernel on ℝ² gives it r = 3 columns.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        From the input on; their kernels have numbers for all hyperparameters.
+    X : data
+        The points whose images are wanted.
+    tol : float
+        Relative tolerance of the first factor: K is matched to ``tol`` times its largest diagonal entry.
+    max_rank : int, optional
+        Cap on r for every layer. The anchors of later layers are then the images of the first layer's pivots and, if
+        these are fewer, of evenly spaced other points.
+    rows : tensor of int, optional
+        The training points among X, to which all anchors are confined; all of them by default.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.functions import Chain, Layer
+    >>> from representer.kernels import Gaussian, Polynomial
+    >>> X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    >>> chain = Chain([Layer(Polynomial(1), size=2), Layer(Gaussian(1.0), size=1)], X)
+    >>> chain.shapes
+    [(3, 2), (20, 1)]
+    >>> coordinates = chain.split(torch.ones(chain.size, dtype=torch.float64))
+    >>> bool(torch.allclose(chain.images(coordinates)[-1], chain.evaluate(coordinates, X)[-1]))
+    True
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        X: Any,
+        *,
+        tol: float = 1e-12,
+        max_rank: int | None = None,
+        rows: Tensor | None = None,
+    ):
+        if not layers:
+            raise ValueError("A chain needs at least one layer.")
+        for layer in layers:
+            if not isinstance(layer, Layer):
+                raise ValueError(f"A chain is made from layers, Layer(kernel, size); got {layer!r}.")
+            layer.check()
+        if max_rank is not None and not is_count(max_rank):
+            raise ValueError(f"max_rank must be None or a positive integer; got {max_rank!r}.")
+        self.layers = list(layers)
+        self.X = self.layers[0].operator_kernel.prepare(X)
+        self.layers[0].check_size(self.X)
+        self.max_rank = max_rank
+        self.rows = torch.arange(count(self.X)) if rows is None else rows
+        self.outputs = self._make_outputs()
+        self.pivots = [self._choose_pivots(part, tol) for part in self.outputs[0].parts]
+        self.factors = [
+            self._first_factor(*pair) for pair in zip(self.outputs[0].parts, self.pivots, strict=True)
+        ]
+        self.later_rows = self._later_rows()
+
+    def _make_outputs(self) -> list[Outputs]:
+        like = (
+            self.X if isinstance(self.X, Tensor) and self.X.is_floating_point() else torch.zeros(1).double()
+        )
+        return [Outputs(layer, like) for layer in self.layers]
+
+    @property
+    def _pairwise(self) -> bool:
+        return self.layers[0].domain == "gram"
+
+    def _first_gram(self, part: Part, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+        """The first layer's Gram matrix between training points; None means all of X, or the same points."""
+        if self._pairwise:
+            gram = part.gram(self.X, None)
+            gram = gram if rows is None else gram[rows]
+            return (
+                gram[:, rows if columns is None else columns]
+                if rows is not None or columns is not None
+                else gram
+            )
+        points = self.X if rows is None else take(self.X, rows)
+        return part.gram(points, None if columns is None else take(self.X, columns))
+
+    # -- the first layer ----------------------------------------------------------------------------------------------
+    def _choose_pivots(self, part: Part, tol: float) -> Tensor:
+        """Rows of the first Gram matrix (of its entries, where outputs are coupled) that span the others."""
+        rows = pivot_candidates(self.rows, self.max_rank)
+        _, chosen = pivoted_cholesky(self._first_gram(part, rows, None), tol=tol, max_rank=self.max_rank)
+        return part.entries(rows)[chosen]
+
+    def _first_cholesky(self, part: Part, pivots: Tensor) -> Cholesky:
+        samples, entries = part.locate(pivots)
+        gram = self._first_gram(part, samples, None)[entries[:, None], entries]
+        return factorize(gram, name="The Gram matrix of the first layer's pivots")
+
+    def _first_factor(self, part: Part, pivots: Tensor) -> Tensor:
+        """B = K(X, pivots) L⁻ᵀ with L Lᵀ = K(pivots, pivots), differentiable in the kernel."""
+        samples, entries = part.locate(pivots)
+        cross = self._first_gram(part, None, samples)[:, entries]
+        return self._first_cholesky(part, pivots).half_solve(cross.mT).mT
+
+    def with_layers(self, layers: Sequence[Layer]) -> Self:
+        """The same pivots and anchors with other hyperparameters, which may carry gradients."""
+        new = copy.copy(self)
+        new.layers = list(layers)
+        new.outputs = new._make_outputs()
+        new.factors = [
+            new._first_factor(*pair) for pair in zip(new.outputs[0].parts, new.pivots, strict=True)
+        ]
+        return new
+
+    # -- later layers -------------------------------------------------------------------------------------------------
+    def _later_rows(self) -> Tensor:
+        """The training points whose images are the anchors of later layers."""
+        if self.max_rank is None or self.max_rank >= len(self.rows):
+            return self.rows
+        located = [
+            part.locate(pivots)[0] for part, pivots in zip(self.outputs[0].parts, self.pivots, strict=True)
+        ]
+        chosen = located[0] if len(located) == 1 else torch.unique(torch.cat(located))[: self.max_rank]
+        rest = torch.ones(count(self.X), dtype=torch.bool)
+        rest[chosen] = False
+        others = self.rows[rest[self.rows]]
+        spaced = torch.linspace(0, len(others) - 1, self.max_rank - len(chosen)).round().long()
+        return torch.cat([chosen, others[spaced]])
+
+    def _anchor_cholesky(self, part: Part, anchors: Tensor) -> Cholesky:
+        """A member of a batch that cannot be factored is NaN, and does not stop the others."""
+        name = "The Gram matrix of a layer's anchors"
+        return factorize(part.gram(anchors, None), name=name, strict=anchors.ndim < 3)
+
+    def _is_explicit(self, part: Part, dimension: int) -> bool:
+        """Does a later layer's kernel have fewer features than there are anchors?"""
+        return feature_count(part.kernel, dimension) < len(self.later_rows)
+
+    def _later_factor(self, part: Part, Z: Tensor) -> Tensor:
+        """B with K ≈ B Bᵀ at the images Z, exactly so if all of them are anchors, or if features are explicit."""
+        if self._is_explicit(part, Z.shape[-1]):
+            return features(part.kernel, Z)
+        anchors = Z[..., self.later_rows, :]
+        cholesky = self._anchor_cholesky(part, anchors)
+        if Z.requires_grad and not cholesky.factor.requires_grad:
+            raise ValueError(
+                "The kernel of a layer after the first is not differentiable in its inputs, so that the layers before "
+                "it cannot be learned. Build it from torch operations: no .detach(), .item() or numpy."
+            )
+        if len(self.later_rows) == Z.shape[-2] and not bool(cholesky.jitter.any()):
+            return cholesky.factor  # with jitter it is not the factor that functions evaluated elsewhere have
+        return cholesky.half_solve(part.gram(Z, anchors).mT).mT
+
+    def _later_rank(self, part: Part, before: int) -> int:
+        dimension = self.layers[before].size
+        if self._is_explicit(part, dimension):
+            return int(feature_count(part.kernel, dimension))
+        return len(part.entries(self.later_rows))
+
+    def _later_dual(self, part: Part, anchors: Tensor, theta: Tensor) -> Tensor:
+        """Coefficients on the anchors: L⁻ᵀΘ, or Φ(ΦᵀΦ)⁻¹Θ of explicit features."""
+        if self._is_explicit(part, anchors.shape[-1]):
+            phi = features(part.kernel, anchors)
+            return phi @ _normal_solve(phi, theta)
+        return self._anchor_cholesky(part, anchors).back_solve(theta)  # B = K L⁻ᵀ: BΘ = K (L⁻ᵀ Θ)
+
+    # -- coordinates --------------------------------------------------------------------------------------------------
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """The shape of each layer's coordinates: (r_l, size_l), or one column where outputs have their own factors."""
+        first = self.outputs[0].shape([factor.shape[-1] for factor in self.factors])
+        return [
+            first,
+            *(o.shape([self._later_rank(p, i) for p in o.parts]) for i, o in enumerate(self.outputs[1:])),
+        ]
+
+    @property
+    def size(self) -> int:
+        """The number of unknowns."""
+        return sum(rank * size for rank, size in self.shapes)
+
+    def split(self, flat: Tensor) -> list[Tensor]:
+        """The coordinates Θ_1, …, Θ_L of a flat vector (size,), or of a batch of them (b, size)."""
+        if flat.shape[-1] != self.size:
+            raise ValueError(
+                f"A chain of shapes {self.shapes} has {self.size} unknowns; got {flat.shape[-1]}."
+            )
+        parts = flat.split([rank * size for rank, size in self.shapes], dim=-1)
+        return [
+            part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)
+        ]
+
+    def images(self, coordinates: Sequence[Tensor]) -> list[Tensor]:
+        """f_1(X), f_2(f_1(X)), …: every intermediate image of the points; batches and gradients allowed."""
+        images: list[Tensor] = []
+        for outputs, theta in zip(self.outputs, coordinates, strict=True):
+            factors = (
+                [self._later_factor(part, images[-1]) for part in outputs.parts] if images else self.factors
+            )
+            images.append(outputs.values(factors, theta))
+        return images
+
+    def project(self, images: Sequence[Tensor]) -> list[Tensor]:
+        """Coordinates whose images come closest to the given ones at the training points, layer by layer.
+
+        Least squares with a ridge at the rounding of the factor: where an image is in the span, it is met to about
+        eight digits.
+        """
+        coordinates: list[Tensor] = []
+        reached = images[0]
+        for outputs, image in zip(self.outputs, images, strict=True):
+            factors = (
+                self.factors if not coordinates else [self._later_factor(p, reached) for p in outputs.parts]
+            )
+            wanted = outputs.columns(image[self.rows])
+            pieces = [
+                _least_squares(factor[part.entries(self.rows)], column)
+                for part, factor, column in zip(outputs.parts, factors, wanted, strict=True)
+            ]
+            coordinates.append(outputs.join(pieces))
+            reached = outputs.values(factors, coordinates[-1])
+        return coordinates
+
+    def squared_norms(self, coordinates: Sequence[Tensor]) -> Tensor:
+        """‖f_l‖² = ‖Θ_l‖², (..., L)."""
+        return torch.stack([(theta**2).sum((-2, -1)) for theta in coordinates], -1)
+
+    # -- functions ----------------------------------------------------------------------------------------------------
+    def expansions(self, coordinates: Sequence[Tensor]) -> list[Expansion]:
+        """The layers as functions that can be evaluated anywhere: f_l = Σ_j K_l(·, z_j) c_j."""
+        functions = [self._first_expansion(coordinates[0])]
+        Z = functions[0](self.X)
+        later = zip(self.layers[1:], self.outputs[1:], coordinates[1:], strict=True)
+        for l, (layer, outputs, theta) in enumerate(later):
+            anchors = Z[..., self.later_rows, :]
+            pieces = outputs.split(theta, [self._later_rank(part, l) for part in outputs.parts])
+            dual = [
+                self._later_dual(part, anchors, piece)
+                for part, piece in zip(outputs.parts, pieces, strict=True)
+            ]
+            functions.append(Expansion(layer.operator_kernel, anchors, outputs.coefficients(dual)))
+            Z = functions[-1](Z)
+        return functions
+
+    def _first_expansion(self, theta: Tensor) -> Expansion:
+        """On the pivots of all parts; on all samples for Gram rows, which have a column for each of them."""
+        outputs, n = self.outputs[0], count(self.X)
+        located = [part.locate(pivots)[0] for part, pivots in zip(outputs.parts, self.pivots, strict=True)]
+        anchors = torch.arange(n) if self._pairwise else torch.unique(torch.cat(located))
+        place = torch.zeros(n, dtype=torch.long)
+        place[anchors] = torch.arange(len(anchors))
+        spread = []
+        pieces = outputs.split(theta, [factor.shape[-1] for factor in self.factors])
+        for part, pivots, piece in zip(outputs.parts, self.pivots, pieces, strict=True):
+            dual = self._first_cholesky(part, pivots).back_solve(piece)
+            step = part.rows_per_sample
+            full = dual.new_zeros(*dual.shape[:-2], len(anchors) * step, dual.shape[-1])
+            full[..., place[pivots // step] * step + pivots % step, :] = dual
+            spread.append(full)
+        X = self.X if self._pairwise else take(self.X, anchors)
+        return Expansion(self.layers[0].operator_kernel, X, outputs.coefficients(spread))
+
+    def evaluate(self, coordinates: Sequence[Tensor], X: Any) -> list[Tensor]:
+        """Every intermediate image of new points."""
+        images = []
+        for function in self.expansions(coordinates):
+            X = function(X)
+            images.append(X)
+        return images
+
+
+def pivot_candidates(rows: Tensor, max_rank: int | None) -> Tensor:
+    """The rows among which pivots are chosen: all, or a random few times as many as there may be pivots.
+
+    The greedy choice among all of many samples costs a pass over the data for each pivot, and gains little.
+    """
+    if max_rank is None or len(rows) <= CANDIDATES_PER_PIVOT * max_rank:
+        return rows
+    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+    return rows[order[: CANDIDATES_PER_PIVOT * max_rank].sort().values]
+
+
+def _least_squares(factor: Tensor, target: Tensor) -> Tensor:
+    return _normal_solve(factor, factor.mT @ target)
+
+
+def _normal_solve(factor: Tensor, right: Tensor) -> Tensor:
+    """(BᵀB)⁻¹R with a ridge at the rounding of BᵀB."""
+    inner = factor.mT @ factor
+    ridge = torch.finfo(factor.dtype).eps * inner.diagonal(dim1=-2, dim2=-1).mean(-1) * inner.shape[-1]
+    return factorize(shifted(inner, ridge[..., None]), name="A projection", strict=factor.ndim < 3).solve(
+        right
+    )

@@ -1,0 +1,143 @@
+"""Distributions as elements of a reproducing kernel Hilbert space: weighted sums of l(·, y_i)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count, same_features
+from representer.kernels.base import Kernel
+from representer.kernels.names import as_kernel
+from representer.linalg.memory import row_blocks
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """q elements μ_a = Σ_i w_ai l(·, y_i) of the RKHS of l, such as the mean embeddings of q distributions.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        l, with numbers for all hyperparameters.
+    anchors : prepared data
+        The n samples y_i that all elements share.
+    weights : tensor (q, n)
+        The w_ai.
+
+    Examples
+    --------
+    >>> from representer import mean_embedding
+    >>> from representer.kernels import Linear
+    >>> one, two = mean_embedding([[1.0], [3.0]], Linear()), mean_embedding([[5.0]], Linear())
+    >>> one([[10.0]]).item(), one.inner(two).item(), one.distance(two).item()
+    (20.0, 10.0, 3.0)
+    """
+
+    kernel: Kernel
+    anchors: Any
+    weights: Tensor
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def __getitem__(self, rows: Any) -> Embedding:
+        """Some of the elements."""
+        return Embedding(self.kernel, self.anchors, self.weights[rows].reshape(-1, self.weights.shape[1]))
+
+    def __call__(self, Y: Any) -> Tensor:
+        """μ_a(y_j), (q, m): the expectations of l(y_j, ·)."""
+        Y = self.kernel.prepare(Y)
+        if isinstance(Y, Tensor):
+            if self.kernel.domain == "vectors":
+                same_features(self.anchors, Y)
+            Y = Y.to(self.weights)
+        step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
+        return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
+
+    def _gram(self, Y: Any) -> Tensor:
+        return self.kernel._gram(self.anchors, Y).to(self.weights)
+
+    def expect(self, g: Any) -> Tensor:
+        """Σ_i w_ai g(y_i), (q,) or (q, p): a function of the samples, or its values at them, (n,) or (n, p)."""
+        return self.weights @ as_values(g, self.anchors, self.weights)
+
+    def inner(self, other: Embedding | None = None) -> Tensor:
+        """⟨μ_a, ν_b⟩, (q, r)."""
+        other = self if other is None else self._fitting(other)
+        return self(other.anchors) @ other.weights.mT
+
+    def squared_norms(self) -> Tensor:
+        """‖μ_a‖², (q,)."""
+        return (self(self.anchors) * self.weights).sum(-1)
+
+    def distance(self, other: Embedding | None = None) -> Tensor:
+        """‖μ_a − ν_b‖, (q, r): the maximum mean discrepancies."""
+        other = self if other is None else other
+        squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
+        return squares.clamp(min=0.0).sqrt()
+
+    def _fitting(self, other: Embedding) -> Embedding:
+        if other.kernel != self.kernel:
+            raise ValueError(
+                f"These embeddings live in different spaces: their kernels are {self.kernel!r} and {other.kernel!r}. "
+                "Make both with the same kernel, with numbers for its hyperparameters."
+            )
+        return other
+
+
+def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:
+    """The values of a function at samples, or these values themselves, as a tensor (n,) or (n, p)."""
+    if isinstance(g, Callable):  # type: ignore[arg-type]
+        g = g(own_copy(samples))
+    values = g.detach() if isinstance(g, Tensor) else torch.as_tensor(np.asarray(g, dtype=np.float64))
+    if values.ndim not in (1, 2) or len(values) != count(samples):
+        raise ValueError(
+            f"g must give one value, or one vector, for each of the {count(samples)} samples of Y that were fitted: an "
+            f"array of shape ({count(samples)},) or ({count(samples)}, p); got {tuple(values.shape)}."
+        )
+    return values.to(like)
+
+
+def own_copy(samples: Any) -> Any:
+    """Samples to hand to a function of the user's, which may write into them."""
+    if isinstance(samples, Tensor):
+        return samples.detach().cpu().clone().numpy()
+    return samples.copy() if hasattr(samples, "copy") else samples
+
+
+def mean_embedding(Y: Any, kernel: Any = "rbf", *, weights: Any | None = None) -> Embedding:
+    """The mean embedding Σ_i w_i l(·, y_i) of a sample.
+
+    Parameters
+    ----------
+    Y : data
+        The sample: what the kernel takes.
+    kernel : Kernel or str, default="rbf"
+        l; a word in it (``"median"``) is given its number by Y.
+    weights : array-like of shape (n_samples,), default=None
+        The w_i; None: all 1/n.
+
+    Returns
+    -------
+    embedding : Embedding
+        One element.
+    """
+    given = as_kernel(kernel)
+    Y = given.prepare(Y)
+    given = given.resolve(Y)
+    n = count(Y)
+    like = Y if isinstance(Y, Tensor) else torch.zeros((), dtype=torch.float64)
+    if weights is None:
+        values = torch.full((1, n), 1.0 / n, dtype=like.dtype, device=like.device)
+    else:
+        values = torch.as_tensor(np.asarray(weights, dtype=np.float64)).to(like).reshape(1, -1)
+        if values.shape[1] != n:
+            raise ValueError(
+                f"weights must have one entry for each of the {n} samples; got {values.shape[1]}."
+            )
+    return Embedding(given, Y, values)

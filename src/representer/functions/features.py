@@ -1,0 +1,134 @@
+"""Functions of explicit features: φ(·)ᵀΘ + b, with the features of an approximation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation import Approximation, FeatureMap
+from representer.data import as_scipy, count, plain
+from representer.functions.base import Function
+from representer.kernels.base import Kernel
+from representer.linalg.memory import row_blocks
+from representer.operators.adapted import Adapted, Representation, original, silent_repairs
+
+
+@dataclass(frozen=True)
+class StoredFeatures:
+    """The feature map of a fitted learner as it is stored; the map itself is made when it is first asked for.
+
+    Parameters
+    ----------
+    approximation : Approximation
+        What made the features.
+    kernel : Kernel
+        With numbers for all hyperparameters.
+    drawn : array or data
+        What was chosen or drawn: landmarks, frequencies, hash functions.
+    representation : Representation
+        How arrays become tensors.
+    """
+
+    approximation: Approximation
+    kernel: Kernel
+    drawn: Any
+    representation: Representation
+
+    @classmethod
+    def of(
+        cls, approximation: Approximation, features: FeatureMap, representation: Representation
+    ) -> StoredFeatures:
+        """The features that an approximation has made; the map is at hand until it is stored."""
+        stored = cls(
+            approximation, original(features.kernel), plain(features.state, copy=True), representation
+        )
+        vars(stored)["map"] = features
+        return stored
+
+    @cached_property
+    def map(self) -> FeatureMap:
+        """The features as a function of prepared data."""
+        kernel, how = self._adapted, self.representation
+        with silent_repairs():  # the fit has said it
+            return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
+
+    @property
+    def _adapted(self) -> Kernel:
+        how = self.representation
+        if self.kernel.domain == "vectors" and not how.sparse:
+            return self.kernel
+        return Adapted(self.kernel, how.dtype, how.device)
+
+    @property
+    def landmarks(self) -> Any:
+        """The landmarks, or None where the approximation has none."""
+        return as_scipy(self.drawn) if hasattr(self.map, "landmarks") else None
+
+    def inputs(self, X: Any) -> Any:
+        """Checked inputs as the map takes them."""
+        return self.representation.inputs(self._adapted, X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+@dataclass(frozen=True)
+class FeatureFunction(Function):
+    """f = φ(·)ᵀΘ + b.
+
+    Parameters
+    ----------
+    features : StoredFeatures
+        φ.
+    coefficients : array (m, p)
+        Θ.
+    intercept : array (p,), or None for zero
+        b.
+    """
+
+    features: StoredFeatures
+    coefficients: np.ndarray
+    intercept: np.ndarray | None = None
+
+    @cached_property
+    def _loaded(self) -> tuple[Tensor, Tensor | float, bool]:
+        """Coefficients, constant, and whether the coefficients belong to the columns that span the features."""
+        how = self.features.representation
+        theta = how.tensor(self.coefficients)
+        b: Tensor | float = 0.0 if self.intercept is None else how.tensor(self.intercept)
+        by_columns = not self.features.map.loses_digits(theta, b)
+        return self.features.map.coefficients(theta) if by_columns else theta, b, by_columns
+
+    @property
+    def dual_coef(self) -> np.ndarray:
+        """The coefficients of the columns that span the features: of the landmarks, where there are some."""
+        theta = self.features.representation.tensor(self.coefficients)
+        return plain(self.features.map.coefficients(theta))
+
+    def __call__(self, X: Any) -> Tensor:
+        """f(x_i), (n, p), in blocks of rows."""
+        X = self.features.inputs(X)
+        coefficients, b, by_columns = self._loaded
+        values = self.features.map.columns if by_columns else self.features.map
+        with torch.no_grad():
+            blocks = row_blocks(count(X), 2 * len(coefficients) * coefficients.element_size())
+            return torch.cat([values(X[rows]) @ coefficients for rows in blocks]) + b
+
+    def norm(self) -> float:
+        """‖f‖ = ‖Θ‖: the features are orthonormal functions."""
+        return float(np.linalg.norm(self.coefficients))
+
+    def contributions(self, X: Any) -> Tensor:
+        """The terms (n, m, p) of the landmarks, or of the features where there are none."""
+        coefficients, _, by_columns = self._loaded
+        values = self.features.map.columns if by_columns else self.features.map
+        with torch.no_grad():
+            return values(self.features.inputs(X))[:, :, None] * coefficients

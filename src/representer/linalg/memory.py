@@ -1,0 +1,157 @@
+"""Memory: how much there is, and what a computation may take of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+# Rows are handled in blocks whose temporaries stay near this size.
+BLOCK_BYTES = 64 * 2**20
+# From this share of the free memory on, an exact computation is announced before it starts.
+WARN_SHARE = 0.7
+
+
+class MemoryWarning(RuntimeWarning):  # not a ResourceWarning, which Python hides unless asked
+    """A computation will take most of the free memory."""
+
+
+# The thread that may take them, and the matrices.
+_RECYCLED: ContextVar[tuple[int, list[np.ndarray]] | None] = ContextVar("recycled matrices", default=None)
+
+
+@contextmanager
+def recycling() -> Iterator[None]:
+    """Inside it a new Gram matrix, factor or inverse takes the memory of an earlier one that nobody holds any more.
+
+    A search makes the same matrices again at every step, and pages fresh from the system cost more than filling them.
+    """
+    # The first is held by the list alone: what others must look like to be free.
+    token = _RECYCLED.set((threading.get_ident(), [np.empty(0)]))
+    try:
+        yield
+    finally:
+        _RECYCLED.reset(token)
+
+
+def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
+    """A contiguous matrix of the type of ``like``, not initialised."""
+    found = _RECYCLED.get()
+    if found is None or found[0] != threading.get_ident() or like.device.type != "cpu":
+        return like.new_empty(*shape)
+    kept = found[1]
+    kind = like.new_empty(0).numpy().dtype
+    kept[1:] = [array for array in kept[1:] if array.shape == tuple(shape) and array.dtype == kind]
+    holders = [sys.getrefcount(array) for array in kept]  # a tensor holds the array whose memory it uses
+    for array, count in zip(kept[1:], holders[1:], strict=True):
+        if count == holders[0]:
+            return torch.from_numpy(array)
+    kept.append(like.new_empty(*shape).numpy())
+    return torch.from_numpy(kept[-1])
+
+
+def available_bytes() -> int | None:
+    """Memory that can be had without swapping, or None if the system does not tell."""
+    found = [size for size in (_free_on_machine(), _free_in_container()) if size is not None]
+    return min(found) if found else None
+
+
+def _free_on_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_in_container() -> int | None:
+    """What a control group (version 2) leaves, if there is one with a limit."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+    except (OSError, ValueError):  # no control group, or "max": no limit
+        return None
+
+
+def require(needed: int, *, what: str, advice: str) -> None:
+    """Raise MemoryError with the estimate if ``needed`` bytes are not free; warn if they nearly fill the memory."""
+    free = available_bytes()
+    if free is None or needed <= WARN_SHARE * free:
+        return
+    estimate = f"{what} needs about {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free."
+    if needed > free:
+        raise MemoryError(f"{estimate} {advice}")
+    warnings.warn(f"{estimate} {advice}", MemoryWarning, stacklevel=3)
+
+
+def require_gram(rows: int, columns: int) -> None:
+    """Refuse a Gram matrix of doubles that does not fit; less than a block of memory is not worth the question."""
+    needed = 8 * rows * columns
+    if needed > BLOCK_BYTES:
+        advice = "Compute it in blocks of rows, k(X[a:b], Y), or use representer.approximation."
+        require(needed, what=f"A Gram matrix of {rows} × {columns} samples", advice=advice)
+
+
+def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Iterator[slice]:
+    """Slices over the rows, each with about ``limit`` bytes of temporaries, ``BLOCK_BYTES`` by default.
+
+    Examples
+    --------
+    >>> from representer.linalg.memory import row_blocks
+    >>> list(row_blocks(5, bytes_per_row=2**25))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, (BLOCK_BYTES if limit is None else limit) // max(1, bytes_per_row))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
+
+
+UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def as_bytes(limit: int | float | str | None) -> int | None:
+    """A memory limit as a number of bytes: itself, ``"500MB"``, ``"2GB"``, or None for no limit.
+
+    Examples
+    --------
+    >>> from representer.linalg.memory import as_bytes
+    >>> as_bytes("1.5GB"), as_bytes(4096)
+    (1500000000, 4096)
+    """
+    if limit is None:
+        return None
+    number, unit = limit, "B"
+    if isinstance(limit, str):
+        match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?B)\s*", limit.upper())
+        number, unit = match.groups() if match else ("", "B")
+    try:
+        size = int(float(number) * UNITS[unit])
+    except (TypeError, ValueError, OverflowError):
+        size = 0
+    if size < 1 or isinstance(limit, bool):
+        raise ValueError(
+            f"memory_limit must be a positive number of bytes, text such as '500MB' or '2GB', or None; got {limit!r}."
+        )
+    return size
+
+
+def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
+    """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
+    fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
+    inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
+    return getattr(a, operation + "_" if inplace else operation)(b)

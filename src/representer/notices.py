@@ -1,0 +1,25 @@
+"""Warnings that name the line of a user's own code."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+PACKAGE = str(Path(__file__).parent)
+# Frames of these packages stand between a user and a learner: its methods are wrapped, and pipelines call it.
+BETWEEN = ("sklearn", "joblib")
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line that is neither this library's nor of a package that calls it for the user."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_between(
+        frame.f_code.co_filename, frame.f_globals.get("__name__", "")
+    ):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_between(filename: str, module: str) -> bool:
+    return filename.startswith(PACKAGE) or module.partition(".")[0] in BETWEEN

@@ -1,0 +1,168 @@
+"""Data and kernels as a learner computes with them: its precision, its device, and its repair of an indefinite k.
+
+An indefinite Gram matrix K = U diag(e) Uᵀ is replaced by K₊ = U diag(e₊) Uᵀ. With P the projection onto the
+eigenvectors that stay, K₊ = K P: so k(x, X) P is what extends it to new points, and the function Σ_j k(·, x_j) (P c)_j
+takes the values K₊ c at the training points. Without P, the part of k(x, X) that K₊ does not know would be divided by
+the ridge alone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import issparse
+from torch import Tensor
+
+from representer.data import SparseRows
+from representer.kernels.base import Kernel, Pair, Wrapped
+from representer.kernels.names import NAMES
+from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
+from representer.operators import Decomposable, OperatorKernel, OperatorSum, Separate
+from representer.values import Value, map_children
+
+
+class Adapted(Wrapped):
+    """k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
+
+    Dense vectors bring a precision with them, and the kernels on them are positive semi-definite. Strings and bags
+    bring none, and not all of their kernels are.
+    """
+
+    def __init__(
+        self, kernel: Kernel, dtype: torch.dtype, device: str | None = None, *, repair: bool = False
+    ):
+        self.kernel = kernel
+        self.dtype = dtype
+        self.device = device
+        self.repair = repair
+
+    def _moved(self, values: Tensor) -> Tensor:
+        return values.to(dtype=self.dtype, device=self.device)
+
+    def given(self, X: Any) -> Tensor:
+        """k(X) as it is."""
+        return self._moved(self.kernel._gram(X, None))
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        if Y is not None:
+            return self._moved(self.kernel._gram(X, Y))
+        return repair_gram(self.given(X)) if self.repair else self.given(X)
+
+    def _diag(self, X: Any) -> Tensor:
+        return self._moved(self.kernel._diag(X))
+
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the kernel inside."""
+        features = self.kernel.features(X)
+        return None if features is None else self._moved(features)
+
+    def __repr__(self) -> str:
+        return repr(self.kernel)
+
+
+class Projected(Wrapped):
+    """k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
+
+    def __init__(self, kernel: Kernel, vectors: Tensor):
+        self.kernel = kernel
+        self.vectors = vectors
+
+    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+        gram = self.kernel._gram(X, Y)
+        return gram if Y is None else (gram @ self.vectors) @ self.vectors.mT
+
+    def _diag(self, X: Any) -> Tensor:
+        return self.kernel._diag(X)
+
+
+def repaired_gram(kernel: Kernel, X: Any) -> tuple[Tensor, Tensor | None]:
+    """k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
+    if not (isinstance(kernel, Adapted) and kernel.repair):
+        return kernel._gram(X, None), None
+    given = kernel.given(X)
+    gram = repair_gram(given)
+    if gram is given:
+        return gram, None
+    spectrum = eigh(gram, name="The repaired Gram matrix")
+    rounding = len(gram) * torch.finfo(gram.dtype).eps * spectrum.values[-1]
+    return gram, spectrum.vectors[:, spectrum.values > rounding]
+
+
+def searched(kernel: Kernel, X: Any) -> Kernel:
+    """The kernel for a search: one that starts positive semi-definite stays so.
+
+    Leave-one-out thinks too well of repaired matrices, for the samples that are left out had a part in the repair.
+    """
+    if not (isinstance(kernel, Adapted) and kernel.repair) or repaired_gram(kernel, X)[1] is not None:
+        return kernel
+    return Adapted(kernel.kernel, kernel.dtype, kernel.device)
+
+
+@contextmanager
+def silent_repairs() -> Iterator[None]:
+    """No word of repaired Gram matrices: those of a search, or one that was spoken of before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IndefiniteGramWarning)
+        yield
+
+
+@dataclass(frozen=True)
+class Representation:
+    """How a learner holds its data: the precision and the device of its tensors, and whether vectors are sparse."""
+
+    dtype: torch.dtype
+    device: str | None = None
+    sparse: bool = False
+
+    def tensor(self, array: np.ndarray) -> Tensor:
+        """An array as a tensor."""
+        writeable = np.require(array, requirements=["C", "W"])
+        return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
+
+    def inputs(self, kernel: Kernel | OperatorKernel, X: Any) -> Any:
+        """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""
+        if kernel.domain in ("vectors", "gram") and not self.sparse:
+            return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
+        return kernel.prepare(SparseRows(X) if self.sparse else X)
+
+    def adapted(self, kernel: OperatorKernel, *, repair: bool) -> OperatorKernel:
+        """The kernel with all its scalar kernels adapted, unless its data are dense vectors.
+
+        A repair is for one scalar kernel: only there a projection says what it means for new points.
+        """
+        if kernel.domain == "vectors" and not self.sparse:
+            return kernel
+        repair = repair and isinstance(kernel, Decomposable)
+        return _with_kernels(kernel, lambda k: Adapted(k, self.dtype, self.device, repair=repair))
+
+
+def original(kernel: Any) -> Any:
+    """The kernel that was adapted, scalar or operator-valued."""
+    if isinstance(kernel, OperatorKernel):
+        return _with_kernels(kernel, original)
+    return kernel.kernel if isinstance(kernel, Adapted) else kernel
+
+
+def _with_kernels(kernel: OperatorKernel, change: Callable[[Any], Any]) -> OperatorKernel:
+    def replaced(_: str, value: Value) -> Value:
+        if isinstance(value, OperatorKernel):
+            return _with_kernels(value, change)
+        return change(value) if isinstance(value, Kernel) else value
+
+    return kernel._rebuild(lambda name, argument: map_children(name, argument, replaced))
+
+
+def takes_sparse(kernel: Any) -> bool:
+    """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
+    if isinstance(kernel, str) and kernel in NAMES:
+        kernel = NAMES[kernel]()
+    if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate):
+        parts = [part for _, part in kernel._children() if isinstance(part, Kernel | OperatorKernel)]
+        return all(map(takes_sparse, parts))
+    return isinstance(kernel, Kernel) and kernel.takes_sparse

@@ -1,0 +1,142 @@
+"""The search over hyperparameters: its settings, where it starts, what it chooses, and alpha on a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from representer.optimize.quasi_newton import lbfgs
+from representer.optimize.runs import HistoryEntry, OptimizeResult
+
+# alpha is looked for on so many values evenly spaced in logarithm, then on as many between the neighbours of the best.
+ALPHAS = 30
+
+
+def keep_going(entry: HistoryEntry) -> bool:
+    """The callback of nobody: the search goes on."""
+    return False
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search: the arguments of a learner that are not part of its model."""
+
+    criterion: str | None = "loo"
+    max_iter: int = 100
+    tol: float = 1e-5
+    n_restarts: int = 1
+    seed: int = 0
+    verbose: int = 0
+    callback: Callable[[HistoryEntry], bool] = keep_going
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a search has chosen: a model with numbers for all hyperparameters, alpha, and how they were found.
+
+    Parameters
+    ----------
+    model : Value
+        A kernel, an operator-valued kernel, or a composition.
+    alpha : float
+        The weight of ‖f‖².
+    value : float or None
+        The criterion there; None if nothing was chosen.
+    history : list of HistoryEntry
+        The search; its first entry is the start.
+    interrupted : bool
+        Did Ctrl-C or a callback end the search?
+    """
+
+    model: Any
+    alpha: float
+    value: float | None = None
+    history: list[HistoryEntry] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def n_iter(self) -> int:
+        """The iterations of the search, 1 if there was none."""
+        return max(1, len(self.history) - 1)
+
+
+class Problem(Protocol):
+    """A learner's problem: samples and a model, whose free hyperparameters are chosen before it is solved."""
+
+    @property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search."""
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The criterion (b,) and its gradient (b, m) at points (b, m), of all samples or of some."""
+
+    def held_out(self, folds: Any) -> Any:
+        """Predictions for the samples of each fold by a fit without them that repeats the search."""
+
+    def solve(self, choice: Choice) -> Any:
+        """The functions at the chosen hyperparameters."""
+
+
+def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:
+    """The start, and ``n_restarts`` − 1 points around it at distance about one in every raw (logarithmic) direction."""
+    noise = torch.randn(
+        n_restarts, len(start), generator=torch.Generator().manual_seed(seed), dtype=start.dtype
+    )
+    noise[0] = 0.0
+    return start + noise.to(start.device)
+
+
+def minimise(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+    start: Tensor,
+    settings: SearchSettings,
+    *,
+    description: str = "log criterion",
+) -> OptimizeResult:
+    """Minimise a function with gradients by L-BFGS from raced restarts around a start."""
+    return lbfgs(
+        function,
+        random_starts(start, settings.n_restarts, settings.seed),
+        max_iter=settings.max_iter,
+        tol=settings.tol,
+        callback=settings.callback,
+        verbose=settings.verbose,
+        description=description,
+    )
+
+
+def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
+    """Numbers evenly spaced in logarithm, where the ends live."""
+    return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
+
+
+def least(errors: Tensor) -> int:
+    """The place of the least finite error."""
+    if not bool(torch.isfinite(errors).any()):
+        raise ValueError("The criterion is not finite for any alpha; check the scale of X and y.")
+    return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())
+
+
+def best_alpha(errors: Callable[[Tensor], Tensor], alphas: Tensor, *, refine: bool) -> tuple[float, float]:
+    """The alpha of least error and the error there; with ``refine``, on a finer grid between the best one's neighbours.
+
+    Parameters
+    ----------
+    errors : callable
+        Alphas (a,) -> errors (a,): cheap, once a system is factored.
+    alphas : tensor (a,)
+        The candidates, in order.
+    refine : bool
+        Are numbers between the candidates allowed?
+    """
+    values = errors(alphas)
+    best = least(values)
+    if refine:
+        alphas = log_spaced(alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)], len(alphas))
+        values = errors(alphas)
+        best = least(values)
+    return float(alphas[best]), float(values[best])

@@ -1,0 +1,147 @@
+"""Where a fit finds its samples: in memory, read in blocks; and what a sum over them is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count, take
+from representer.linalg.memory import recycling, row_blocks
+from representer.samples.rows import sample_groups, sample_rows
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some samples.
+
+    Parameters
+    ----------
+    X : prepared inputs
+    Y : tensor (n, p) of targets, NaN where one is missing, or prepared outputs
+    weights : tensor (n,), or None for ones
+    groups : integer tensor (n,), or None where every sample is a group of its own
+        Samples of one group are left out together.
+    """
+
+    X: Any
+    Y: Any
+    weights: Tensor | None = None
+    groups: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    @property
+    def observed(self) -> Tensor | None:
+        """Which targets are known, (n, p); None where all are."""
+        if not isinstance(self.Y, Tensor):
+            return None
+        missing = self.Y.isnan()
+        return ~missing if bool(missing.any()) else None
+
+    def rows(self, index: np.ndarray) -> Block:
+        """Some of the samples."""
+        chosen = torch.from_numpy(np.asarray(index))
+        weights = None if self.weights is None else self.weights[chosen]
+        groups = None if self.groups is None else self.groups[chosen]
+        return Block(take(self.X, chosen), take(self.Y, chosen), weights, groups)
+
+
+class Step(ABC):
+    """One term of a sum over blocks. Totals are added by ``+``; a total that is given may be changed."""
+
+    bytes_per_row: int  # of temporaries
+
+    @abstractmethod
+    def __call__(self, block: Block, total: Any | None) -> Any:
+        """The total with this block."""
+
+
+class Samples(ABC):
+    """n samples that are read in blocks: the data of every fit."""
+
+    n: int
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """The sum of the samples' weights."""
+
+    @property
+    @abstractmethod
+    def observed(self) -> Tensor | None:
+        """Which targets are known, (n, p); None where all are."""
+
+    @property
+    @abstractmethod
+    def groups(self) -> np.ndarray | None:
+        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+
+    @abstractmethod
+    def rows(self, index: np.ndarray) -> Block:
+        """Some samples, in memory; the numbers are in order."""
+
+    def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
+        """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
+
+    @abstractmethod
+    def total(self, step: Step, *, limit: int | None = None) -> Any:
+        """The sum of the step over all samples, with about ``limit`` bytes of temporaries at a time."""
+
+    def random_rows(self, size: int, seed: int) -> np.ndarray:
+        """About ``size`` random row numbers, in order, or all of them; of groups, whole ones."""
+        if self.groups is None:
+            return sample_rows(self.n, size, seed)
+        return sample_groups(self.groups, size, seed)
+
+
+class InMemory(Samples):
+    """Samples in memory.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.samples.in_memory import Block, InMemory
+    >>> X, Y = torch.arange(6.0).reshape(3, 2), torch.ones(3, 1)
+    >>> InMemory(Block(X, Y)).rows([0, 2]).X.tolist()
+    [[0.0, 1.0], [4.0, 5.0]]
+    """
+
+    def __init__(self, samples: Block):
+        self.samples = samples
+        self.n = len(samples)
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights: n, if there are none."""
+        weights = self.samples.weights
+        return float(self.n if weights is None else weights.double().sum())
+
+    @property
+    def observed(self) -> Tensor | None:
+        """Which targets are known, (n, p); None where all are."""
+        return self.samples.observed
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
+
+    def rows(self, index: np.ndarray) -> Block:
+        """Some samples; all of them are not copied."""
+        return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def total(self, step: Step, *, limit: int | None = None) -> Any:
+        """The sum over blocks, one after the other."""
+        X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
+        result = None
+        with torch.no_grad(), recycling():
+            for rows in row_blocks(count(X), step.bytes_per_row, limit):
+                part = Block(X[rows], Y[rows], None if weights is None else weights[rows])
+                result = step(part, result)
+        return result

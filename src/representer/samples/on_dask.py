@@ -1,0 +1,290 @@
+"""Samples in Dask collections: the same sums, a chunk at a time, on whatever scheduler is active."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils._set_output import _get_output_config
+
+from representer.samples.in_memory import Block, InMemory, Samples, Step
+
+# So many partial sums are added by one task.
+FAN_IN = 8
+
+MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
+
+
+def is_dask(X: Any) -> bool:
+    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
+
+
+def require_dask() -> Any:
+    """The package, or an error that names the extra."""
+    try:
+        import dask
+        import dask.array
+    except ImportError as error:
+        raise ModuleNotFoundError(MISSING, name="dask") from error
+    return dask
+
+
+def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
+    """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
+    require_dask()
+    if hasattr(collection, "to_dask_array"):
+        collection = collection.to_dask_array()
+        if sizes:
+            collection.compute_chunk_sizes()  # one pass; lengths=True fails where partitions are fused
+    if not hasattr(collection, "rechunk"):
+        raise ValueError(
+            f"{name} is a Dask {type(collection).__name__}; a Dask array or DataFrame is expected. Call "
+            f"{name}.to_dataframe() or dask.array.from_delayed(...)."
+        )
+    if collection.ndim > 1 and collection.numblocks[1] > 1:
+        raise ValueError(
+            f"{name} is cut along its columns into {collection.numblocks[1]} chunks, but every chunk must hold whole "
+            f"rows. Pass {name}.rechunk({{0: 'auto', 1: -1}})."
+        )
+    if sizes and np.isnan(collection.shape[0]):
+        raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
+    return collection
+
+
+def refuse_frames(transformer: Any) -> None:
+    """A frame in memory is not what anybody wants of a Dask collection, and scikit-learn would make one."""
+    if _get_output_config("transform", transformer)["dense"] != "default":
+        raise ValueError(
+            "Features of a Dask collection are a lazy Dask array, and no frame in memory. Call "
+            "set_output(transform='default')."
+        )
+
+
+def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
+    """Refuse what are no rows of numbers, as far as it can be told without a look at them."""
+    if array.ndim not in dimensions:
+        expected = " or ".join(f"{k}D" for k in dimensions)
+        raise ValueError(f"{name} is expected to be {expected}; got a Dask array of shape {array.shape}.")
+    if array.dtype.kind not in "biufO":
+        raise ValueError(
+            f"{name} should hold real numbers; its type is {array.dtype}. Encode it, or call {name}.astype(float)."
+        )
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    """The numbers of a chunk; those of a frame with columns of several types come as objects."""
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"A chunk of {name} holds what is no number ({error}). Encode it first."
+            ) from error
+    return values
+
+
+def _chunk_block(
+    X: Any, Y: Any, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None
+) -> Block:
+    """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
+
+    def tensor(values: Any, name: str) -> torch.Tensor:
+        values = _numbers(values, name)
+        if not np.isfinite(values.sum(dtype=np.float64)):
+            bad = np.argwhere(~np.isfinite(values))
+            if len(bad):
+                row = int(bad[0][0])
+                where = (
+                    f"A chunk of {name} contains NaN or infinity, first in its row {row}"
+                    if rows is None
+                    else f"{name} contains NaN or infinity in row {int(rows[row])}"
+                )
+                raise ValueError(
+                    f"{where}. Samples in Dask collections must be complete: drop or impute such rows."
+                )
+        return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
+
+    found = None if weights is None else tensor(weights, "sample_weight")
+    if found is not None and bool((found < 0).any()):
+        raise ValueError("Negative values in sample_weight.")
+    return Block(tensor(X, "X"), tensor(Y, "y"), found)
+
+
+def _counted(weights: np.ndarray) -> np.ndarray:
+    return np.array([np.count_nonzero(weights)])
+
+
+def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return chunk[weights.reshape(len(weights)) != 0]
+
+
+def _chunk_total(step: Step, X: Any, Y: Any, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
+    return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
+
+
+def _merged(parts: list[Any]) -> Any:
+    found = [part for part in parts if part is not None]  # a chunk may be empty
+    return reduce(add, found) if found else None
+
+
+@contextmanager
+def _one_large_object() -> Iterator[None]:
+    """Landmarks and their factor are sent once, inside of the graph: so they survive the loss of a worker."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        yield
+
+
+class OnDask(Samples):
+    """Samples in Dask arrays or frames.
+
+    Parameters
+    ----------
+    X : Dask array or DataFrame (n, d)
+    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
+    weights : Dask array or Series (n,), or None
+    dtype : torch.dtype
+    groups : array, Dask array or Series (n,), or None
+        Labels of what belongs together; they are brought into memory.
+    """
+
+    def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
+        self.X = as_rows(X, "X")
+        _check_form(self.X, "X", (2,))
+        self.n = int(self.X.shape[0])
+        if not self.n:
+            raise ValueError("Found 0 samples in X, while at least one is required.")
+        rows = self.X.chunks[0]
+        none = require_dask().array.zeros((self.n, 0), chunks=(rows, 1)) if Y is None else None
+        self.Y = self._aligned(Y, "y", rows, (1, 2)) if none is None else none
+        self.Y = self.Y[:, None] if self.Y.ndim == 1 else self.Y
+        self.weights = None
+        self._groups = None if groups is None else self._numbered(groups)
+        if weights is not None:
+            self.weights = self._aligned(weights, "sample_weight", rows, (1,))
+            self._drop_weightless()
+        self.dtype = dtype
+        self._read: tuple[np.ndarray, Block] | None = None
+
+    def _drop_weightless(self) -> None:
+        """A sample of weight zero is none, as in memory: it must not become a landmark."""
+        assert self.weights is not None
+        ones = ((1,) * self.weights.numblocks[0],)
+        counts = tuple(self.weights.map_blocks(_counted, dtype=int, chunks=ones).compute().tolist())
+        if sum(counts) == self.n:
+            return
+        if not any(counts):
+            raise ValueError("Sample weights must contain at least one non-zero number.")
+        if self._groups is not None:
+            self._groups = self._groups[self.weights.compute() != 0]
+        column = self.weights[:, None]
+        self.X, self.Y = (
+            array.map_blocks(_counting, column, dtype=array.dtype, chunks=(counts, array.chunks[1]))
+            for array in (self.X, self.Y)
+        )
+        self.weights = self.weights.map_blocks(_counting, self.weights, chunks=(counts,))
+        self.n = sum(counts)
+
+    @property
+    def weight(self) -> float:
+        """The sum of the weights: n, if there are none."""
+        return float(self.n if self.weights is None else self.weights.sum().compute())
+
+    @property
+    def observed(self) -> torch.Tensor | None:
+        """None: targets in Dask collections are complete."""
+        return None
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """The number of each sample's group, (n,); None where every sample is a group of its own."""
+        return self._groups
+
+    def _numbered(self, groups: Any) -> np.ndarray:
+        labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
+        if len(labels) != self.n:
+            raise ValueError(
+                f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}."
+            )
+        return np.unique(labels, return_inverse=True)[1]
+
+    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
+        """With the chunks of X; an array in memory is cut like that."""
+        if not is_dask(collection):
+            collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
+        found = as_rows(collection, name)
+        _check_form(found, name, dimensions)
+        if found.shape[0] != self.n:
+            raise ValueError(
+                f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}."
+            )
+        return found.rechunk({0: rows})
+
+    def read_ahead(self, *indices: np.ndarray) -> None:
+        """One pass over the chunks for all of them."""
+        wanted = np.unique(np.concatenate(indices))
+        self._read = (wanted, self._brought(wanted))
+
+    def rows(self, index: np.ndarray) -> Block:
+        """Some samples, brought here unless they are here already."""
+        if self._read is None:
+            return self._brought(index)
+        known, block = self._read
+        places = np.searchsorted(known, index)
+        if not np.array_equal(known[places.clip(max=len(known) - 1)], index):
+            return self._brought(index)
+        return block.rows(places)
+
+    def _brought(self, index: np.ndarray) -> Block:
+        whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
+        found = require_dask().compute(*(array[index] for array in whole))
+        block = _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
+        return block if self._groups is None else replace(block, groups=torch.from_numpy(self._groups[index]))
+
+    def total(self, step: Step, *, limit: int | None = None) -> Any:
+        """One task a chunk, then a tree of sums; the step is one object of the graph that all chunks share."""
+        delayed = require_dask().delayed
+        shared = delayed(step, traverse=False, pure=False)
+        columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
+        columns.append([None] * len(columns[0]) if self.weights is None else self.weights.to_delayed())
+        parts = [
+            delayed(_chunk_total, pure=False)(shared, X, Y, w, self.dtype, limit)
+            for X, Y, w in zip(*columns, strict=True)
+        ]
+        while len(parts) > 1:
+            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+            parts = [delayed(_merged, pure=False)(group) for group in groups]
+        with _one_large_object():
+            return parts[0].compute()
+
+
+def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | None, dtype: Any) -> Any:
+    """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None."""
+    dask = require_dask()
+    rows = as_rows(X, "X", sizes=False)
+    shared = dask.delayed(function, traverse=False, pure=False)
+    shape = () if width is None else (width,)
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
+    }
+    if width is None:
+        options["drop_axis"] = 1
+    else:
+        options["chunks"] = (rows.chunks[0], (width,))
+    return rows.map_blocks(_applied, function=shared, empty=np.empty((0, *shape), dtype=dtype), **options)
+
+
+def _applied(
+    chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray], empty: np.ndarray
+) -> np.ndarray:
+    return function(np.asarray(chunk)) if len(chunk) else empty

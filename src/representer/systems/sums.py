@@ -1,0 +1,372 @@
+"""Ridge regression on features from sums over the samples: normal equations, whatever the number of samples.
+
+For features φ, targets y and weights w the sums S = Σ w φφᵀ, B = Σ w φyᵀ (and a few smaller ones) determine the fit for
+every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from scipy.linalg import blas
+from torch import Tensor
+
+from representer.approximation.base import FeatureMap
+from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
+from representer.linalg.memory import row_blocks
+from representer.samples.in_memory import Block, Step
+from representer.systems.frames import Frame
+
+# Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
+REFINEMENTS = 5
+# Up to so many distinct eigenvalues of the output operator, systems are factored, which costs less than eigenvectors of
+# S and keeps more digits; those serve any number. So many factors are kept in memory.
+FACTORED_SCALES, KEPT_FACTORS = 8, 2
+# Eigenvalues that agree to this share of the largest are one.
+EQUAL_SCALES = 1e-12
+
+
+@dataclass(frozen=True)
+class NormalSums:
+    """What ridge regression on m features needs to know of the samples; of ``gram``, the lower triangle counts."""
+
+    n: int  # samples of positive weight
+    weight: float  # Σ w
+    gram: Any  # Σ w φφᵀ, (m, m)
+    cross: Any  # Σ w φyᵀ, (m, p)
+    squares: Any  # Σ w yyᵀ, (p, p)
+    feature_sum: Any  # Σ w φ, (m,)
+    target_sum: Any  # Σ w y, (p,)
+
+    def __add__(self, other: NormalSums) -> NormalSums:
+        return NormalSums(
+            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)}
+        )
+
+    @classmethod
+    def zeros(cls, m: int, p: int, *, like: Tensor) -> NormalSums:
+        """Of no samples."""
+        shapes = ((m, m), (m, p), (p, p), (m,), (p,))
+        return cls(0, 0.0, *(like.new_zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def combined(self, matrix: Tensor) -> NormalSums:
+        """The sums for the targets Mᵀy, with M (p, q): combinations of the old ones."""
+        return replace(
+            self,
+            cross=self.cross @ matrix,
+            squares=matrix.mT @ self.squares @ matrix,
+            target_sum=self.target_sum @ matrix,
+        )
+
+    def map(self, change: Callable[[Any], Any]) -> NormalSums:
+        """With every array changed: tensors to NumPy and back."""
+        arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
+        return replace(self, **{name: change(getattr(self, name)) for name in arrays})
+
+
+@dataclass(frozen=True)
+class NormalStep(Step):
+    """Adds the samples of a block to the sums; blocks may be in single precision, sums are double."""
+
+    features: FeatureMap
+    targets: FeatureMap | None = None  # features of outputs that are no targets themselves
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """Columns, features, and a weighted copy of them."""
+        width = self.features.n_features + (0 if self.targets is None else self.targets.n_features)
+        return 3 * width * self.features.dtype.itemsize
+
+    def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
+        B, w = self.features(block.X), block.weights
+        Y = (block.Y if self.targets is None else self.targets(block.Y)).to(torch.float64)
+        n, weight = len(Y), float(len(Y))
+        if w is not None:
+            kept = w > 0
+            n, weight = int(kept.sum()), float(w.double().sum())
+            root = w.double().sqrt()[:, None]
+            B, Y = B * root.to(B), Y * root
+        else:
+            root = Y.new_ones(len(Y), 1)
+        small = (
+            torch.cat([Y, root], 1).to(B).mT @ B
+        )  # a product of few rows is faster than one of few columns
+        corner = torch.cat([Y, root], 1).mT @ Y
+        m, p = B.shape[1], Y.shape[1]
+        if total is None:
+            total = NormalSums.zeros(m, p, like=Y)
+        add_gram(total.gram, B)
+        total.cross.add_(small[:p].mT)
+        total.feature_sum.add_(small[p])
+        total.squares.add_(corner[:p])
+        total.target_sum.add_(corner[p])
+        return replace(total, n=total.n + n, weight=total.weight + weight)
+
+
+def add_gram(total: Tensor, B: Tensor) -> None:
+    """Add BᵀB to the lower triangle of a double matrix; on the processor half of the product is computed."""
+    if B.device.type != "cpu":
+        total.add_(B.mT @ B)
+        return
+    # In the order of Fortran, total is its own transpose: the upper triangle there is the lower one here.
+    right = B.contiguous().numpy().T
+    if B.dtype == total.dtype:
+        blas.dsyrk(1.0, right, beta=1.0, c=total.numpy().T, lower=0, overwrite_c=1)
+    else:
+        total.add_(torch.from_numpy(blas.ssyrk(1.0, right, lower=0).T))
+
+
+def symmetric(lower: Tensor) -> Tensor:
+    """The symmetric matrix with this lower triangle, in new memory."""
+    full = lower.tril()
+    return full.add_(full.tril(-1).mT)
+
+
+class NormalRidge:
+    """min Σ w‖y − b − f(x)‖²/Σ w + alpha‖f‖² for f = φ(·)ᵀU A, with A = V diag(a) Vᵀ, from the sums.
+
+    In the coordinates Vᵀy the outputs come apart: (a_j S + alpha Σ w) u_j = B_j. One eigendecomposition of S serves
+    every alpha and every a_j.
+
+    Parameters
+    ----------
+    sums : NormalSums
+        Of tensors.
+    scales : tensor (p,)
+        The a_j.
+    rotation : tensor (p, p) or None
+        V; None for the identity.
+    intercept : bool
+        Is there a constant b?
+    frame : Frame or None
+        That of the summed features ψ = Tᵀ(φ − a), if they are not φ itself. Coefficients are those of φ; features that
+        are given are ψ.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation import Landmarks
+    >>> from representer.systems.sums import NormalRidge, NormalStep
+    >>> from representer.samples.in_memory import Block, InMemory
+    >>> from representer.kernels import Linear
+    >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
+    >>> features = Landmarks([[1.0]]).features(Linear(), X, seed=0)
+    >>> ridge = NormalRidge(InMemory(Block(X, Y)).total(NormalStep(features)), torch.ones(1).double())
+    >>> round(ridge.coefficients(alpha=2.5).item(), 4)  # xᵀy / (xᵀx + 5)
+    0.5
+    """
+
+    def __init__(
+        self,
+        sums: NormalSums,
+        scales: Tensor,
+        rotation: Tensor | None = None,
+        *,
+        intercept: bool = False,
+        frame: Frame | None = None,
+    ):
+        self.sums = sums
+        self.scales = scales
+        self.rotation = rotation
+        self.intercept = intercept
+        self.frame = frame
+        self._turn = None if frame is None or frame.direction is None else frame
+        self._known: tuple[float, list[tuple[Tensor, Cholesky]]] | None = None
+        W = sums.weight
+        self.feature_mean = sums.feature_sum / W if intercept else torch.zeros_like(sums.feature_sum)
+        self.target_mean = sums.target_sum / W if intercept else torch.zeros_like(sums.target_sum)
+        cross = sums.cross - W * torch.outer(self.feature_mean, self.target_mean)
+        squares = sums.squares - W * torch.outer(self.target_mean, self.target_mean)
+        self._summed_cross = self._rotated(cross)
+        self.cross = self._unturned(self._summed_cross.mT).mT
+        self.square = squares.diagonal() if rotation is None else ((squares @ rotation) * rotation).sum(0)
+
+    def _rotated(self, values: Tensor) -> Tensor:
+        return values if self.rotation is None else values @ self.rotation
+
+    def _rotated_back(self, values: Tensor) -> Tensor:
+        return values if self.rotation is None else values @ self.rotation.mT
+
+    def _unturned(self, rows: Tensor) -> Tensor:
+        """Rows in the directions of φ, of those in the directions of ψ."""
+        return rows if self._turn is None else self._turn.rows_back(rows)
+
+    def _summed_gram(self) -> Tensor:
+        gram = symmetric(self.sums.gram)
+        if self.intercept:
+            gram.addr_(self.feature_mean, self.feature_mean, alpha=-self.sums.weight)
+        return gram
+
+    def _gram(self) -> Tensor:
+        """S, of φ; where a direction stands alone in the sums, it does no more."""
+        return self._unturned(self._unturned(self._summed_gram()).mT)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """Of S, centred where there is an intercept."""
+        # The sums are double, but blocks may have been single.
+        return eigh(
+            self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32
+        )
+
+    def _groups(self) -> list[tuple[Tensor, Tensor]]:
+        """The distinct a_j, each with its outputs."""
+        unit = EQUAL_SCALES * self.scales.abs().max().clamp(min=torch.finfo(self.scales.dtype).tiny)
+        _, members = torch.unique((self.scales / unit).round(), return_inverse=True)
+        outputs = [(members == g).nonzero()[:, 0] for g in range(int(members.max()) + 1)]
+        return [(self.scales[some[0]], some) for some in outputs]
+
+    # -- the fit ------------------------------------------------------------------------------------------------------
+    def rotated_coefficients(self, alpha: float) -> Tensor:
+        """The u_j as columns: by a Cholesky factor for each a_j, or by eigenvectors where there are many of them."""
+        if len(self._groups()) > FACTORED_SCALES:
+            shift = alpha * self.sums.weight
+            return self._refined(self._by_spectrum(self.cross, shift), shift)
+        found = torch.zeros_like(self.cross)
+        for outputs, factor in self._factors(alpha):
+            found[:, outputs] = factor.solve(self._summed_cross[:, outputs])
+        return found if self._turn is None else self._turn.turned(found)
+
+    def _factors(self, alpha: float) -> Iterable[tuple[Tensor, Cholesky]]:
+        """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; few are kept until alpha changes."""
+        groups, shift = self._groups(), alpha * self.sums.weight
+        name = "The normal equations plus n·alpha"
+        factors = (
+            (outputs, factorize(partial(self._shifted, scale, shift), name=name)) for scale, outputs in groups
+        )
+        if len(groups) > KEPT_FACTORS:
+            return factors
+        if self._known is None or self._known[0] != alpha:
+            self._known = (alpha, list(factors))
+        return self._known[1]
+
+    def _by_spectrum(self, right: Tensor, shift: float) -> Tensor:
+        inside = self.spectrum.vectors.mT @ right
+        return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
+
+    def _refined(self, found: Tensor, shift: float) -> Tensor:
+        """With the digits that S has: eigenvectors are known to ε‖S‖, sums of small features to ε of their size."""
+        gram, size = self._gram(), float("inf")
+        for _ in range(REFINEMENTS):
+            residual = self.cross - (gram @ found) * self.scales - shift * found
+            change = self._by_spectrum(residual, shift)
+            last, size = size, float(torch.linalg.vector_norm(change))
+            if not size < 0.5 * last:  # rounding is all that is left, or alpha is too small for it
+                break
+            found = found + change
+        return found
+
+    def _shifted(self, scale: Tensor, shift: float) -> Tensor:
+        gram = self._summed_gram().mul_(scale)
+        return shifted(gram, shift) if self._turn is None else gram.add_(self._turn.metric(), alpha=shift)
+
+    def _of_sums(self, coefficients: Tensor) -> Tensor:
+        """The coefficients of ψ, of those of φ."""
+        return coefficients if self._turn is None else self._turn.turned_back(coefficients)
+
+    def coefficients(self, alpha: float) -> Tensor:
+        """U (m, p), with f(x) = φ(x)ᵀU A."""
+        return self._rotated_back(self.rotated_coefficients(alpha))
+
+    def weighted_coefficients(self, alpha: float) -> Tensor:
+        """Θ = U A (m, p), with f(x) = φ(x)ᵀΘ; V may have some of A's eigenvectors only."""
+        return self._rotated_back(self.rotated_coefficients(alpha) * self.scales)
+
+    def intercepts(self, coefficients: Tensor) -> Tensor:
+        """b (p,)."""
+        weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
+        b = self.target_mean - self.feature_mean @ self._of_sums(weighted)
+        return b if self.frame is None else b - self.frame.middle.to(weighted) @ weighted
+
+    def training_error(self, alpha: float) -> float:
+        """Σ w‖y − b − f(x)‖²/Σ w at the fit, from the sums alone."""
+        u, shift = self.rotated_coefficients(alpha), alpha * self.sums.weight
+        explained = self.scales * ((self.cross * u).sum(0) + shift * u.square().sum(0))
+        return float((self.square - explained).sum().clamp(min=0.0) / self.sums.weight)
+
+    # -- its error ----------------------------------------------------------------------------------------------------
+    def generalised(self, alphas: Tensor) -> Tensor:
+        """The generalised cross-validation errors of many alphas, from the sums alone."""
+        inside, s = self.spectrum.vectors.mT @ self.cross, self.spectrum.values
+        errors = torch.zeros_like(alphas)
+        for i, shift in enumerate(alphas * self.sums.weight):
+            filters = 1.0 / (s[:, None] * self.scales + shift)
+            # Σ w(y − f)² = Σ w y² − a ΣB u − shift · a Σ u²
+            explained = self.scales * (inside**2 * filters * (1.0 + shift * filters)).sum(0)
+            residual = (self.square - explained).clamp(min=0.0) / self.sums.weight
+            freedom = (s[:, None] * self.scales * filters).sum(0) + float(self.intercept)
+            errors[i] = (residual / (1.0 - freedom / self.sums.n) ** 2).sum()
+        return errors
+
+    def coordinates(self, features: Tensor) -> Tensor:
+        """Features of samples in the eigenvectors of S, (n, m)."""
+        return self._unturned(features.double() - self.feature_mean) @ self.spectrum.vectors
+
+    def left_out(self, coordinates: Tensor, block: Block, alphas: Tensor) -> tuple[Tensor, Tensor]:
+        """y_i − f₋ᵢ(x_i) for samples of the fit, and 1 − h_i, their leverages; (n, p, number of alphas) each.
+
+        In rotated coordinates; without i the shift alpha·Σ w stays what it is.
+        """
+        Y = self._rotated(block.Y.double() - self.target_mean)
+        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        inside, squares = self.spectrum.vectors.mT @ self.cross, coordinates**2
+        residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
+        base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
+        for scale, outputs in self._groups():
+            filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.sums.weight)
+            kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
+            for j in outputs:
+                rest[:, j] = kept
+                residuals[:, j] = (Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)) / kept
+        return residuals, rest
+
+    def leave_one_out(
+        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
+    ) -> Tensor:
+        """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
+        errors, weight = torch.zeros_like(alphas), 0.0
+        size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
+        for rows in row_blocks(len(block), size, limit):
+            part = block.rows(torch.arange(len(block))[rows].numpy())
+            residuals, _ = self.left_out(coordinates[rows], part, alphas)
+            w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()
+            errors += torch.einsum("i,ija->a", w, residuals**2)
+            weight += float(w.sum())
+        return errors / weight
+
+    def variance(self, features: Tensor, alpha: float) -> Tensor:
+        """The diagonal of the covariance of f + b at new points, (n, p): alpha Σ w · a φᵀ(aS + alpha Σ w)⁻¹φ.
+
+        b, which has a flat prior, adds alpha, and φ and S are then centred.
+        """
+        shift = alpha * self.sums.weight
+        rotated = shift * self._leverages(features, alpha) + float(self.intercept) * alpha
+        return rotated if self.rotation is None else rotated @ (self.rotation**2).mT
+
+    def _leverages(self, features: Tensor, alpha: float) -> Tensor:
+        """a_j φᵀ(a_j S + alpha Σ w)⁻¹φ for every output, (n, p), φ centred where there is an intercept."""
+        shift = alpha * self.sums.weight
+        if len(self._groups()) > FACTORED_SCALES:
+            values = self.spectrum.values[:, None] * self.scales + shift
+            return self.coordinates(features) ** 2 @ (self.scales / values)
+        found = self.scales.new_empty(len(features), len(self.scales))
+        for outputs, factor in self._factors(alpha):
+            rows = factor.half_solve_rows(features.double() - self.feature_mean)
+            found[:, outputs] = self.scales[outputs] * rows.square().sum(1, keepdim=True)
+        return found
+
+    def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
+        """As ``left_out``, of one alpha and to more digits: from features of the samples, (n, p) each."""
+        Y = self._rotated(block.Y.double() - self.target_mean)
+        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        rest = 1.0 - w[:, None] * self._leverages(features, alpha)
+        rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(
+            min=torch.finfo(Y.dtype).eps
+        )
+        coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
+        fitted = (features.double() - self.feature_mean) @ coefficients
+        return (Y - fitted) / rest, rest
