@@ -221,6 +221,7 @@ def _classifier(draw: Draw) -> Spec:
 
 
 def _autoencoder(draw: Draw) -> Spec:
+    draw.searched = False  # a search of its hyperparameters ends elsewhere after the smallest error
     kind = draw.kind()
     arguments = {
         "n_components": draw.one("1", "2", "[3, 1]"),
@@ -231,7 +232,6 @@ def _autoencoder(draw: Draw) -> Spec:
         "n_restarts": "1",
         "max_iter": "3",
     }
-    draw.searched = False
     if draw.chance(0.3):
         arguments["target"] = "'kernel'"
     if draw.chance(0.3):
