@@ -1,4 +1,6 @@
-"""Record the answers of all cases: ``PYTHONPATH=SOURCES:tests:. python -m golden.record`` for the sources in SOURCES.
+"""Record the answers of all cases: ``PYTHONPATH=SOURCES:tests:. python -m golden.record``.
+
+SOURCES are those to compare with; where nothing was renamed in them, ``REPRESENTER_RECORDED_NAMES=1`` says so.
 
 One file for each learner holds the numbers of its cases in one array, and their names and shapes as JSON.
 ``--compare`` shows the differences from the recorded answers, largest first, and the slowest cases.

@@ -11,36 +11,47 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import representer
+from representer.approximation import Nystroem
 
-Translation = str | Callable[[Any], Mapping[str, Any]]
+# By learner: argument in the cases -> its name now.
+NAMES: dict[str, dict[str, str]] = {
+    "DeepKernelPCA": {"kernels": "kernel"},
+}
 
-# By learner and name in the cases: the new name, or a function from the value to the new arguments, as in
-# {"EmbeddingClassifier": {"objective": "criterion", "shrinkage": lambda value: {"prior": value or None}}}.
-ARGUMENTS: dict[str, dict[str, Translation]] = {}
 
-# An attribute in the cases -> the names under which it is looked for, the first that exists.
+def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
+    """``max_samples`` and ``sampling`` became one approximation."""
+    size, sampling = arguments.pop("max_samples", None), arguments.pop("sampling", "uniform")
+    return arguments if size is None else {**arguments, "approximation": Nystroem(size, sampling)}
+
+
+# By learner: what names alone do not say, a function from the arguments of a case, already renamed, to those of today.
+VALUES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "DeepKernelPCA": _levels,
+}
+
+# Attribute in the cases -> the names under which it is looked for; the first that exists is taken.
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "criterion_value_": ("criterion_value_",),
     "objective_value_": ("objective_value_",),
 }
 
-# Set to any value, learners take the names of the cases: for sources that were not renamed.
+# Set to any value, learners take the names of the cases: for sources in which nothing was renamed.
 RECORDED_NAMES = "REPRESENTER_RECORDED_NAMES"
 
 
-def renamed(learner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def translated(learner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a case as its learner takes them."""
-    table = {} if os.environ.get(RECORDED_NAMES) else ARGUMENTS.get(learner, {})
-    translated: dict[str, Any] = {}
-    for name, value in arguments.items():
-        new = table.get(name, name)
-        translated.update(new(value) if callable(new) else {new: value})
-    return translated
+    if os.environ.get(RECORDED_NAMES):
+        return dict(arguments)
+    names = NAMES.get(learner, {})
+    renamed = {names.get(name, name): value for name, value in arguments.items()}
+    return VALUES[learner](renamed) if learner in VALUES else renamed
 
 
 def make(learner: str, arguments: Mapping[str, Any]) -> Any:
     """An estimator from the arguments of a case."""
-    return getattr(representer, learner)(**renamed(learner, arguments))
+    return getattr(representer, learner)(**translated(learner, arguments))
 
 
 def attribute(model: Any, name: str) -> Any:
