@@ -182,7 +182,7 @@ def make_circles3(
     X : ndarray of shape (n_samples, 2)
         The points.
     circle : ndarray of shape (n_samples,)
-        From which circle each is: 0, 1 or 2.
+        The circle of each point: 0, 1 or 2.
 
     Examples
     --------
