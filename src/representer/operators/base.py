@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel, count
-from representer.linalg import row_product
 from representer.operators.outputs import Identity, Operator
 from representer.values import Value, argument_repr, map_children
 
@@ -194,9 +193,7 @@ class Decomposable(OperatorKernel):
     def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
         """k(X, Z) C A."""
         image = self.kernel._product(X, anchors, coefficients)
-        return (
-            image if isinstance(self._operator, Identity) else row_product(image, self._matrix(coefficients))
-        )
+        return image if isinstance(self._operator, Identity) else image @ self._matrix(coefficients)
 
     def _matrix(self, coefficients: Tensor) -> Tensor:
         return self._operator.as_matrix(coefficients.shape[-1], coefficients)
