@@ -7,7 +7,7 @@ from torch import Tensor
 
 from representer.objectives.base import Evaluation, Fit, Objective, inner, stack_solutions, symmetric_part
 from representer.objectives.convex import ConvexLoss
-from representer.objectives.selection import _held_out_rows
+from representer.objectives.selection import held_out_indices
 from representer.objectives.targets import ArrayLike
 
 
@@ -44,7 +44,7 @@ class HeldOutLoss(Objective):
             )
         super().__init__(n=loss.n, alpha=loss.alpha)
         self.loss = loss
-        self.validation = _held_out_rows(validation, self.n)
+        self.validation = held_out_indices(validation, self.n)
         kept = torch.ones(self.n, dtype=torch.bool)
         kept[self.validation] = False
         self.training = torch.nonzero(kept)[:, 0]
