@@ -140,8 +140,8 @@ class StructuredPredictor(KernelLearner):
         predictions are numbers of training outputs.
     operator : {"kpca", "covariance", "conditional_covariance"}, Operator or None, default=None
         A: the identity (None: input-output kernel regression); the projection on the leading principal components of
-        the outputs; their covariance; their covariance given the inputs, which is ``ConditionalCovariance("auto")``, with
-        the best epsilon of some multiples of k(x, x). Or, for a linear l on vectors, any operator of
+        the outputs; their covariance; their covariance given the inputs, which is ``ConditionalCovariance("auto")``:
+        its epsilon is the best of some multiples of k(x, x). Or, for a linear l on vectors, any operator of
         ``representer.operators``.
     alpha : float, array-like or "auto", default="auto"
         The weight of ‖g‖²; several candidates, or all positive numbers, are compared by the ``criterion``.

@@ -26,7 +26,6 @@ from representer.approximation import (
     landmark_features,
 )
 from representer.data import count, plain, take
-from representer.estimators._large_parts import block_limit
 from representer.functions import Embedding, EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
@@ -39,7 +38,7 @@ from representer.linalg import (
     shifted,
     spectrum_of_factor,
 )
-from representer.linalg.memory import BLOCK_BYTES, require
+from representer.linalg.memory import BLOCK_BYTES, require, room_beside_sums
 from representer.objectives.operator_valued import CrossValidation, smallest_alpha
 from representer.operators import (
     ConditionalCovariance,
@@ -729,7 +728,7 @@ def sum_samples(
 ) -> NormalSums:
     """The sums of the features of all samples."""
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = block_limit(model.memory_limit, features.n_features, width)
+    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=rows.HELD_ROWS)
     total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
     return total
 
