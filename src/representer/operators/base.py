@@ -13,7 +13,6 @@ from torch import Tensor
 
 from representer.data import Data, as_vectors
 from representer.kernels.base import Domain, Kernel, count
-from representer.linalg import row_product
 from representer.operators.outputs import Identity, Operator
 from representer.values import Value, argument_repr, map_children
 
@@ -217,9 +216,7 @@ class Decomposable(OperatorKernel):
     def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The product k(X, Z) C A for anchors Z and coefficients C."""
         image = self.kernel._product(X, anchors, coefficients)
-        return (
-            image if isinstance(self._operator, Identity) else row_product(image, self._matrix(coefficients))
-        )
+        return image if isinstance(self._operator, Identity) else image @ self._matrix(coefficients)
 
     def _matrix(self, coefficients: Tensor) -> Tensor:
         """A as a matrix that fits the coefficients."""
