@@ -1,0 +1,133 @@
+"""Many small systems of equations at once, one row a system: Broyden's method, and a safer one for what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+# The step of forward differences, relative to the scale of the unknowns; in single precision it is √eps.
+DIFFERENCE = 1e-7
+
+
+def broyden(
+    equations: Callable[[Tensor, Tensor], Tensor],
+    start: Tensor,
+    inverse: Tensor,
+    *,
+    scale: Tensor | float,
+    tol: float,
+    max_iter: int,
+    noise: Tensor | float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Solve F(x_i) = 0 for every row x_i of ``start`` (m, S).
+
+    ``equations`` takes rows and their numbers, and gives F of each. ``inverse``, (S, S) or one a row, is near the
+    inverse of its Jacobian. A row is done when its next step would be at most ``tol * scale``, or where no equation is
+    off by more than its ``noise``. A step that more than doubles ‖F‖ is halved first.
+
+    Returns
+    -------
+    solutions, converged : Tensor of shape (m, S), Tensor of bool of shape (m,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg.equations import broyden
+    >>> target = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
+    >>> start = torch.ones(2, 1, dtype=torch.float64)
+    >>> roots, converged = broyden(
+    ...     lambda x, rows: x**2 - target[rows], start, 0.5 * torch.eye(1, dtype=torch.float64), scale=1.0, tol=1e-12,
+    ...     max_iter=50,
+    ... )
+    >>> roots.round(decimals=6).tolist(), converged.tolist()
+    ([[1.414214], [1.732051]], [True, True])
+    """
+    solutions, converged = start.clone(), torch.zeros(len(start), dtype=torch.bool, device=start.device)
+    rows = torch.arange(len(start), device=start.device)
+    x, B = start, inverse.expand(len(start), *inverse.shape[-2:])
+    F = equations(x, rows)
+    for _ in range(max_iter):
+        step = -(B @ F[:, :, None])[:, :, 0]
+        step[(F.abs() <= noise).all(1)] = 0.0
+        small = step.abs().amax(1) <= tol * scale
+        done = small & step.isfinite().all(1)
+        solutions[rows[done]] = x[done] + step[done]
+        converged[rows[done]] = True
+        keep = ~done & step.isfinite().all(1)
+        if not bool(keep.any()):
+            break
+        rows, x, B, F, step = rows[keep], x[keep], B[keep], F[keep], step[keep]
+        new = equations(x + step, rows)
+        for _ in range(3):
+            grown = ~(new.norm(dim=1) <= 2.0 * F.norm(dim=1))
+            if not bool(grown.any()):
+                break
+            step = torch.where(grown[:, None], 0.5 * step, step)
+            new[grown] = equations((x + step)[grown], rows[grown])
+        change = new - F
+        Bchange = (B @ change[:, :, None])[:, :, 0]
+        stepB = (step[:, None, :] @ B)[:, 0]
+        denominator = (step * Bchange).sum(1)
+        safe = denominator.abs() > torch.finfo(x.dtype).eps * step.norm(dim=1) * Bchange.norm(dim=1)
+        factor = torch.where(safe, 1.0 / torch.where(safe, denominator, 1.0), 0.0)
+        B = B + factor[:, None, None] * (step - Bchange)[:, :, None] * stepB[:, None, :]
+        x, F = x + step, new
+    return solutions, converged
+
+
+def levenberg_marquardt(
+    equations: Callable[[Tensor, Tensor], Tensor],
+    start: Tensor,
+    *,
+    scale: Tensor | float,
+    tol: float,
+    max_iter: int,
+    noise: Tensor | float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Solve F(x_i) = 0 for every row by steps that always lower ‖F‖, with Jacobians by differences.
+
+    Arguments and results are those of ``broyden``. A row can end where ‖F‖ has a minimum that is not 0.
+    """
+    solutions, converged = start.clone(), torch.zeros(len(start), dtype=torch.bool, device=start.device)
+    rows, x = torch.arange(len(start), device=start.device), start
+    F = equations(x, rows)
+    damping = x.new_full((len(x),), 1e-3)
+    eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    for _ in range(max_iter):
+        J = jacobian(equations, x, F, rows, scale)
+        normal, right = J.mT @ J, (J.mT @ F[:, :, None])
+        usable = normal.isfinite().all((1, 2)) & right.isfinite().all((1, 2))
+        if not bool(usable.all()):  # rows that overflow are given up
+            normal, right = normal[usable], right[usable]
+            rows, x, F, damping = rows[usable], x[usable], F[usable], damping[usable]
+            if not len(rows):
+                break
+        weights = damping[:, None, None] * normal.diagonal(dim1=1, dim2=2).amax(1)[:, None, None]
+        step = -torch.linalg.lstsq(normal + weights * eye, right).solution[:, :, 0]
+        new = equations(x + step, rows)
+        better = new.norm(dim=1) < F.norm(dim=1)
+        small = step.abs().amax(1) <= tol * scale
+        done = small & (damping < 1e-6) | (F.abs() <= noise).all(1)
+        solutions[rows], converged[rows[done]] = torch.where(better[:, None], x + step, x), True
+        damping = torch.where(better, 0.1 * damping, 10.0 * damping)
+        keep = ~done & (damping < 1e6)
+        if not bool(keep.any()):
+            break
+        x, F = torch.where(better[:, None], x + step, x), torch.where(better[:, None], new, F)
+        rows, x, F, damping = rows[keep], x[keep], F[keep], damping[keep]
+    return solutions, converged
+
+
+def jacobian(
+    equations: Callable[[Tensor, Tensor], Tensor], x: Tensor, F: Tensor, rows: Tensor, scale: Tensor | float
+) -> Tensor:
+    """∂F_a/∂x_b of every row, (m, S, S), by forward differences."""
+    t = max(DIFFERENCE, torch.finfo(x.dtype).eps ** 0.5) * scale
+    columns = []
+    for b in range(x.shape[1]):
+        moved = x.clone()
+        moved[:, b] += t
+        columns.append((equations(moved, rows) - F) / t)
+    return torch.stack(columns, 2)

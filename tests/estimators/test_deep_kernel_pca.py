@@ -1,0 +1,851 @@
+"""DeepKernelPCA: scikit-learn's contract, the equations of Tonin et al., their lemmas, new samples, bad input."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from naive_deep_pca import coupling_7, residuals_9
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA, KernelPCA
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import CollapsedComponentWarning, DeepKernelPCA
+from representer.approximation import Nystroem
+from representer.kernels import (
+    Constant,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Polynomial,
+    RationalQuadratic,
+    Spectrum,
+)
+from representer.problems import levels
+from representer.problems.levels import LevelsProblem, coupling
+
+CHECKED = {
+    "two levels": DeepKernelPCA(
+        [2, 1], eta=[1.0, 100.0]
+    ),  # blobs need no second component: nothing shall collapse
+    "closed form": DeepKernelPCA([2, 1], ["rbf", "linear"]),
+    "precomputed": DeepKernelPCA([1, 1], ["precomputed", "linear"]),
+}
+
+
+def _expected(estimator):
+    if estimator.__sklearn_tags__().input_tags.pairwise:
+        return {
+            "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
+        }
+    return {}
+
+
+@parametrize_with_checks(list(CHECKED.values()), expected_failed_checks=_expected)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture
+def X(rng):
+    return rng.standard_normal((60, 4)) * [2.0, 1.0, 1.0, 0.5]
+
+
+def gram_of(model, X):
+    """K_1 as the model sees it."""
+    K = model.kernel_[0](X).numpy()
+    if model.center:
+        C = np.eye(len(K)) - 1.0 / len(K)
+        K = C @ K @ C
+    return K
+
+
+# -- the equations ----------------------------------------------------------------------------------------------------
+KERNELS = [
+    Linear(),
+    Gaussian(0.4),
+    Polynomial(3, 0.5),
+    Matern(2.5, 0.7),
+    RationalQuadratic(0.5),
+    Laplacian(0.6),
+]
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_coupling_is_the_khatri_rao_formula_and_a_gradient(rng, kernel):
+    H, above = (torch.linalg.qr(torch.tensor(rng.standard_normal((12, s)))).Q for s in (3, 2))
+    G = coupling(kernel, H, above)
+    assert np.allclose(G.numpy(), coupling_7(kernel, H.numpy(), above.numpy()), atol=1e-12)
+    leaf = H.clone().requires_grad_(True)
+    (0.5 * (kernel(leaf) * (above @ above.mT)).sum()).backward()
+    assert torch.allclose(G, leaf.grad, atol=1e-12)
+    assert torch.allclose(G, coupling(kernel, H, above, kernel(H)), atol=1e-12)
+
+
+def test_gradients_of_the_energy_are_those_of_autograd(rng):
+    gram = torch.tensor(np.cov(rng.standard_normal((15, 30))))
+    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((15, s)))).Q for s in (4, 3, 2)]
+    state = problem.at(hidden)
+    leaves = [H.clone().requires_grad_(True) for H in hidden]
+    grams = [gram, Gaussian(0.5)(leaves[0]), Polynomial(2)(leaves[1])]
+    parts = [
+        (K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)
+    ]
+    sum(parts).backward()
+    assert state.energies == pytest.approx([part.item() for part in parts])
+    for gradient, leaf in zip(state.gradients, leaves, strict=True):
+        assert torch.allclose(gradient, leaf.grad, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "eta", "sizes"),
+    [
+        (["rbf", Gaussian(1.0)], 1.0, [4, 3]),
+        (["rbf", Gaussian("median")], 1.0, [3, 2]),
+        (["rbf", Polynomial(2), Gaussian(1.0)], [1.0, 2.0, 3.0], [4, 3, 2]),
+        (["linear", Gaussian(0.7)], [1.0, -2.0], [3, 2]),
+        (["rbf", Matern(1.5, 1.0)], 1.0, [3, 2]),
+    ],
+    ids=str,
+)
+def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes):
+    X = X[:25]  # the Jacobian in full is slow
+    model = DeepKernelPCA(sizes, kernels, eta=eta).fit(X)
+    pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_)
+    relative = [defect / size for defect, size in pairs]
+    assert max(relative) <= 1e-8
+    assert model.residual_ == pytest.approx(max(relative), abs=1e-11)
+    for H, values, sign in zip(model.hidden_, model.eigenvalues_, np.sign(model.eta_), strict=True):
+        assert np.allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-12)
+        assert (np.diff(sign * values) <= 1e-9 * np.abs(values).max()).all()
+        assert (H[np.abs(H).argmax(0), np.arange(H.shape[1])] > 0).all()
+
+
+# -- special cases ----------------------------------------------------------------------------------------------------
+def test_one_level_is_kernel_pca(X):
+    model = DeepKernelPCA(4, Gaussian(1.3)).fit(X)
+    reference = KernelPCA(4, kernel="rbf", gamma=1 / (2 * 1.3**2)).fit(X)
+    assert np.allclose(model.eigenvalues_[0], reference.eigenvalues_, rtol=1e-10)
+    signs = np.sign((model.hidden_[0] * reference.eigenvectors_).sum(0))
+    assert np.allclose(model.hidden_[0], signs * reference.eigenvectors_, atol=1e-8)
+    new = X[:7] + 0.1
+    scores = model.transform(new) * np.sqrt(model.eigenvalues_[0])
+    assert np.allclose(scores, signs * reference.transform(new), atol=1e-8)
+    total = np.trace(gram_of(model, X))
+    assert np.allclose(model.explained_variance_ratio_[0], reference.eigenvalues_ / total)
+
+
+def test_one_level_is_kernel_pca_where_the_spectrum_is_flat(rng):
+    X = rng.normal(size=(400, 1500))
+    model = DeepKernelPCA(6, Gaussian(40.0)).fit(X)
+    reference = KernelPCA(6, kernel="rbf", gamma=1 / (2 * 40.0**2), eigen_solver="dense").fit(X)
+    signs = np.sign((model.hidden_[0] * reference.eigenvectors_).sum(0))
+    assert np.abs(model.hidden_[0] - signs * reference.eigenvectors_).max() <= 1e-9
+
+
+@pytest.mark.parametrize("init", ["levelwise", "random"])
+@pytest.mark.parametrize("solver", ["scf", "riemannian"])
+def test_a_linear_second_level_has_a_closed_form(X, solver, init):
+    closed = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5]).fit(X)
+    search = DeepKernelPCA(
+        [4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3
+    )
+    search.fit(X)
+    levelwise = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver="levelwise").fit(X)
+    assert (closed.solver_, search.residual_ <= 1e-8) == ("closed_form", True)
+    assert search.energy_ == pytest.approx(closed.energy_, rel=1e-10)
+    assert closed.energy_ >= levelwise.energy_ * (1 - 1e-12)
+    values, vectors = np.linalg.eigh(gram_of(closed, X))
+    leading = vectors[:, ::-1][:, :4]
+    assert np.allclose(search.hidden_[0] @ search.hidden_[0].T, leading @ leading.T, atol=1e-6)
+    assert closed.energy_ == pytest.approx(0.5 * values[-4:].sum() + 0.5 * 2 / 0.5)
+
+
+def test_linear_levels_solve_the_alternating_eigenvalue_problems_13(X):
+    for eta in (1.0, [1.0, -50.0]):
+        model = DeepKernelPCA([3, 2], "linear", eta=eta, center=False).fit(X)
+        H1, H2 = model.hidden_
+        e1, e2 = model.eta_
+        assert np.allclose((X @ X.T / e1 + H2 @ H2.T / e2) @ H1, H1 * model.eigenvalues_[0], atol=1e-8)
+        assert np.allclose(H1 @ H1.T / e2 @ H2, H2 * model.eigenvalues_[1], atol=1e-8)
+
+
+@pytest.mark.parametrize("sigma", [0.2, 1.0])
+def test_the_energy_is_never_below_that_of_levelwise(X, sigma):
+    kernels = ["rbf", Gaussian(sigma)]
+    levelwise = DeepKernelPCA([3, 2], kernels, solver="levelwise").fit(X)
+    for init in ("levelwise", "random"):
+        model = DeepKernelPCA([3, 2], kernels, init=init, random_state=0).fit(X)
+        assert model.residual_ <= 1e-8
+        assert model.energy_ > levelwise.energy_
+    assert levelwise.residual_ > 1e-6  # it does not know the level above
+
+
+def test_the_first_sweep_moves_from_a_start_that_is_nearly_right(rng):
+    model = DeepKernelPCA([5, 5], ["rbf", Gaussian(1.0)], eta=[1.0, 50.0], tol=1e-8)
+    residuals = [entry.gradient_norm for entry in model.fit(rng.standard_normal((200, 20))).history_]
+    assert residuals[0] < 1e-3 and residuals[1] < 0.1 * residuals[0] and residuals[-1] <= 1e-8
+
+
+def test_newton_steps_end_at_the_tolerance(X):
+    for tol in (1e-6, 1e-8):
+        model = DeepKernelPCA([3, 3], ["rbf", Gaussian(1.0)], solver="riemannian", tol=tol).fit(X)
+        assert 1e-2 * tol < model.residual_ <= tol
+
+
+def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
+    wide = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="scf").fit(X)
+    narrow = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.15)], solver="scf").fit(X)
+    assert (wide.solver_, narrow.solver_) == ("scf", "riemannian")
+    assert max(wide.residual_, narrow.residual_) <= 1e-8
+    same = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, 20.0], solver="riemannian").fit(X)
+    assert same.energy_ == pytest.approx(wide.energy_, rel=1e-12)
+    assert np.allclose(same.hidden_[1], wide.hidden_[1], atol=1e-5)
+
+
+def test_newton_reaches_saddles_of_three_nonlinear_levels():
+    """MINRES lowers the gradient in the norm of its preconditioner; in the Euclidean one the search stalls at 2e-4."""
+    X = np.random.default_rng(0).standard_normal((30, 4)) * [2.0, 1.0, 1.0, 0.5]
+    model = DeepKernelPCA([3, 2, 1], ["rbf", Gaussian(1.0), Gaussian(0.5)], eta=[1.0, -2.0, -1.0]).fit(X)
+    assert (model.solver_, model.residual_ <= 1e-8) == ("riemannian", True)
+
+
+def test_a_component_that_the_level_above_outweighs_is_reported():
+    X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    with pytest.warns(CollapsedComponentWarning, match="Component 1 of level 0 is the same for all samples"):
+        model = DeepKernelPCA([2, 1]).fit(X)
+    assert model.residual_ <= 1e-8
+
+
+@pytest.mark.parametrize("solver", ["projected_gradient", "riemannian_adam"])
+def test_the_solvers_of_the_paper_descend_on_9_and_stall_above_ours(X, solver):
+    arguments = {"n_components": [3, 2], "kernel": ["rbf", Gaussian(1.0)]}
+    start = DeepKernelPCA(**arguments, solver="levelwise").fit(X)
+    ours = DeepKernelPCA(**arguments).fit(X)
+    with pytest.warns(ConvergenceWarning, match=f"{solver}: not converged"):
+        theirs = DeepKernelPCA(**arguments, solver=solver, max_iter=60).fit(X)
+    assert theirs.solver_ == solver
+    assert ours.residual_ < 1e-8 < theirs.residual_ < start.residual_
+    assert np.allclose(theirs.hidden_[0].T @ theirs.hidden_[0], np.eye(3), atol=1e-10)
+
+
+def test_residual_minimisation_keeps_any_eigenvectors(X):
+    """Slip (b): with linear k₂ and a random start, equation (9) is small at eigenvectors that are not leading."""
+    arguments = {"n_components": [2, 2], "kernel": ["linear", "linear"], "init": "random", "random_state": 1}
+    with pytest.warns(ConvergenceWarning):
+        theirs = DeepKernelPCA(**arguments, solver="projected_gradient", max_iter=150).fit(X)
+    assert theirs.energy_ < 0.9 * DeepKernelPCA(**arguments, solver="scf").fit(X).energy_
+
+
+def test_the_residual_objective_is_equation_9(rng):
+    gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
+    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
+    values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
+    pairs = residuals_9(
+        gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
+    )
+    assert problem.residual_objective(hidden, values).item() == pytest.approx(
+        0.5 * sum(d**2 for d, _ in pairs)
+    )
+
+
+# -- lemmas -----------------------------------------------------------------------------------------------------------
+def bounds_as_printed(K, model):
+    """Equation (14)."""
+    s1, s2 = model.n_components_
+    eta, values = model.eta_[1], model.eigenvalues_[0]
+    H2 = model.hidden_[1]
+    M = K + H2 @ H2.T / eta
+    tail = np.sqrt(max(0.0, (M**2).sum() - (values**2).sum()))
+    shallow = np.linalg.eigvalsh(K)[::-1]
+    inside = (
+        tail**2 - (s2 / eta + 2 * shallow[:s2].sum()) / eta
+        if eta < 0
+        else tail**2 - (1 / eta - 2 * s1 * values.sum()) * s2 / eta
+    )
+    return tail - np.sqrt(s2) / abs(eta), np.sqrt(max(0.0, inside))
+
+
+@pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
+@pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
+@pytest.mark.filterwarnings("ignore::representer.CollapsedComponentWarning")
+def test_lemma_4_1_bounds_hold(rng, eta, sizes):
+    """Figure 4, on random data. The bounds here lie within those of the paper."""
+    X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
+    model = DeepKernelPCA(sizes, [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    K = Gaussian(1.0)(X).numpy()
+    bounds = model.approximation_bounds()
+    H1 = model.hidden_[0]
+    assert bounds.error == pytest.approx(np.linalg.norm(K - (H1 * model.eigenvalues_[0]) @ H1.T))
+    rounding = 1e-9
+    assert bounds.lower <= bounds.error + rounding <= bounds.upper + 2 * rounding
+    lower, upper = bounds_as_printed(K, model)
+    assert bounds.lower == pytest.approx(max(lower, 0.0), abs=1e-6)
+    if (model.eigenvalues_[0] >= 0).all():
+        assert bounds.upper <= upper + 1e-6
+
+
+def test_bounds_of_nonlinear_levels_hold(X):
+    for kernels, eta in ((["rbf", Gaussian(1.0)], 1.0), (["rbf", Polynomial(2), "rbf"], [1.0, 5.0, 2.0])):
+        sizes = [4, 3, 2][: len(kernels)]
+        bounds = DeepKernelPCA(sizes, kernels, eta=eta).fit(X).approximation_bounds()
+        assert bounds.lower <= bounds.error <= bounds.upper
+    one = DeepKernelPCA(3).fit(X).approximation_bounds()
+    assert one.lower == one.error == one.upper
+
+
+def test_lemma_4_2_negative_eta_explains_more(rng):
+    """Figure 9(b): strictly more for every n < N, with the largest η₂ that is allowed."""
+    X = rng.standard_normal((25, 6))
+    shallow = DeepKernelPCA(25, Gaussian(1.0), center=False).fit(X)
+    eta = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], center=False).fit(X).eta_for_explained_variance()
+    assert eta == pytest.approx(-1.0 / np.linalg.eigvalsh(Gaussian(1.0)(X).numpy())[0])
+    deep = DeepKernelPCA([25, 25], [Gaussian(1.0), "linear"], eta=[1.0, eta], center=False).fit(X)
+    gains = np.cumsum(deep.explained_variance_ratio_[0]) - np.cumsum(shallow.explained_variance_ratio_[0])
+    assert (gains[:-1] > 0).all()
+    assert gains[-1] == pytest.approx(0.0, abs=1e-9)
+    n, total, head = 5, shallow.eigenvalues_[0].sum(), shallow.eigenvalues_[0][:5].sum()
+    assert gains[4] == pytest.approx(
+        (n - 25 * head / total) / (eta * total + 25)
+    )  # printed as (n − N)/(η₂ Tr K₁ + N)
+
+
+def test_eta_reaches_a_given_ratio(X):
+    model = DeepKernelPCA([5, 5], ["rbf", "linear"]).fit(X)
+    eta = model.eta_for_explained_variance(2, 0.65)
+    deep = DeepKernelPCA([5, 5], ["rbf", "linear"], eta=[1.0, eta]).fit(X)
+    values = deep.eigenvalues_[0]
+    assert eta < 0
+    assert values[:2].sum() / values.sum() == pytest.approx(0.65)
+    with pytest.raises(ValueError, match="out of reach"):
+        model.eta_for_explained_variance(2, 0.999)
+    with pytest.raises(ValueError, match="Give both n_components"):
+        model.eta_for_explained_variance(5, 0.5)
+    with pytest.warns(CollapsedComponentWarning, match="only 59 components with variance"):
+        full = DeepKernelPCA([60, 60], ["rbf", "linear"]).fit(X)
+    with pytest.raises(ValueError, match="no 60 positive eigenvalues"):
+        full.eta_for_explained_variance()
+    for n, ratio in ((3, "a"), ("a", 0.5), (3, None), (3, True)):
+        with pytest.raises(ValueError, match="Give both n_components"):
+            model.eta_for_explained_variance(n, ratio)
+    with pytest.raises(ValueError, match=r"eta of level 0 is -1\.0"):
+        DeepKernelPCA([5, 5], ["rbf", "linear"], eta=[-1.0, 1.0]).fit(X).eta_for_explained_variance()
+
+
+def test_bounds_hold_for_any_signs_of_eta(rng):
+    """Of K_1/η_1 with η_1 < 0, which is negative, the lemma's dropped trace must stay."""
+    for trial in range(12):
+        X = rng.standard_normal((20, 4)) * rng.uniform(0.5, 3.0, 4)
+        eta = rng.uniform(0.3, 3.0, 2) * ([-1, 1] if trial % 2 else [-1, -1])
+        sizes = rng.integers(1, 4, 2).tolist()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = DeepKernelPCA(sizes, ["rbf", "linear"], eta=list(eta), max_iter=30).fit(X)
+        bounds = model.approximation_bounds()
+        assert bounds.lower <= bounds.error * (1 + 1e-9) <= bounds.upper * (1 + 2e-9)
+
+
+# -- choices ----------------------------------------------------------------------------------------------------------
+def test_shares_of_a_variance_that_cancels_are_not_a_number(rng):
+    # M_1 = K_1 − I: N eigenvalues of both signs, and the trace of K_1 is N.
+    X = rng.standard_normal((12, 3))
+    model = DeepKernelPCA([12, 12], ["rbf", "linear"], eta=[1.0, -1.0], center=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model.fit(X)
+    assert np.isnan(model.explained_variance_ratio_[0]).all()
+    assert np.allclose(model.eigenvalues_[0] + 1.0, np.linalg.eigvalsh(Gaussian("median")(X))[::-1])
+    one_less = DeepKernelPCA([11, 11], ["rbf", "linear"], eta=[1.0, -1.0], center=False).fit(X)
+    assert np.isfinite(one_less.explained_variance_ratio_[0]).all()
+
+
+def test_the_score_is_that_of_pca_where_that_is_the_model(X):
+    pca = PCA(3).fit(X[:40])
+    held_out = X[40:]
+    error = ((held_out - pca.inverse_transform(pca.transform(held_out))) ** 2).sum()
+    expected = 1 - error / ((held_out - pca.mean_) ** 2).sum()
+    assert DeepKernelPCA(3, "linear").fit(X[:40]).score(held_out) == pytest.approx(expected)
+    K = X @ X.T
+    by_gram = DeepKernelPCA(3, "precomputed").fit(K[:40, :40])
+    assert by_gram.score(K[:40, :40]) == pytest.approx(DeepKernelPCA(3, "linear").fit(X[:40]).score(X[:40]))
+
+
+def test_grids_over_nested_lengthscales(X):
+    search = GridSearchCV(
+        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernel__0__lengthscale": [0.3, 2.0]}, cv=3
+    )
+    search.fit(X)
+    assert search.best_params_ == {"kernel__0__lengthscale": 2.0}
+    single = DeepKernelPCA([3, 2], "rbf").set_params(kernel__lengthscale=1.5)
+    assert single.kernel == Gaussian(1.5)
+    by_name = DeepKernelPCA([3, 2, 2], ["rbf", "rbf", "rbf"]).set_params(kernel__0__lengthscale=0.5)
+    assert by_name.kernel == [Gaussian(0.5), "rbf", "rbf"]  # the others still stand for a lengthscale of 1
+    assert by_name.fit(X).kernel_[1:] == [Gaussian(1.0), Gaussian(1.0)]
+    one = DeepKernelPCA([3, 2], "matern").set_params(kernel__1__nu=1.5)
+    assert one.kernel == ["matern", Matern(1.5, 1.0)]
+    assert single.set_params(kernel__0__lengthscale=0.7).kernel == [Gaussian(0.7), Gaussian(1.5)]
+    assert DeepKernelPCA(2).set_params(kernel__0__lengthscale=0.7).kernel == [Gaussian(0.7)]
+    with pytest.raises(ValueError, match="Invalid parameter 'kernel__7__lengthscale'"):
+        DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernel__7__lengthscale=1.0)
+
+
+def test_suggested_architectures_hold_the_variance(X):
+    found = DeepKernelPCA([2, 2]).suggest_architecture(X, variance=0.8, max_levels=3)
+    values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2).fit(X), X))[::-1]
+    alone = int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert DeepKernelPCA(2).suggest_architecture(X, variance=0.8, max_levels=1).n_components == [alone]
+    assert len(found.n_components) == len(found.explained_variance_ratio) <= 3
+    model = DeepKernelPCA(found.n_components).fit(X)
+    for ratios in model.explained_variance_ratio_:
+        assert ratios.sum() >= 0.8
+    assert found.n_components[0] == alone + 1
+    fewer = DeepKernelPCA([alone, *found.n_components[1:]]).fit(X)
+    assert fewer.explained_variance_ratio_[0].sum() < 0.8
+    assert found.explained_variance_ratio[-1][0] >= 0.8
+    assert "holds" in found.reason
+    with pytest.raises(ValueError, match="variance must be a share"):
+        DeepKernelPCA([2, 2]).suggest_architecture(X, variance=2.0)
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
+def test_a_subset_and_the_rest_by_extension(X, sampling):
+    model = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
+    ).fit(X)
+    assert model.hidden_[0].shape == (30, 2)
+    assert np.array_equal(model.X_fit_, X[model.subset_])
+    full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])
+    H = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
+    ).fit_transform(X)
+    assert np.allclose(H[model.subset_], np.concatenate(full.hidden_, 1), atol=1e-6)
+    assert len(H) == 60
+
+
+def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
+    X = np.concatenate([rng.standard_normal((90, 2)) * 0.1, rng.uniform(-5, 5, (10, 2))])
+    kernel = Gaussian(0.5)
+    rare = {
+        sampling: sum(
+            int((Nystroem(12, sampling).samples(kernel, kernel.prepare(X), seed=seed) >= 90).sum())
+            for seed in range(5)
+        )
+        for sampling in ("uniform", "leverage", "entropy")
+    }
+    assert rare["uniform"] < rare["leverage"] < rare["entropy"]
+    with pytest.raises(ValueError, match="from 1 to the number of samples, 100"):
+        Nystroem(101).samples(kernel, kernel.prepare(X), seed=0)
+
+
+# -- new samples ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    "model",
+    [
+        DeepKernelPCA([4, 3]),
+        DeepKernelPCA([4, 3], ["rbf", Gaussian("median")]),
+        DeepKernelPCA([4, 3], ["rbf", Gaussian(1.0)], center=False),
+        DeepKernelPCA([4, 2], ["rbf", "linear"]),
+        DeepKernelPCA([3, 3, 2], ["rbf", Polynomial(2), Gaussian(1.0)]),
+        DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], eta=[1.0, -2.0]),
+        DeepKernelPCA([3, 2], solver="levelwise"),
+    ],
+    ids=str,
+)
+def test_training_samples_keep_their_hidden_features(X, model):
+    model = clone(model).fit(X)
+    together = np.concatenate(model.hidden_, 1)
+    assert np.abs(model.transform(X) - together).max() <= 1e-6
+    assert np.abs(model.transform(X[5:9]) - together[5:9]).max() <= 1e-6
+    assert np.abs(model.transform(X, level=1) - model.hidden_[1]).max() <= 1e-6
+    new = X[:10] + 0.05
+    assert np.abs(model.transform(new) - together[:10]).max() < 0.2
+    assert np.allclose(model.transform(new)[:3], model.transform(new[:3]), atol=1e-8)
+
+
+def test_the_extension_with_linear_k2_is_the_formula_of_appendix_a2(X):
+    """With 1/η₂² where the paper prints 1/η₂, and H₁ᵀH₂ where it prints its transpose."""
+    e1, e2 = 1.5, 0.5
+    model = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[e1, e2], center=False).fit(X)
+    new = X[:5] + 0.3
+    k = model.kernel_[0](new, X).numpy().T
+    H1, H2 = model.hidden_
+    L1, L2 = map(np.diag, model.eigenvalues_)
+    inner = H2.T @ H1 @ np.linalg.inv(L1)
+    h2 = np.linalg.solve(L2 - inner @ H1.T @ H2 / e2**2, inner @ H1.T @ k / (e1 * e2))
+    h1 = np.linalg.solve(L1, H1.T @ k / e1 + H1.T @ H2 @ h2 / e2)
+    assert np.allclose(model.transform(new), np.concatenate([h1, h2]).T, atol=1e-10)
+
+
+def test_new_samples_satisfy_a1(X):
+    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.8)], eta=[1.0, 1.5], center=False).fit(X)
+    new = X[:6] + 0.2
+    h1, h2 = model.transform(new, level=0), model.transform(new, level=1)
+    H1, H2 = model.hidden_
+    for i in range(6):
+        k1 = model.kernel_[0](new[i : i + 1], X).numpy()[0]
+        k2 = np.array([np.exp(-((h1[i] - h) ** 2).sum() / (2 * 0.8**2)) for h in H1])
+        slope = sum(-(h1[i] - h) / 0.8**2 * k * (g @ h2[i]) for h, k, g in zip(H1, k2, H2, strict=True))
+        assert np.allclose(model.eigenvalues_[0] * h1[i], H1.T @ k1 + slope / 1.5, atol=1e-8)
+        assert np.allclose(model.eigenvalues_[1] * h2[i], H2.T @ k2 / 1.5, atol=1e-8)
+
+
+def test_the_smoother_is_a_weighted_mean(X):
+    model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
+    new = X[:4] + 0.1
+    weights = Gaussian(1.0)(new, X).numpy()
+    expected = weights @ np.concatenate(model.hidden_, 1) / weights.sum(1, keepdims=True)
+    assert np.allclose(model.transform(new), expected)
+    with pytest.raises(ValueError, match="negative for some samples"):
+        DeepKernelPCA([2, 2], ["linear", "rbf"], extension="smoother").fit(X).transform(X)
+
+
+def test_the_smoother_says_that_samples_are_too_far_away(X):
+    model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
+    with pytest.raises(
+        ValueError, match="between 3 of 4 new samples and all training samples: they are too far"
+    ):
+        model.transform(np.concatenate([X[:3] + 1e4, X[:1]]))
+
+
+@pytest.mark.filterwarnings("ignore:Samples .* are the same")  # arbitrary columns tell duplicates apart
+@pytest.mark.parametrize("solver", ["auto", "scf", "levelwise"])
+@pytest.mark.parametrize(
+    ("sizes", "kernels", "message"),
+    [
+        ([6], "linear", "Level 0 has only 4 components with variance"),
+        ([3, 6], "linear", "Level 1 has only 3 components with variance"),
+        ([6, 6], "linear", "Level 0 has only 4"),
+        ([8, 2], "rbf", "Level 0 has only 4"),
+    ],
+)
+def test_components_without_variance_are_reported_and_zero(X, sizes, kernels, message, solver):
+    X = np.repeat(X[:5], 6, axis=0) if kernels == "rbf" else X[:40]
+    with pytest.warns(CollapsedComponentWarning, match=message):
+        model = DeepKernelPCA(sizes, kernels, solver=solver).fit(X)
+    with pytest.warns(CollapsedComponentWarning, match=message):
+        together = DeepKernelPCA(sizes, kernels, solver=solver).fit_transform(X)
+    assert np.allclose(together, model.transform(X), atol=1e-6)
+    for H in model.hidden_:
+        assert np.allclose(H.T @ H, np.eye(H.shape[1]), atol=1e-10)
+    if kernels == "linear":  # what has variance is kept
+        s = min(*sizes, 4) if len(sizes) > 1 else 4
+        kept = np.linalg.svd(X - X.mean(0), full_matrices=False).U[:, :s]
+        assert np.allclose(together[:, :s], kept @ (kept.T @ model.hidden_[0][:, :s]), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kernels", "options", "scale"),
+    [
+        ([2, 4, 4], [Gaussian(2.0), "linear", "linear"], {}, 1.0),
+        ([6, 5], "linear", {}, 1.0),
+        ([6, 5], "linear", {"eta": [1.0, -3.0]}, 1.0),
+        ([3, 2], ["linear", "rbf"], {"center": False}, 1e-7),
+    ],
+)
+def test_what_transform_gives_otherwise_than_hidden_is_said(X, sizes, kernels, options, scale):
+    X = scale * X[:, :4]
+    model = DeepKernelPCA(sizes, kernels, **options)
+    with pytest.warns(CollapsedComponentWarning, match="arbitrary in hidden_ and 0 in transform"):
+        together = model.fit_transform(X)
+    assert np.allclose(together, model.transform(X), atol=1e-10)
+    assert not np.allclose(together, np.concatenate(model.hidden_, 1), atol=1e-3)
+    if (
+        "eta" in options
+    ):  # between linear levels of opposite signs, what is arbitrary below is not told apart above
+        return
+    line = model.transform(X[0] + np.linspace(0.0, 1.0, 401)[:, None] * (X[1] - X[0]))
+    assert np.abs(np.diff(line, axis=0)).max() < 0.05
+
+
+def test_components_that_the_level_above_makes_are_in_transform(X):
+    model = DeepKernelPCA([3, 2], ["rbf", "poly"], eta=[1.0, 1e-8])
+    with pytest.warns(CollapsedComponentWarning, match="the others are made by the levels above"):
+        model.fit(X)
+    assert np.allclose(model.transform(X), np.concatenate(model.hidden_, 1), atol=1e-6)
+
+
+def test_nonlinear_levels_have_no_more_components_than_samples_together(X):
+    with pytest.raises(ValueError, match="are 50 in all levels together, but there are only 40 samples"):
+        DeepKernelPCA([30, 20], ["rbf", "rbf"]).fit(X[:40])
+
+
+def test_samples_that_overflow_keep_the_nearest_features(X):
+    model = DeepKernelPCA([3, 2], ["poly", "poly"]).fit(X[:, :3])
+    new = np.concatenate([X[:2, :3] * 1e30, X[:1, :3]])
+    with pytest.warns(ConvergenceWarning, match="2 of 3 new samples were not solved"):
+        features = model.transform(new)
+    assert np.isfinite(features).all()
+    assert np.allclose(features[2], np.concatenate(model.hidden_, 1)[0], atol=1e-6)
+
+
+# -- searches ---------------------------------------------------------------------------------------------------------
+def test_a_search_starts_from_given_arrays(X, rng):
+    best = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)]).fit(X)
+    again = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init=best.hidden_).fit(X)
+    assert again.n_iter_ <= 1 < best.n_iter_
+    start = [rng.standard_normal((60, s)) for s in (3, 2)]
+    copies = [part.copy() for part in start]
+    other = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init=start).fit(X)
+    assert other.residual_ <= 1e-8
+    assert all(np.array_equal(a, b) for a, b in zip(start, copies, strict=True))
+
+
+def test_interrupting_a_search_ends_the_fit(X, monkeypatch):
+    calls = []
+    real = levels._search
+
+    def interrupted(problem, start, *rest):
+        calls.append(1)
+        return replace(real(problem, start, *rest), interrupted=True, state=problem.at(start))
+
+    monkeypatch.setattr(levels, "_search", interrupted)
+    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init="random", random_state=0).fit(X)
+    assert len(calls) == 1  # though levelwise kernel PCA has the larger energy
+    assert model.energy_ < DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="levelwise").fit(X).energy_
+
+
+def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
+    arguments = {"kernel": ["rbf", Gaussian(0.3)], "eta": [1.0, -1.0]}
+    real = levels.critical_point
+
+    def worse(evaluate, start, preconditioner, **limits):
+        result = real(evaluate, start, preconditioner, **{**limits, "max_iter": 1})
+        generator = torch.Generator().manual_seed(0)
+        noise = [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
+        return replace(result, state=evaluate(noise), converged=False)
+
+    monkeypatch.setattr(levels, "critical_point", worse)
+    with pytest.warns(ConvergenceWarning, match="The best point is kept"):
+        model = DeepKernelPCA([3, 2], **arguments).fit(X)
+    assert model.solver_ == "scf"
+    residuals = [entry.gradient_norm for entry in model.history_]
+    assert model.residual_ == pytest.approx(min(residuals), rel=1e-6)
+
+
+def test_whether_eigenvectors_are_leading_is_known(X):
+    for eta in (1.0, [1.0, -0.1], [1.0, -50.0]):
+        model = DeepKernelPCA([3, 2], ["rbf", "linear"], eta=eta, center=False).fit(X)
+        H1, H2 = model.hidden_
+        M1 = (
+            gram_of(model, X) / model.eta_[0] + H2 @ H2.T / model.eta_[1]
+        )  # M_1 H_1, and on the complement of H_1:
+        P = np.eye(len(X)) - H1 @ H1.T
+        M1 = M1 - P @ H2 @ H2.T @ P / model.eta_[1]
+        expected = np.linalg.eigvalsh(M1)[-3:].sum() <= model.eigenvalues_[0].sum() + 1e-8
+        assert model.leading_[0] == expected
+    assert not DeepKernelPCA([3, 2], ["rbf", "linear"], eta=[1.0, -0.1]).fit(X).leading_[0]
+    assert DeepKernelPCA([3, 2], solver="levelwise").fit(X).leading_ == [True, True]
+
+
+def test_architectures_leave_out_what_collapses_together():
+    X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
+    found = DeepKernelPCA().suggest_architecture(X, variance=0.9, max_levels=2, min_gain=-1.0)
+    model = DeepKernelPCA(found.n_components).fit(X)  # no CollapsedComponentWarning
+    for ratios, n in zip(model.explained_variance_ratio_, found.n_components, strict=True):
+        assert (ratios.cumsum() < 0.9).sum() + 1 >= n
+    for gain in ("a", np.nan, None):
+        with pytest.raises(ValueError, match="min_gain must be a finite number"):
+            DeepKernelPCA().suggest_architecture(X, min_gain=gain)
+
+
+# -- data and contract ------------------------------------------------------------------------------------------------
+def test_a_precomputed_gram_is_the_same_problem(X):
+    direct = DeepKernelPCA([3, 2], [Gaussian(1.5), Gaussian(1.0)]).fit(X)
+    K = Gaussian(1.5)(X).numpy()
+    given = DeepKernelPCA([3, 2], ["precomputed", Gaussian(1.0)]).fit(K)
+    assert np.allclose(given.hidden_[1], direct.hidden_[1], atol=1e-6)
+    new = X[:4] + 0.1
+    assert np.allclose(given.transform(Gaussian(1.5)(new, X).numpy()), direct.transform(new), atol=1e-6)
+    with pytest.raises(ValueError, match="features"):
+        given.transform(K[:, :-1])
+
+
+def test_strings_have_deep_components():
+    words = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite", "bandana"]
+    model = DeepKernelPCA([2, 1], [Spectrum(2).normalized(), Gaussian(1.0)]).fit(words)
+    assert np.allclose(model.transform(words), np.concatenate(model.hidden_, 1), atol=1e-6)
+    assert model.transform(["bananna"]).shape == (1, 3)
+
+
+def test_pipelines_frames_tensors_pickles(X):
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    pipe = make_pipeline(StandardScaler(), DeepKernelPCA([2, 2])).set_output(transform="pandas").fit(frame)
+    out = pipe.transform(frame)
+    assert list(out.columns) == [f"deepkernelpca{i}" for i in range(4)]
+    model = DeepKernelPCA([2, 2]).fit(X)
+    assert np.allclose(model.transform(torch.tensor(X)), model.transform(X))
+    again = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(again.transform(X[:5]), model.transform(X[:5]))
+    assert np.array_equal(DeepKernelPCA([2, 2]).fit_transform(X), np.concatenate(model.hidden_, 1))
+
+
+def test_fractions_count_components(X):
+    model = DeepKernelPCA([0.8, 2], ["rbf", "linear"]).fit(X)
+    values = np.linalg.eigvalsh(gram_of(model, X))[::-1]
+    expected = int((values.cumsum() / values.sum() < 0.8).sum()) + 1
+    assert model.n_components_ == [expected, 2]
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_components": [61, 2]}, "level 0 is 61, but there are only 60 samples"),
+        ({"n_components": []}, "at least one level"),
+        ({"n_components": [2, 1.5]}, "level 1 must be a positive integer"),
+        ({"n_components": [2, 0]}, "level 1 must be a positive integer"),
+        ({"n_components": [2, True]}, "level 1 must be a positive integer"),
+        ({"eta": [1.0, 0.0]}, "eta of level 1 must be a finite number other than 0"),
+        ({"eta": [1.0]}, "2 n_components and 1 eta"),
+        ({"eta": "big"}, "eta of level 0"),
+        ({"kernel": ["rbf"]}, "2 n_components and 1 kernel"),
+        ({"kernel": ["rbf", "precomputed"]}, "Only the first kernel sees the data"),
+        ({"kernel": ["rbf", Constant(1.0)]}, "Level 1 has collapsed"),
+        ({"kernel": ["rbf", Gaussian(1e9)]}, "Level 1 has collapsed"),
+        ({"kernel": [Constant(2.0), "rbf"]}, "nothing to find components of"),
+        ({"kernel": "squared"}, "not a kernel"),
+        ({"solver": "newton"}, "solver must be one of"),
+        ({"extension": "magic"}, "extension must be one of"),
+        ({"approximation": Nystroem(1.5)}, "n_components of Nystroem must be an integer"),
+        ({"approximation": Nystroem(9, "best")}, "sampling of Nystroem must be one of"),
+        ({"kernel": ["precomputed", "rbf"], "approximation": Nystroem(3)}, "square"),
+        ({"tol": 0.0}, "tol must be a positive number"),
+        ({"init": "foo"}, "init must be 'levelwise', 'random' or a list"),
+        ({"init": 7}, "init must be 'levelwise'"),
+        ({"init": None}, "init must be 'levelwise'"),
+        ({"init": [np.eye(60, 2)]}, "one array for each level, 2; got 1"),
+        (
+            {"init": [np.eye(60, 2), np.eye(60, 3)]},
+            r"init of level 1 must have one row .* got shape \(60, 3\)",
+        ),
+        ({"init": [np.full((60, 2), np.nan), np.eye(60, 2)]}, "init of level 0 must not hold NaN"),
+        ({"init": [np.eye(60, 2), np.ones((60, 2))]}, "init of level 1 has 2 columns, but only rank 1"),
+        ({"init": ["a", "b"]}, "init of level 0 must be an array of numbers"),
+        ({"center": "no"}, "center must be True or False"),
+        ({"approximation": Nystroem(1)}, "components need at least 2"),
+        ({"eta": [1.0, 1e-320]}, "must be finite, too"),
+        ({"eta": [1.0, 1e-200]}, "too large for a search"),
+        ({"kernel": Polynomial(3000)}, "overflow"),
+        ({"kernel": ["rbf", Polynomial(2, 1e-300, 1e308)]}, "overflow|nothing|collapsed"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_named(X, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DeepKernelPCA(**{"n_components": [2, 2], **arguments}).fit(X)
+
+
+def test_bad_data_are_named(X):
+    model = DeepKernelPCA([2, 2])
+    with pytest.raises(NotFittedError):
+        model.transform(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.where(X > 2, np.nan, X))
+    with pytest.raises(ValueError, match="nothing to find components of"):
+        model.fit(np.ones((10, 3)))
+    with pytest.raises(ValueError, match="not symmetric"):
+        DeepKernelPCA([2, 2], ["precomputed", "rbf"]).fit(X[:4, :4])
+    for scale in (1e160, 1e100):
+        with pytest.raises(ValueError, match="is not finite"):
+            DeepKernelPCA([2, 2], "linear").fit(X * scale)
+    assert DeepKernelPCA([2, 2], "linear").fit(X * 1e70).residual_ < 1e-8
+    model.fit(X)
+    for level in (2, True, "a"):
+        with pytest.raises(ValueError, match="level must be None or an integer from 0 to 1"):
+            model.transform(X, level=level)
+    with pytest.raises(ValueError, match="features"):
+        model.transform(X[:, :3])
+
+
+def test_components_of_little_variance_are_extended() -> None:
+    rng = np.random.default_rng(1088)
+    (
+        rng.choice(3),
+        rng.integers(2, 4),
+        [rng.integers(1, 5) for _ in range(3)],
+    )  # before the case that was found
+    X = rng.normal(size=(40, 4)) * [3, 2, 1, 1]
+    model = DeepKernelPCA(
+        [2, 1, 3], ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]
+    ).fit(X)
+    assert model.residual_ <= 1e-8 and model.eigenvalues_[2][2] < 1e-5 * model.eigenvalues_[2][0]
+    np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1e-7, 1e-4, 1e6, 1e8])
+@pytest.mark.parametrize("sizes", [[3, 2], [3, 2, 2], [3, 3, 1]], ids=str)
+def test_levels_in_different_units_are_extended(scale, sizes):
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(60, 4)), rng.normal(size=(10, 4))
+    model, at_one = DeepKernelPCA(sizes, "linear").fit(scale * X), DeepKernelPCA(sizes, "linear").fit(X)
+    np.testing.assert_allclose(model.transform(scale * X), np.hstack(model.hidden_), atol=1e-6)
+    for level in range(len(sizes)):  # the same but for a rotation: eigenvalues of linear levels are equal
+        found = model.transform(scale * new, level) @ model.hidden_[level].T
+        np.testing.assert_allclose(
+            found, at_one.transform(new, level) @ at_one.hidden_[level].T, rtol=0, atol=1e-8
+        )
+
+
+def test_a_scale_that_eta_takes_back_changes_nothing():
+    rng = np.random.default_rng(0)
+    X, new = rng.normal(size=(40, 3)), rng.normal(size=(10, 3))
+    expected = DeepKernelPCA([2, 2], ["linear", "rbf"]).fit(X).transform(new)
+    for scale in (1e-8, 1e8):
+        model = DeepKernelPCA([2, 2], ["linear", "rbf"], eta=[scale**2, 1.0]).fit(scale * X)
+        assert np.allclose(np.abs(model.transform(scale * new)), np.abs(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_training_samples_solve_their_equations_to_rounding(seed):
+    """Also where small eigenvalues of a level, or a fit that has not converged, leave much of them unsolved."""
+    rng = np.random.default_rng(seed)
+    sizes = [int(s) for s in rng.integers(1, 4, size=int(rng.integers(2, 4)))]
+    X = rng.normal(size=(int(rng.choice([8, 30, 60])), 3))
+    kernels = ["rbf", *(Gaussian(float(np.exp(rng.uniform(-1.2, 0.5)))) for _ in sizes[1:])]
+    eta = [float(np.exp(rng.uniform(-1, 1))) for _ in sizes]
+    if seed % 3 == 0:
+        eta[-1] *= -1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DeepKernelPCA(sizes, kernels, eta=eta, max_iter=8).fit(X)
+        if model.function_.equations.ranks != model.n_components_:
+            return
+        H = np.hstack(model.hidden_)
+        assert np.abs(model.transform(X) - H).max() <= 1e-10
+        # and close to them
+        moved = model.transform(X + 1e-9 * rng.normal(size=X.shape))
+    assert np.abs(moved - H).max() <= 1e-3
+
+
+def test_twins_that_the_levels_above_tell_apart_are_reported():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 4))
+    X[:15] = X[15:]
+    with pytest.warns(
+        CollapsedComponentWarning, match="the same to the first kernel, but have different hidden_"
+    ):
+        model = DeepKernelPCA(
+            [2, 5, 2], [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], eta=[1.6, 4.0, 0.5]
+        ).fit(X)
+    found = model.transform(X)
+    assert np.abs(found[:15] - found[15:]).max() <= 1e-8
+    together = np.hstack(model.hidden_)
+    apart = np.abs(together[:15] - together[15:]).max(1) > 1e-3
+    assert apart.any() and np.abs(found - together)[:15].max() <= 1e-8
+    assert np.abs(found - together)[15:][~apart].max() <= 1e-4
+    with pytest.warns(CollapsedComponentWarning, match="transform gives both the same"):
+        assert np.allclose(clone(model).fit_transform(X), found, atol=1e-8)
