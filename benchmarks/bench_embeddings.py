@@ -95,7 +95,7 @@ def prediction() -> Row:
     many = np.random.default_rng(1).uniform(size=(scaled(100_000), D))
     anchors, C = torch.from_numpy(X), torch.from_numpy(model.dual_coef_)
 
-    def reference() -> list[Tensor]:
+    def reference() -> list[torch.Tensor]:
         return [Gaussian(1.0)(torch.from_numpy(part), anchors) @ C for part in np.split(many, 10)]
 
     return compare(
