@@ -46,7 +46,9 @@ def of(case: Case, weighted: bool, missing: bool) -> tuple[no.Ridge, np.ndarray]
     return no.Ridge(case.block, noise, observed), np.where(observed, case.targets, np.nan)
 
 
-def data_of(kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: Any) -> tuple[RidgeData, float]:
+def data_of(
+    kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: Any
+) -> tuple[RidgeData, float]:
     """The data of a system with this noise, and the alpha that belongs to it."""
     inverse = 1.0 / torch.as_tensor(noise)
     Y = torch.as_tensor(Y)
@@ -55,7 +57,14 @@ def data_of(kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: 
 
 
 def system_of(
-    kernel: OperatorKernel, points: Any, noise: Any, Y: Any, *, solver: Any = "auto", known: Any = None, **options: Any
+    kernel: OperatorKernel,
+    points: Any,
+    noise: Any,
+    Y: Any,
+    *,
+    solver: Any = "auto",
+    known: Any = None,
+    **options: Any,
 ) -> System:
     return factor_system(*data_of(kernel, points, noise, Y, **options), solver=solver, known=known)
 
@@ -188,9 +197,7 @@ def test_what_is_known_already_is_used() -> None:
     gram = Gaussian(1.3)(X)
     nothing = torch.full((8, 8), torch.nan, dtype=DOUBLE)  # not read
     for intercept in (False, True):
-        expected = system_of(
-            Decomposable(Gaussian(1.3), Dense(A)), tensor(X), noise, Y, intercept=intercept
-        )
+        expected = system_of(Decomposable(Gaussian(1.3), Dense(A)), tensor(X), noise, Y, intercept=intercept)
         root = data_of(kernel, gram, noise, Y)[0].root
         known = gram_spectrum(Precomputed(), gram.clone(), root, gram, intercept=intercept)
         for system in (

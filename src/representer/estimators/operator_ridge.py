@@ -46,7 +46,6 @@ from representer.problems.ridge import (
     alpha_by_sums,
     feature_function,
 )
-from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.samples.on_dask import OnDask, is_dask
@@ -68,9 +67,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
         min_f,b  (1/n) Σ_i ‖y_i − f(x_i) − b‖² + alpha ‖f‖²
 
-    (b = 0 unless ``fit_intercept=True``) over the ℝᵖ-valued functions of the space whose kernel is K(x, y) = k(x, y) A, or any kernel of
-    ``representer.operators``. The solution f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's
-    structure allows. ``alpha`` multiplies the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
+    over the ℝᵖ-valued functions of the space whose kernel is K(x, y) = k(x, y) A, or any kernel of
+    ``representer.operators``; b is zero unless ``fit_intercept=True``. The solution
+    f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's structure allows. ``alpha`` multiplies
+    the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
     ``OperatorRidge(operator=None, alpha=a / n)``.
 
     Parameters
@@ -266,9 +266,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check_arguments(None)
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
-        _, samples, _ = self._in_memory(
-            model, in_memory(X), in_memory(y), sample_weight, None, reset=first
-        )
+        _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
         if samples.observed is not None:
             raise ValueError(
                 "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
@@ -393,7 +391,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             assert isinstance(system, ExactSystem)
             system = replace(system, rows=kept)
             if isinstance(function, Expansion) and system.features is None:
-                coefficients = np.zeros((len(inputs), function.coefficients.shape[1]), function.coefficients.dtype)
+                coefficients = np.zeros(
+                    (len(inputs), function.coefficients.shape[1]), function.coefficients.dtype
+                )
                 coefficients[kept] = function.coefficients
                 function = replace(function, anchors=plain(inputs, copy=True), coefficients=coefficients)
         self.function_, self.system_ = function, system
@@ -449,11 +449,12 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._shaped(np.zeros(width, self.function_.coefficients.dtype) if b is None else b)
 
     @property
-    def X_fit_(self) -> Any:
+    def X_fit_(self) -> Any:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
         system: Any = self.system_
         if isinstance(system, ExactSystem) and system.features is None:
+            assert isinstance(self.function_, Expansion)
             return as_scipy(self.function_.anchors)
         return None if system.samples is None else as_scipy(system.samples.X)
 

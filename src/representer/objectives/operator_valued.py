@@ -2,8 +2,8 @@
 
 Leaving the samples S out changes their predictions by [P_SS]⁻¹ C_S, P = (K + n·alpha·I)⁻¹ or its limit beside
 constants at no cost, where P_SS is the block of the samples and their outputs. Generalised cross-validation puts the
-mean block in the place of each. In the coordinates of a diagonal form the error is a sum of scalar ones; otherwise the gradient is
-written out once for K ⊗ A, in the eigenvectors of both, and once for a block matrix without structure.
+mean block in the place of each. In the coordinates of a diagonal form the error is a sum of scalar ones; otherwise the
+gradient is written out once for K ⊗ A, in the eigenvectors of both, and once for a block matrix without structure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
 from representer.systems.base import Criterion as Criterion
-from representer.systems.base import group_blocks
+from representer.systems.base import group_members
 from representer.systems.exact import (
     RidgeData,
     block_gram,
@@ -158,7 +158,7 @@ class CrossValidation:
         if self.observed is not None:
             entries = self.observed.reshape(-1).nonzero()[:, 0]
         own = torch.arange(n) if self.groups is None else self.groups
-        blocks = group_blocks(own.repeat_interleave(p)[entries])
+        blocks = group_members(own.repeat_interleave(p)[entries])
         refuse_one_group(blocks, len(entries), self.intercept)
         gram = block_gram(kernel, self.X, p, entries)
         root = self.root.repeat_interleave(p)[entries]
@@ -317,10 +317,10 @@ class _Kronecker(torch.autograd.Function):
                 t = q * R if criterion == "loo" else (q * R).mean(0, keepdim=True).expand_as(R)
                 H = _weighted_moments(U, t, e, d, g)
             else:
-                H = sum(
-                    (d[k] * torch.outer(g[:, k], g[:, k])) * (moments[0][:, :, k].mT @ moments[1][:, :, k])
-                    for k in range(len(d))
+                turned = torch.stack(
+                    [one.mT @ two for one, two in zip(*(m.unbind(-1) for m in moments), strict=True)]
                 )
+                H = (d[:, None, None] * g.mT[:, :, None] * g.mT[:, None, :] * turned).sum(0)
             H = H - (Qq * d) @ Z.mT
             in_K = symmetric_part(U @ H @ U.mT)
         ctx.save_for_backward(in_K, in_A, n * in_shift)

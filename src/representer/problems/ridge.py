@@ -14,7 +14,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Falkon, approximation_error
 from representer.data import plain, take
-from representer.functions import Expansion, FeatureFunction, Function, StoredFeatures
+from representer.functions import Expansion, FeatureFunction, StoredFeatures
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
 from representer.notices import warn
@@ -79,11 +79,6 @@ class RidgeModel:
     solver: str | Falkon = "auto"
     memory_limit: Any = None
 
-    @property
-    def free(self) -> list[str]:
-        """The names of the hyperparameters that the criterion chooses."""
-        return self.kernel.free() + ([OPERATOR] if self.learn_operator else [])
-
 
 @dataclass(frozen=True)
 class RidgeChoice(Choice):
@@ -97,7 +92,7 @@ class RidgeChoice(Choice):
 class RidgeSolution:
     """The fitted function and its system, with what was chosen on the way."""
 
-    function: Function
+    function: Expansion | FeatureFunction
     system: FittedSystem
     choice: Choice
     approximation_error: float | None = None
@@ -134,11 +129,12 @@ class RidgeProblem:
         self.seed = seed
         self.inputs = inputs
         self.by_sums = goes_by_sums(samples, model.kernel, model.approximation)
+        self.given = representation.adapted(model.kernel, repair=not self.by_sums)
 
     @property
     def free(self) -> list[str]:
         """The names of the hyperparameters that are left to the search."""
-        return self.model.free
+        return self.given.free() + ([OPERATOR] if self.model.learn_operator else [])
 
     # -- the samples of a search --------------------------------------------------------------------------------------
     @cached_property
@@ -150,19 +146,17 @@ class RidgeProblem:
         model, samples = self.model, self.samples
         assert model.approximation is not None
         model.approximation.size(samples.n)
-        given = self.representation.adapted(model.kernel, repair=False)
         regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
         drawn = model.approximation.rows(samples.n, self.seed)
         search = samples.random_rows(limits.SEARCH_ROWS, self.seed)
         samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, self.seed))
-        kernel = given.resolve(samples.rows(regular).X)
+        kernel = self.given.resolve(samples.rows(regular).X)
         data = training_data(kernel, positive(samples.rows(search)), intercept=model.intercept)
         kernel = resolve_operator(kernel, data, learn=model.learn_operator)
         return kernel, replace(data, data=replace(data.data, kernel=kernel))
 
     def _started_exactly(self) -> tuple[OperatorKernel, TrainingData]:
-        model = self.model
-        given = self.representation.adapted(model.kernel, repair=True)
+        model, given = self.model, self.given
         found = training_data(given, self._all, intercept=model.intercept)
         fixed_alpha = isinstance(model.alpha, float)
         if model.approximation is None:
@@ -206,7 +200,7 @@ class RidgeProblem:
 
     @cached_property
     def _searched(self) -> TrainingData:
-        kernel, data = self._start
+        data = self._start[1]
         if self.by_sums:
             return data
         n = len(data.data.Y)
@@ -423,7 +417,7 @@ def _rows(data: Any, rows: Tensor) -> Any:
 
 def feature_function(
     features: StoredFeatures, operator: Operator, U: Tensor, intercept: Tensor | None
-) -> Function:
+) -> Expansion | FeatureFunction:
     """φ(·)ᵀU A + b: an expansion in the landmarks, unless there are none or it would lose digits."""
     full, how = features.map, features.representation
     U = U.to(full.dtype)
@@ -550,9 +544,7 @@ class Search:
             learned, alpha = self.unpack(result.point)
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         message = None if result.converged else f"The search over hyperparameters: {result.message}."
-        return RidgeChoice(
-            learned.numbers(), alpha.item(), math.exp(result.value), history, message=message
-        )
+        return RidgeChoice(learned.numbers(), alpha.item(), math.exp(result.value), history, message=message)
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg.memory import row_blocks
+from representer.systems.groups import Groups
 
 Criterion = Literal["loo", "gcv"]
 
@@ -61,24 +62,9 @@ class System(ABC):
         return ValueError(f"{what} are not known to {type(self).__name__}.")
 
 
-def group_blocks(groups: Tensor) -> list[Tensor]:
-    """The members of each group as row numbers: one tensor (number of groups, size) for every size of a group.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from representer.systems.base import group_blocks
-    >>> [block.tolist() for block in group_blocks(torch.tensor([5, 7, 5, 3]))]
-    [[[3], [1]], [[0, 2]]]
-    """
-    _, members, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
-    order = torch.argsort(members, stable=True)
-    ends = sizes.cumsum(0)
-    blocks = []
-    for size in torch.unique(sizes).tolist():
-        starts = (ends - sizes)[sizes == size]
-        blocks.append(order[starts[:, None] + torch.arange(size, device=order.device)])
-    return blocks
+def group_members(labels: Tensor) -> list[Tensor]:
+    """The members of each group as row numbers: one tensor (number of groups, size) for every size of a group."""
+    return list(Groups.of(labels.cpu().numpy(), labels.device).members)
 
 
 def whole_groups(

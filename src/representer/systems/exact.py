@@ -31,7 +31,7 @@ from representer.linalg.memory import require, row_blocks
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
 from representer.operators.outputs import clipped_spectrum
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_blocks
+from representer.systems.base import Criterion, System, group_members
 from representer.systems.inverse import Constants, GramInverse, constants_of, spectral_path
 
 Solver = Literal["auto", "dense", "iterative"]
@@ -98,7 +98,7 @@ class RidgeData:
         """The groups of some of the samples, numbered among these; None where samples stand alone."""
         if self.groups is None:
             return None
-        blocks = group_blocks(self.groups[rows])
+        blocks = group_members(self.groups[rows])
         if len(blocks) == 1 and blocks[0].shape[1] == 1:
             return None
         refuse_one_group(blocks, len(rows), self.intercept)
@@ -301,7 +301,7 @@ class SeparateOutputs(System):
         groups = self.data.groups if groups is None else groups
         data = RidgeData(**{**vars_of(self.data), "groups": groups})
         rotated, n = self._rotate(data.targets), len(data.Y)
-        predictions = torch.empty_like(rotated)
+        predictions = torch.zeros_like(rotated)
         for part in self.parts:
             blocks = data.blocks(part.rows)
             residuals = part.inverse.residuals(self._dual[part.index], blocks)
@@ -440,7 +440,7 @@ class CoupledOutputs(System):
         """f minus what the residuals of a sample's group change in it, for known and missing targets alike."""
         n, p = self.data.Y.shape
         own = self._groups(self.data.groups if groups is None else groups)
-        blocks = group_blocks(own[self.entries])
+        blocks = group_members(own[self.entries])
         if blocks:
             refuse_one_group(blocks, len(self.entries), self.data.intercept)
         residuals = self.inverse.residuals(self._dual, blocks)
@@ -466,7 +466,7 @@ class CoupledOutputs(System):
     def left_out_variance(self) -> Tensor:
         """The diagonals of the inverted blocks of samples; NaN where a target is missing."""
         found = torch.empty_like(self._dual)[:, 0]
-        for index in group_blocks(self._groups(None)[self.entries]):
+        for index in group_members(self._groups(None)[self.entries]):
             found[index] = torch.linalg.inv(self.inverse.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return self._unflat(found, torch.nan)
 
@@ -711,7 +711,7 @@ def _coupled_path(data: RidgeData, shifts: Tensor, criterion: Criterion) -> Tens
         matrix = constants.centred(matrix)
     spectrum = eigh(matrix, name="The block Gram matrix", overwrite=True)
     own = torch.arange(n) if data.groups is None else data.groups
-    blocks = group_blocks(own.repeat_interleave(p)[entries])
+    blocks = group_members(own.repeat_interleave(p)[entries])
     refuse_one_group(blocks, len(entries), data.intercept)
     targets = root[:, None] * data.Y.reshape(-1)[entries, None]
     return spectral_path(spectrum, targets, shifts, criterion, constants=constants, blocks=blocks)

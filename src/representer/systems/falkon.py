@@ -124,9 +124,7 @@ def solve_falkon(
             "outweigh alpha. Use dtype='float64' or a larger alpha"
         )
     elif iterations >= int(settings.max_iter):
-        problem = (
-            f"have not reached {settings!r} after {settings.max_iter} iterations. Increase alpha, max_iter or tol"
-        )
+        problem = f"have not reached {settings!r} after {settings.max_iter} iterations. Increase alpha, max_iter or tol"
     b = None
     if intercept:
         weighted = found * scales

@@ -17,11 +17,11 @@ from torch import Tensor
 from representer.approximation import Approximation, Falkon, FeatureMap, LandmarkFeatures, landmark_features
 from representer.data import count, plain, take
 from representer.functions import StoredFeatures
-from representer.kernels import Kernel, Linear
+from representer.kernels import Linear
 from representer.linalg import Spectrum, repair_gram
 from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
 from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
-from representer.operators.adapted import Projected, Representation, original, repaired_gram, silent_repairs
+from representer.operators.adapted import Projected, Representation, repaired_gram, silent_repairs
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
@@ -73,7 +73,9 @@ class FittedSystem(System):
 
 def prior_scale_of(system: System, data: RidgeData) -> Tensor:
     """s² for each output, with which leave-one-out residuals have the variance that the model gives them."""
-    if isinstance(system, IterativeOutputs):  # without leave-one-out: maximum likelihood, yᵀQy over the entries
+    if isinstance(
+        system, IterativeOutputs
+    ):  # without leave-one-out: maximum likelihood, yᵀQy over the entries
         return (data.targets * system.coefficients()).sum() / data.Y.numel()
     ratios = (data.targets - system.left_out(torch.arange(len(data.Y)))) ** 2 / system.left_out_variance()
     return (ratios if data.mask is None else torch.where(data.mask, ratios, torch.nan)).nanmean(0)
@@ -275,9 +277,7 @@ class SummedSystem(FittedSystem):
     def ridge(self) -> NormalRidge | SeparateRidge:
         """The normal equations, of tensors."""
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return normal_equations(
-            self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame
-        )
+        return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
 
     @cached_property
     def _map(self) -> FeatureMap:
@@ -421,7 +421,8 @@ class FalkonSystem(FittedSystem):
     error : float
         The backward error that was reached.
     alpha : float
-    weight : float
+    total_weight : float
+        Σ w of the samples.
     problem : str or None
         What kept the iterations from their tolerance.
     samples : HeldSamples or None
@@ -434,9 +435,14 @@ class FalkonSystem(FittedSystem):
     constant: np.ndarray | None
     error: float
     alpha: float
-    weight: float  # type: ignore[misc]
+    total_weight: float
     problem: str | None = None
     samples: HeldSamples | None = None
+
+    @property
+    def weight(self) -> float:
+        """Σ w of the samples."""
+        return self.total_weight
 
     def coefficients(self) -> Tensor:
         """U (m, p), with f(x) = φ(x)ᵀU A."""

@@ -1,7 +1,8 @@
 """Ridge regression on features from sums over the samples: normal equations, whatever the number of samples.
 
-Where targets are missing, every output has sums of its own, over the samples that have it. For features φ, targets y and weights w the sums S = Σ w φφᵀ, B = Σ w φyᵀ (and a few smaller ones) determine the fit for
-every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days.
+For features φ, targets y and weights w the sums S = Σ w φφᵀ, B = Σ w φyᵀ (and a few smaller ones) determine the fit for
+every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days. Where
+targets are missing, every output has sums of its own, over the samples that have it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 from representer.approximation.base import FeatureMap
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
 from representer.samples.in_memory import Block, Step
-from representer.systems.base import group_blocks, whole_groups
+from representer.systems.base import group_members, whole_groups
 from representer.systems.frames import Frame
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
@@ -334,11 +335,11 @@ class NormalRidge:
         return residuals, rest
 
     def _without_groups(self, rows: Tensor, block: Block, residuals: Tensor) -> Tensor:
-        """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i), where ``rows`` Z have the leverages w_i Z_iZ_iᵀ but for constants."""
+        """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
         assert block.groups is not None
         w = residuals.new_ones(len(residuals)) if block.weights is None else block.weights.double()
         found = torch.empty_like(residuals)
-        for index in group_blocks(block.groups):
+        for index in group_members(block.groups):
             Z = rows[index]
             change = Z @ Z.mT + (1.0 / self.sums.weight if self.intercept else 0.0)
             change = torch.eye(index.shape[1], dtype=Z.dtype) - change * w[index][:, None, :]
