@@ -19,7 +19,7 @@ from representer.data import count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
 from representer.linalg import Spectrum, repair_gram
-from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
+from representer.linalg.memory import room_beside_sums, row_blocks
 from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
 from representer.operators.adapted import Projected, Representation, repaired_gram, silent_repairs
 from representer.samples import rows as limits
@@ -494,24 +494,9 @@ def iterates(solver: str | Falkon, m: int) -> Falkon | None:
 def block_limit(
     memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int | None = None
 ) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part.
-
-    ``held`` is how many samples are left out one by one: their coordinates are kept while alpha is chosen.
-    """
-    limit, held = as_bytes(memory_limit), limits.HELD_ROWS if held is None else held
-    # Matrices: the factor of the features, S, its eigenvectors in the place of a copy, and twice for LAPACK to work in.
-    # Then twice the coefficients, the targets' squares, and the coordinates.
-    sums = 8 * (matrices * m * m + 2 * m * p + p * p + held * m)
-    if limit is None:
-        require(sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them.")
-        return None
-    least = 64 * 3 * 8 * m
-    if limit < sums + least:
-        raise MemoryError(
-            f"memory_limit={memory_limit!r} leaves no room for a fit with {m} features, which needs "
-            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, or a higher limit."
-        )
-    return limit - sums
+    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
+    held = limits.HELD_ROWS if held is None else held
+    return room_beside_sums(memory_limit, m, p, held=held, matrices=matrices)
 
 
 def summed_system(
