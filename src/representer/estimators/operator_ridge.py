@@ -389,13 +389,11 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             system = _completed(system, samples=samples)
         elif kept is not None:
             assert isinstance(system, ExactSystem)
-            system = replace(system, rows=kept)
+            system = replace(system, rows=kept, inputs=plain(inputs, copy=True))
             if isinstance(function, Expansion) and system.features is None:
-                coefficients = np.zeros(
-                    (len(inputs), function.coefficients.shape[1]), function.coefficients.dtype
-                )
-                coefficients[kept] = function.coefficients
-                function = replace(function, anchors=plain(inputs, copy=True), coefficients=coefficients)
+                C = np.zeros((len(inputs), function.coefficients.shape[1]), function.coefficients.dtype)
+                C[kept] = function.coefficients
+                function = replace(function, anchors=system.inputs, coefficients=C)
         self.function_, self.system_ = function, system
         kernel: Any = choice.model
         scalar = isinstance(kernel, Decomposable)
@@ -453,9 +451,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
         system: Any = self.system_
-        if isinstance(system, ExactSystem) and system.features is None:
-            assert isinstance(self.function_, Expansion)
-            return as_scipy(self.function_.anchors)
+        if getattr(system, "inputs", None) is not None:
+            return as_scipy(system.inputs)
         return None if system.samples is None else as_scipy(system.samples.X)
 
     @property
@@ -477,8 +474,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         found = plain(system.left_out()).astype(np.float64)
         rows = getattr(system, "rows", None)
         if rows is not None:  # samples without weight are left out of the fit itself
-            X = self.X_fit_
-            predictions = plain(self.function_(X)).astype(np.float64)
+            predictions = plain(self.function_(self.system_.inputs)).astype(np.float64)
             predictions[rows] = found
             found = predictions
         return self._shaped(found)

@@ -128,7 +128,7 @@ class RidgeProblem:
         self.representation = representation
         self.seed = seed
         self.inputs = inputs
-        self.by_sums = goes_by_sums(samples, model.kernel, model.approximation)
+        self.by_sums = goes_by_sums(samples, model.kernel, model.approximation, learned=model.learn_operator)
         self.given = representation.adapted(model.kernel, repair=not self.by_sums)
 
     @property

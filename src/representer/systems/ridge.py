@@ -145,6 +145,8 @@ class ExactSystem(FittedSystem):
         The features of an approximation whose samples lack targets of coupled outputs.
     rows : integer array or None
         The numbers of the samples among those of the fit, if some had no weight.
+    inputs : data or None
+        All inputs of the fit, if some had no weight.
     """
 
     kernel: OperatorKernel
@@ -154,6 +156,7 @@ class ExactSystem(FittedSystem):
     representation: Representation
     features: StoredFeatures | None = None
     rows: np.ndarray | None = None
+    inputs: Any = None
 
     @property
     def weight(self) -> float:
@@ -477,11 +480,16 @@ def comes_apart(operator: Operator) -> bool:
     return isinstance(operator, Identity | Diagonal)
 
 
-def goes_by_sums(samples: Samples, kernel: OperatorKernel, approximation: Approximation | None) -> bool:
-    """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once."""
+def goes_by_sums(
+    samples: Samples, kernel: OperatorKernel, approximation: Approximation | None, *, learned: bool = False
+) -> bool:
+    """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
+
+    ``learned`` says whether the output operator is, which couples the outputs.
+    """
     if approximation is None or not isinstance(kernel, Decomposable):
         return False
-    return samples.observed is None or (kernel.operator is None or comes_apart(kernel.operator))
+    return samples.observed is None or (not learned and comes_apart(kernel._operator))
 
 
 def iterates(solver: str | Falkon, m: int) -> Falkon | None:
