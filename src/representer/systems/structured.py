@@ -404,7 +404,8 @@ def _group_residuals(
             if filters.shape[1] == 1:
                 residuals[rows] = torch.linalg.solve(blocks[0], right[rows])
             else:
-                residuals[rows[:, None], columns] = torch.linalg.solve(blocks, right[rows][:, columns].mT).mT
+                part = right[rows][:, columns].mT[:, :, None]
+                residuals[rows, columns] = torch.linalg.solve(blocks, part)[:, :, 0].mT
     return residuals
 
 
