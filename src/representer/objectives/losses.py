@@ -37,25 +37,25 @@ class SupportVectorLoss(ConvexLoss, ABC):
     support vectors, 0 < |β_i| < C_i, follow a small change: they stay on the edge of the margin.
     """
 
+    epsilon: float = 0.0
+
     def __init__(
         self,
-        targets: Tensor,
+        targets: ArrayLike,
         *,
         alpha: float | Tensor,
-        epsilon: float,
-        intercept: bool,
-        tol: float,
-        max_iter: int,
-        sample_weight: ArrayLike | None,
+        intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1_000_000,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         if not intercept:
             raise ValueError(
                 f"{type(self).__name__} is solved by libsvm, which always fits an intercept; got intercept=False. "
                 "Use a loss that can do without: SquaredHinge (squared_hinge) for labels, Huber (huber) for numbers."
             )
-        self.epsilon = epsilon
         super().__init__(
-            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
+            targets, alpha=alpha, intercept=True, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     @abstractmethod
@@ -123,14 +123,9 @@ class EpsilonInsensitive(SupportVectorLoss):
     ) -> None:
         if not (epsilon >= 0 and math.isfinite(epsilon)):
             raise ValueError(f"epsilon, the half-width of the tube, must be finite and ≥ 0; got {epsilon}.")
+        self.epsilon = epsilon
         super().__init__(
-            columns(targets),
-            alpha=alpha,
-            epsilon=epsilon,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
+            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     def _machine(self, C: float) -> SVR:
@@ -159,26 +154,8 @@ class Hinge(SupportVectorLoss):
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1_000_000,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        y = sign_columns(targets, name="Hinge")
-        super().__init__(
-            y,
-            alpha=alpha,
-            epsilon=0.0,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        return sign_columns(targets, name="Hinge")
 
     def _machine(self, C: float) -> SVC:
         return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self.max_iter)
@@ -208,20 +185,8 @@ class SquaredHinge(SmoothLoss):
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-9,
-        max_iter: int = 100,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        y = sign_columns(targets, name="SquaredHinge")
-        super().__init__(
-            y, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        return sign_columns(targets, name="SquaredHinge")
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
         inside = (1.0 - targets * F).clamp(min=0.0)
@@ -312,12 +277,7 @@ class Huber(SmoothLoss):
             )
         self.delta = delta
         super().__init__(
-            columns(targets),
-            alpha=alpha,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
+            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
@@ -368,20 +328,17 @@ class Logistic(SmoothLoss):
 
     couples_columns = True
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-9,
-        max_iter: int = 100,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        T = _class_indicators(targets)
-        super().__init__(
-            T, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        """The targets as (n, 1) of 0 and 1 for two classes, otherwise one-hot (n, k)."""
+        values = columns(targets)
+        if values.shape[1] > 1:
+            return one_hot(targets, name="Logistic")
+        if not bool(((values == 1) | (values == values.min())).all()) or values.min() not in (-1, 0, 1):
+            raise ValueError(
+                f"Logistic expects labels −1, +1 or 0, 1 or a one-hot matrix (n, k); got "
+                f"{some_values(values)}. Encode labels: (labels[:, None] == classes).astype(float)."
+            )
+        return (values == 1).to(values)
 
     def _check_targets(self) -> None:
         T = self.targets
@@ -404,16 +361,3 @@ class Logistic(SmoothLoss):
             P = torch.sigmoid(F)
             return DiagonalCurvature(gram, (self._weights(gram) * P * (1.0 - P))[:, 0], c)
         return SoftmaxCurvature(gram, self._weights(gram) * torch.softmax(F, 1), c)
-
-
-def _class_indicators(targets: ArrayLike) -> Tensor:
-    """(n, 1) of 0 and 1 for two classes, otherwise one-hot (n, k)."""
-    values = columns(targets)
-    if values.shape[1] > 1:
-        return one_hot(targets, name="Logistic")
-    if not bool(((values == 1) | (values == values.min())).all()) or values.min() not in (-1, 0, 1):
-        raise ValueError(
-            f"Logistic expects labels −1, +1 or 0, 1 or a one-hot matrix (n, k); got "
-            f"{some_values(values)}. Encode labels: (labels[:, None] == classes).astype(float)."
-        )
-    return (values == 1).to(values)

@@ -268,11 +268,11 @@ def test_next_step_is_exact_for_cubics():
 
 
 @SHORT
-@given(seed=SEEDS, n_pairs=st.integers(1, 6))
+@given(seed=SEEDS, n_pairs=st.integers(1, 12))
 def test_directions_descend_whatever_the_pairs(seed, n_pairs):
     """Random pairs have negative curvature half of the time."""
     gradients = normal(20, 4, seed=seed)
-    curvature = _Curvature(4, gradients)
+    curvature = _Curvature(gradients)
     for i in range(n_pairs):
         curvature.push(normal(20, 4, seed=seed + 2 * i + 1), normal(20, 4, seed=seed + 2 * i + 2))
     assert ((curvature.direction(gradients) * gradients).sum(-1) < 0).all()
@@ -282,7 +282,7 @@ def test_directions_equal_dense_bfgs():
     """The two-loop recursion against the update formula of the inverse Hessian."""
     s, y, g = normal(3, 5, seed=1), normal(3, 5, seed=2), normal(5, seed=3)
     y = y * (s * y).sum(-1, keepdim=True).sign()  # positive curvature
-    curvature = _Curvature(10, g[None])
+    curvature = _Curvature(g[None])
     eye = torch.eye(5, dtype=g.dtype)
     H = (s[-1] @ y[-1]) / (y[-1] @ y[-1]) * eye
     for si, yi in zip(s, y, strict=True):
@@ -342,7 +342,7 @@ def survivors(values, slopes, best_values, ended=()):
     """The restarts left after a race in this state."""
     function, _ = quadratic(2)
     starts = normal(len(values), 2)
-    alive = _Restarts(_Evaluator(function, starts), starts, n_pairs=5, longest_step=torch.inf)
+    alive = _Restarts(_Evaluator(function, starts), starts, longest_step=torch.inf)
     state = torch.tensor([values, slopes, best_values], dtype=torch.float64)
     alive.values, alive.slopes, alive.evaluate.best_values = state
     alive.outcomes.update((i, (True, "")) for i in ended)
@@ -576,12 +576,12 @@ def test_bad_output(function):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("max_iter", 0), ("tol", -1.0), ("patience", 0), ("learning_rate", 0.0), ("betas", (0.9, 1.0)),
+        ("max_iter", 0), ("tol", -1.0), ("patience", 0), ("learning_rate", 0.0),
         ("batch_size", 0), ("batch_size", 11),
     ],
 )  # fmt: skip
 def test_bad_options(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must .*got {str(value).split(',')[0].replace('(', '.')}"):
+    with pytest.raises(ValueError, match=rf"{name} must .*got {value}"):
         adam(lambda point, indices: (point.sum(), point), torch.ones(3), n_samples=10, **{name: value})
     if name in ("max_iter", "tol"):
         with pytest.raises(ValueError, match=f"{name} must .*got {value}"):
@@ -589,8 +589,6 @@ def test_bad_options(name, value):
 
 
 def test_other_bad_options():
-    with pytest.raises(ValueError, match=r"memory must .*got 0"):
-        lbfgs(rosenbrock, torch.ones(3), memory=0)
     with pytest.raises(ValueError, match=r"longest_step must .*got 0"):
         lbfgs(rosenbrock, torch.ones(3), longest_step=0.0)
     with pytest.raises(ValueError, match="one start of shape"):
@@ -625,14 +623,14 @@ def test_adam_step_agrees_with_torch():
     function, _ = least_squares()
     start, everything = normal(3, seed=6), torch.arange(200)
     theirs = start.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([theirs], lr=0.1, betas=(0.8, 0.95))
+    optimiser = torch.optim.Adam([theirs], lr=0.1)
     visited = []
 
     def spy(point, indices):
         visited.append(point)
         return function(point, indices)
 
-    adam(spy, start, n_samples=200, learning_rate=0.1, betas=(0.8, 0.95), max_iter=6)
+    adam(spy, start, n_samples=200, learning_rate=0.1, max_iter=6)
     for point in visited:
         torch.testing.assert_close(point, theirs.detach())
         theirs.grad = function(theirs, everything)[1]
