@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.linalg import is_finite
 
 Array = Any  # a tensor, or the NumPy array that is stored of one
-Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, bags, …
+Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
 def as_vectors(X: Any) -> Tensor:
