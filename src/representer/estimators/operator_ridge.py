@@ -472,10 +472,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none."
             )
         found = plain(system.left_out()).astype(np.float64)
-        rows = getattr(system, "rows", None)
-        if rows is not None:  # samples without weight are left out of the fit itself
-            predictions = plain(self.function_(self.system_.inputs)).astype(np.float64)
-            predictions[rows] = found
+        if isinstance(system, ExactSystem) and system.rows is not None:
+            # Samples without weight are left out of the fit itself.
+            predictions = plain(self.function_(system.inputs)).astype(np.float64)
+            predictions[system.rows] = found
             found = predictions
         return self._shaped(found)
 
