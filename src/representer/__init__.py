@@ -2,9 +2,6 @@
 
 from importlib.metadata import version
 
-import representer.threads  # noqa: F401  # before torch
-
-# isort: split
 from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
 from representer.estimators import (
     MACCS,

@@ -8,10 +8,12 @@ from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.functions.herding import herd, herd_rows
 from representer.functions.layers import Layer
 from representer.functions.network import Network
+from representer.functions.weights import EmbeddingFunction
 
 __all__ = [
     "Chain",
     "Embedding",
+    "EmbeddingFunction",
     "Expansion",
     "FeatureFunction",
     "Function",

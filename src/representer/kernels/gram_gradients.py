@@ -9,8 +9,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import hadamard_products
-
 
 class GaussianGram(torch.autograd.Function):
     """K_ij = exp(−‖x_i − y_j‖²/2), as ``gram`` computes it, differentiable twice; without Y, of X with itself.
@@ -30,7 +28,8 @@ class GaussianGram(torch.autograd.Function):
         (G,) = gradients
         if Y is None:
             points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
-            product = hadamard_products(G, K, points)
+            M = G * K
+            product = M @ points + M.mT @ points
             return product[..., :-1] - product[..., -1:] * X, None, None
         M = G * K
         in_X, in_Y, _ = ctx.needs_input_grad

@@ -26,10 +26,11 @@ Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 # SETTLED costs a quarter more evaluations, a fourfold larger one misses five more sets.
 FINALISTS = 32
 SETTLED = 0.005
+PAIRS = 10  # of curvature, remembered for each restart
 
 
 class _Evaluator:
-    """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
+    """The objective on a subset of the restarts: it checks and counts, and remembers the best values ever seen."""
 
     def __init__(self, function: Objective, starts: Tensor) -> None:
         self.function = function
@@ -47,6 +48,7 @@ class _Evaluator:
         return values.where(usable, torch.nan), gradients
 
     def _remember(self, points: Tensor, values: Tensor, gradients: Tensor, restarts: Tensor) -> None:
+        """Store the points that are lower than what their restarts have reached, and the lowest of all."""
         lower = values < self.best_values[restarts]
         self.best_values[restarts[lower]], self.best_points[restarts[lower]] = values[lower], points[lower]
         row = int(values.argmin())
@@ -55,6 +57,7 @@ class _Evaluator:
             self.best = (value, float(gradients[row].abs().max()), points[row].clone())
 
     def winner(self) -> Best:
+        """The best value ever seen, with its gradient norm and its point."""
         if self.best is None:
             raise ValueError(
                 f"the objective or its gradient is not finite at any of the {len(self.best_values)} starts; "
@@ -66,26 +69,25 @@ class _Evaluator:
 class _Curvature:
     """The limited-memory inverse Hessian of every restart: pairs of steps s and gradient changes y."""
 
-    def __init__(self, n_pairs: int, gradients: Tensor) -> None:
-        self.n_pairs = n_pairs
+    def __init__(self, gradients: Tensor) -> None:
         self.pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s (b, m), y (b, m), 1/s'y (b,): 0 = no pair
         self.scale = gradients.new_zeros(len(gradients))  # s'y / y'y of the last pair: 0 = none yet
 
     @property
     def fresh(self) -> Tensor:
-        """Rows that hold no pair."""
+        """Which restarts have no pair yet."""
         return self.scale == 0
 
     def push(self, s: Tensor, y: Tensor) -> None:
-        """Cautious update: a pair without safely positive curvature would spoil the inverse Hessian."""
+        """Add a pair, cautiously: one without safely positive curvature would spoil the inverse Hessian."""
         sy, yy = (s * y).sum(-1), (y * y).sum(-1)
         good = sy > torch.finfo(s.dtype).eps * yy
         self.scale = torch.where(good, sy / yy, self.scale)
         self.pairs.append((s, y, torch.where(good, 1 / sy, 0.0)))
-        del self.pairs[: -self.n_pairs]
+        del self.pairs[:-PAIRS]
 
     def direction(self, gradients: Tensor) -> Tensor:
-        """The two-loop recursion; without any pair, the steepest descent direction of length one."""
+        """The direction of the two-loop recursion; without any pair, that of the steepest descent with length one."""
         d = -gradients
         weights = []
         for s, y, inverse in reversed(self.pairs):
@@ -97,10 +99,12 @@ class _Curvature:
         return d
 
     def forget(self, rows: Tensor) -> None:
+        """Drop the pairs of these restarts."""
         self.scale = self.scale.where(~rows, 0.0)
         self.pairs = [(s, y, inverse.where(~rows, 0.0)) for s, y, inverse in self.pairs]
 
     def keep(self, rows: Tensor) -> None:
+        """Drop all restarts but these."""
         self.scale = self.scale[rows]
         self.pairs = [(s[rows], y[rows], inverse[rows]) for s, y, inverse in self.pairs]
 
@@ -131,13 +135,12 @@ def _line_search(
         t = steps[rows]
         tried = points[rows] + t[:, None] * directions[rows]
         f, g = evaluate(tried, ids[rows])
-        found = torch.stack([t, f, (g * directions[rows]).sum(-1)], -1)
+        ends = torch.stack([t, f, (g * directions[rows]).sum(-1)], -1)
         lower = (f < values[rows]) & (f <= values[rows] + 1e-4 * t * slopes[rows])  # False for NaN
         moved = rows[lower]
-        low[moved], high[rows[~lower]] = found[lower], found[~lower]
+        low[moved], high[rows[~lower]] = ends[lower], ends[~lower]
         new_points[moved], new_values[moved], new_gradients[moved] = tried[lower], f[lower], g[lower]
-        ends = (found[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step)
-        done = lower & ends
+        done = lower & ((ends[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step))
         vanished = ~lower & (t * slopes[rows].abs() <= precision[rows])  # beyond the objective's digits
         rows = rows[~(done | vanished)]
         if len(rows) == 0:
@@ -149,7 +152,7 @@ def _line_search(
 
 
 def _next_step(low: Tensor, high: Tensor, *, bisect: bool) -> Tensor:
-    """Grow while there is no upper end; then minimise the cubic through both ends, or take their middle."""
+    """The next step: longer while no end is above, then the minimum of the cubic through both ends, or their middle."""
     (a, fa, sa), (c, fc, sc) = low.unbind(-1), high.unbind(-1)
     width = c - a
     d1 = sa + sc - 3 * (fc - fa) / width
@@ -163,14 +166,14 @@ def _next_step(low: Tensor, high: Tensor, *, bisect: bool) -> Tensor:
 class _Restarts:
     """The restarts still alive, one row each, with the direction that each will search next."""
 
-    def __init__(self, evaluate: _Evaluator, starts: Tensor, n_pairs: int, longest_step: float) -> None:
+    def __init__(self, evaluate: _Evaluator, starts: Tensor, longest_step: float) -> None:
         self.evaluate, self.longest_step = evaluate, longest_step
         self.ids = torch.arange(len(starts), device=starts.device)
         self.points = self.directions = starts
         self.values, self.gradients = evaluate(starts, self.ids)
         self.slopes = self.values
         self.calm = torch.zeros_like(self.ids)
-        self.curvature = _Curvature(n_pairs, self.gradients)
+        self.curvature = _Curvature(self.gradients)
         self.outcomes: dict[int, tuple[bool, str]] = {}  # restart -> converged, why it ended
         self._keep(self.values.isfinite())
 
@@ -178,6 +181,7 @@ class _Restarts:
         return len(self.ids)
 
     def _keep(self, rows: Tensor) -> None:
+        """Drop all restarts but these."""
         if rows.all():
             return
         for name in ("ids", "points", "values", "gradients", "directions", "slopes", "calm"):
@@ -191,7 +195,7 @@ class _Restarts:
         self._keep(~torch.stack([rows for rows, _, _ in verdicts]).any(0))
 
     def aim(self) -> None:
-        """Directions of descent, and the slopes along them: all negative."""
+        """Find directions of descent, and the slopes along them, which are all negative."""
         self.directions = self.curvature.direction(self.gradients)
         self.slopes = (self.directions * self.gradients).sum(-1)
         uphill = ~(self.slopes < 0)  # by rounding only: a cautious inverse Hessian is positive definite
@@ -268,7 +272,6 @@ def lbfgs(
     *,
     max_iter: int = 200,
     tol: float = 1e-8,
-    memory: int = 10,
     race: bool = True,
     noise: float = 0.0,
     longest_step: float = torch.inf,
@@ -290,8 +293,6 @@ def lbfgs(
         Most iterations of a restart.
     tol : float
         See :class:`StoppingRule`.
-    memory : int
-        Number of curvature pairs kept.
     race : bool
         Run on only the 32 restarts that lead after the first iteration, and of those that settle at the same
         value only one. So 64 cost 10 to 25 times the evaluations of one and, as batches make each cheaper, 2 to
@@ -323,7 +324,6 @@ def lbfgs(
     """
     starts = checked_starts(starts)
     check_limits(max_iter, tol)
-    require(memory >= 1, f"memory must be at least 1 curvature pair, got {memory!r}; 5 to 20 is usual")
     require(longest_step > 0, f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
     evaluate = _Evaluator(function, starts)
@@ -331,7 +331,7 @@ def lbfgs(
     stopped, interrupted = "", False
     with Monitor(callback, verbose, max_iter, description) as monitor:
         try:
-            alive = _Restarts(evaluate, starts, memory, longest_step)
+            alive = _Restarts(evaluate, starts, longest_step)
             outcomes = alive.outcomes
             stopped = _descend(alive, rule, race, monitor)
         except KeyboardInterrupt:

@@ -18,6 +18,14 @@ DENSE_LIMIT = (
 )
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
 
+# -- structured outputs -----------------------------------------------------------------------------------------------
+KNOWN_ROWS = (
+    20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
+)
+STRUCTURED_ROWS = (
+    2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many
+)
+
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = (
     10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
