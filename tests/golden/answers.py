@@ -140,8 +140,8 @@ def _levels(talk: Interview, Q: Any, data: Data) -> None:
         talk.ask(
             f"sample_{density}", lambda density=density: model.sample(3, density=density, random_state=0)
         )
-    # The direction of a component is arbitrary, and so is the order along it.
-    talk.ask("traverse", lambda: np.sort(numbers(model.traverse(0, steps=3)), axis=0))
+    # The first level has simple eigenvalues; the direction of a component is arbitrary, and so is the order along it.
+    talk.ask("traverse", lambda: np.sort(numbers(model.traverse(0, level=0, steps=3)), axis=0))
     talk.ask("eta", lambda: model.eta_for_explained_variance())
     talk.ask("bounds", lambda: list(model.approximation_bounds()))
 
