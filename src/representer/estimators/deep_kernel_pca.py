@@ -365,7 +365,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             if kernel.domain != "vectors":
                 raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
             source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
-            self._keep_columns(source.X)
             self._keep_columns(X)
             self.subset_ = self._subset(kernel, source.n, lambda rows: source.rows(rows).X)
             return plain(source.rows(self.subset_).X)
