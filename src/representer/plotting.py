@@ -45,13 +45,13 @@ def panels(
     Parameters
     ----------
     n_rows, n_columns : int
-        How many panels.
+        The numbers of rows and columns of panels.
     size : float, default=3.2
         The side of a panel in inches.
     row_labels, column_labels : sequence of str, default=()
-        Written at the left and above.
+        The texts at the left and above.
     title : str, default=""
-        Above everything.
+        The text above everything.
 
     Returns
     -------
@@ -103,9 +103,9 @@ def surface_map(
     colors : str, default="viridis"
         A colour map of matplotlib.
     points : array-like of shape (n, 2) or None, default=None
-        Drawn as dots.
+        Points that are drawn as dots.
     label : str, default=""
-        Of the colour scale.
+        The text beside the colour scale.
     colorbar : bool, default=True
         Draw the colour scale beside the panel.
     ax : Axes or None, default=None
@@ -156,10 +156,8 @@ def error_map(
         The upper end of the colour scale.
     points : array-like of shape (n, 2) or None, default=None
         The training points, drawn as dots.
-    colorbar : bool, default=True
-        Draw the colour scale beside the panel.
-    ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+    colorbar, ax
+        As for ``surface_map``.
 
     Returns
     -------
@@ -196,12 +194,8 @@ def grid_transformation(
         The points g(x_i).
     values : array-like of shape (n,)
         The colours: the value of the target function at x_i.
-    label : str, default=""
-        Of the colour scale.
-    colorbar : bool, default=True
-        Draw the colour scale beside the panel.
-    ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+    label, colorbar, ax
+        As for ``surface_map``.
 
     Returns
     -------

@@ -77,10 +77,8 @@ def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_bins: int = 20) -> fl
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied.
+    codes, factors
+        As for ``irs``, with at least 2 codes.
     n_bins : int, default=20
         Bins of equal width into which each code is sorted.
 
@@ -115,10 +113,8 @@ def sap(codes: npt.ArrayLike, factors: npt.ArrayLike, *, categorical: Sequence[i
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied.
+    codes, factors
+        As for ``irs``, with at least 2 codes.
     categorical : sequence of int, default=()
         The factors whose values are names.
 
@@ -180,10 +176,8 @@ def dci(
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied, at least 2 factors.
+    codes, factors
+        As for ``irs``, with at least 2 of each.
     categorical : sequence of int, default=()
         The factors whose values are names.
     n_trees : int, default=50

@@ -102,7 +102,7 @@ class Objective(ABC):
             )
 
     def _alpha_for(self, gram: Tensor, alpha: float | Tensor | None) -> Tensor:
-        """alpha with the shape of the batch, differentiable; zero for an objective without alpha."""
+        """The alpha of each member of the batch, differentiable; zero for an objective without alpha."""
         batch = gram.shape[:-2]
         if self.alpha is None:
             if alpha is not None:
@@ -295,7 +295,7 @@ class InnerProblem(Objective, ABC):
 
 
 def stack_solutions(fits: Sequence[Fit], gram: Tensor) -> tuple[Tensor, Tensor]:
-    """β (..., n, p) and b (..., p) of the members of a batch of Gram matrices."""
+    """The solutions β (..., n, p) and b (..., p) of the members of a batch of Gram matrices."""
     beta, b = (torch.stack(x).to(gram) for x in ([f.beta for f in fits], [f.intercept for f in fits]))
     batch = gram.shape[:-2]
     return beta.reshape(*batch, *beta.shape[1:]), b.reshape(*batch, *b.shape[1:])

@@ -389,7 +389,7 @@ class HeldOutLoss(Objective):
         self._on_validation = loss.on_rows(self.validation)
 
     def decision(self, gram: Tensor, *, alpha: float | Tensor | None = None) -> Tensor:
-        """f + b at the validation rows, (..., m, p), detached from autograd."""
+        """The values f + b at the validation rows, (..., m, p), detached from autograd."""
         self._check_gram(gram)
         with torch.no_grad():
             t, v = self._rows(gram)

@@ -143,15 +143,9 @@ class Hinge(SupportVectorLoss):
     Parameters
     ----------
     targets : array (n,) or (n, p)
-        −1 and +1.
-    alpha : float
-        libsvm's C is 1/(2nα).
-    intercept : bool
-        libsvm knows no fit without b: False is refused.
-    tol, max_iter : float, int
-        The settings of libsvm, whose solution is polished in double precision.
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+        Labels −1 and +1.
+    alpha, intercept, tol, max_iter, sample_weight
+        As for ``EpsilonInsensitive``.
     """
 
     def _encoded(self, targets: ArrayLike) -> Tensor:
@@ -174,12 +168,12 @@ class SquaredHinge(SmoothLoss):
     Parameters
     ----------
     targets : array (n,) or (n, p)
-        −1 and +1.
+        Labels −1 and +1.
     alpha : float
     intercept : bool
         Whether there is a b.
     tol : float
-        Largest violation of 2nα β = −ℓ′ at the solution, relative to the largest ℓ′ of f = 0.
+        The largest violation of 2nα β = −ℓ′ at the solution, relative to the largest ℓ′ of f = 0.
     max_iter : int
     sample_weight : array (n,), optional
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
@@ -250,13 +244,8 @@ class Huber(SmoothLoss):
     delta : float
         δ > 0 in the units of y. 1.35 standard deviations of the noise give away 5 % of the precision of squared loss
         if the noise is normal; the default is for noise of size one.
-    intercept : bool
-        Whether there is a b.
-    tol : float
-        Largest violation of 2nα β = h′ at the solution, relative to the largest h′ of the best constant.
-    max_iter : int
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+    intercept, tol, max_iter, sample_weight
+        As for ``SquaredHinge``, with the best constant in the place of f = 0.
     """
 
     def __init__(
@@ -316,14 +305,8 @@ class Logistic(SmoothLoss):
     targets : array (n,) or one-hot (n, k)
         One column: −1, +1 or 0, 1. With an intercept every class must occur: a missing one would have an infinite
         intercept.
-    alpha : float
-    intercept : bool
-        Whether there is a b.
-    tol : float
-        Largest violation of 2nα β = y − p at the solution, relative to the largest y − p of f = 0.
-    max_iter : int
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+    alpha, intercept, tol, max_iter, sample_weight
+        As for ``SquaredHinge``.
     """
 
     couples_columns = True

@@ -28,7 +28,7 @@ from representer.values import Value, map_children
 
 
 class Adapted(Wrapped):
-    """k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
+    """A kernel k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
 
     Dense vectors bring a precision with them, and the kernels on them are positive semi-definite. Strings and bags
     bring none, and not all of their kernels are.
@@ -68,7 +68,7 @@ class Adapted(Wrapped):
 
 
 class Projected(Wrapped):
-    """k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
+    """The kernel k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
 
     def __init__(self, kernel: Kernel, vectors: Tensor):
         self.kernel = kernel
@@ -83,7 +83,7 @@ class Projected(Wrapped):
 
 
 def repaired_gram(kernel: Kernel, X: Data) -> tuple[Tensor, Tensor | None]:
-    """k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
+    """The Gram matrix k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
     if not (isinstance(kernel, Adapted) and kernel.repair):
         return kernel._gram(X, None), None
     unrepaired = kernel.unrepaired(X)
@@ -107,7 +107,7 @@ def searched(kernel: Kernel, X: Data) -> Kernel:
 
 @contextmanager
 def silent_repairs() -> Iterator[None]:
-    """No word of repaired Gram matrices: those of a search, or one that was spoken of before."""
+    """Suppress warnings of repaired Gram matrices: of those in a search, or of one that was warned of before."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IndefiniteGramWarning)
         yield

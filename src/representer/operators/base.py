@@ -112,7 +112,7 @@ class OperatorKernel(Value, ABC):
         """The diagonals of K(x_i, x_i), (n, p)."""
 
     def squared_norm(self, anchors: Data, coefficients: Tensor) -> Tensor:
-        """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
+        """The squared norm ‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
         return (coefficients * self.apply(anchors, anchors, coefficients)).sum((-2, -1))
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
