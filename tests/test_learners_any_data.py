@@ -153,7 +153,7 @@ def _spread(clipped: OperatorRidge, model: OperatorRidge, bags: Any) -> np.ndarr
         K * np.linalg.solve(K + noise * np.eye(len(K)), K), 0
     )
     inverse = np.linalg.inv(K + noise * np.eye(len(K)))
-    residuals = inverse @ clipped._targets[:, 0] / np.diag(inverse)
+    residuals = inverse @ clipped.system_.samples.Y[:, 0] / np.diag(inverse)
     scale = np.mean(residuals**2 * np.diag(inverse))
     return np.sqrt((variance.clip(min=0.0) + noise) * scale)
 

@@ -115,6 +115,11 @@ def is_single(X: Any) -> bool:
     )
 
 
+def is_dask(X: Any) -> bool:
+    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
+
+
 def as_items(X: Any) -> Any:
     """One item a sample: the rows of a frame or an array, where a single column of objects is that column.
 

@@ -16,7 +16,6 @@ from representer.kernels import Linear
 from representer.linalg.memory import row_blocks
 from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import silent_repairs
-from representer.systems import System
 
 
 class PredictiveSpread:
@@ -63,7 +62,7 @@ class PredictiveSpread:
             with silent_repairs():  # fit has said it
                 problem = problem.with_fixed_gram(kernel.kernel)
         p = Y.shape[1]
-        self.system: System = ridge_system(self.inner, problem, alpha)
+        self.system: Any = ridge_system(self.inner, problem, alpha)
         if residuals is None:
             self.scale = prior_scale(self.system, problem, self.system.solve(Y))
         else:

@@ -53,7 +53,9 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _size(X: Any) -> float:
-    """How many samples a user passed; infinitely many where that is not known yet."""
+    """How many samples a user passed; infinitely many where that is not known yet, as on Dask."""
+    if is_dask(X):
+        return math.inf
     try:
         return X.shape[0] if hasattr(X, "shape") else len(X)
     except (TypeError, IndexError):

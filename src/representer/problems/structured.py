@@ -38,7 +38,7 @@ from representer.linalg import (
     shifted,
     spectrum_of_factor,
 )
-from representer.linalg.memory import BLOCK_BYTES, require, room_beside_sums
+from representer.linalg.memory import BLOCK_BYTES, require
 from representer.objectives.operator_valued import CrossValidation, smallest_alpha
 from representer.operators import (
     ConditionalCovariance,
@@ -60,6 +60,7 @@ from representer.optimize.search import Choice, SearchSettings, best_alpha, log_
 from representer.parameters import Positive
 from representer.preimage import Decoder
 from representer.samples import Block, InMemory, Samples, rows
+from representer.systems.ridge import block_limit
 from representer.systems.structured import (
     DiagonalRegression,
     HeldOutputs,
@@ -728,7 +729,7 @@ def sum_samples(
 ) -> NormalSums:
     """The sums of the features of all samples."""
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=rows.HELD_ROWS)
+    limit = block_limit(model.memory_limit, features.n_features, width)
     total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
     return total
 
@@ -797,7 +798,7 @@ def learn_kernel(
     Z, weights = system.Z, None
     if pairs.weights is not None:
         Z, weights = Z / pairs.weights.sqrt()[:, None], pairs.weights * (len(Z) / pairs.weights.sum())
-    criterion = CrossValidation(pairs.X, Z, weights=weights)
+    criterion = CrossValidation(pairs.X, Z, weights=weights, groups=pairs.groups)
     whole = Decomposable(searched(kernel, pairs.X), operator)
     packing, raw = whole.packing([f"kernel__{name}" for name in free])
     raw = raw.to(Z)

@@ -26,8 +26,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
-from representer.estimators._lazy import without_data
+from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 from representer.samples.on_dask import is_dask
@@ -73,6 +72,30 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
         np.testing.assert_allclose(a, b, atol=1e-8)
 
 
+@pytest.mark.parametrize("approximation", [Nystroem(40), RandomFeatures(60)], ids=repr)
+def test_intercepts_and_groups_equal_the_fit_in_memory(data, approximation):
+    X, Y, w = data
+    groups = np.arange(600) // 7
+    options: Any = {"approximation": approximation, "fit_intercept": True, "random_state": 0}
+    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(2) + 0.5), **options)
+    local = clone(model).fit(X, Y + 3.0, w, groups=groups)
+    remote = clone(model).fit(*on_dask(X, Y + 3.0, w), groups=da.from_array(groups, chunks=100))
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    assert remote.criterion_value_ == pytest.approx(local.criterion_value_, rel=1e-8)
+    for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+    whole, batches = (
+        clone(model).set_params(alpha=1e-3).fit(X, Y + 3.0, w),
+        clone(model).set_params(alpha=1e-3),
+    )
+    if isinstance(approximation, RandomFeatures):
+        for rows in np.array_split(np.arange(600), 3):
+            batches.partial_fit(X[rows], Y[rows] + 3.0, w[rows])
+        np.testing.assert_allclose(batches.predict(X), whole.predict(X), atol=1e-8)
+    iterative = clone(whole).set_params(solver=Falkon(1e-12)).fit(*on_dask(X, Y + 3.0, w))
+    np.testing.assert_allclose(iterative.predict(X), whole.predict(X), atol=1e-6)
+
+
 WIDE: Any = [  # (lengthscale, d, m, noise): landmarks that nearly depend on each other, and the least alpha
     (14.8, 4, 243, 0.0),
     (9.9, 4, 146, 0.0),
@@ -106,8 +129,8 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     np.testing.assert_allclose(remote.predict(new), expected, rtol=0, atol=1e-8 * size)
     lazy = remote.predict(on_dask(new, rows=77)[0]).compute()
     np.testing.assert_allclose(lazy, expected, rtol=0, atol=1e-8 * size)
-    features = np.sqrt(local._sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
-    shares = [features[:, None] * m._large_ridge().coefficients(m.alpha_).numpy() for m in (local, remote)]
+    features = np.sqrt(local.system_.sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
+    shares = [features[:, None] * m.system_.coefficients().numpy() for m in (local, remote)]
     np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
 
 
@@ -130,11 +153,12 @@ def test_features_travel_with_a_lazy_prediction():
         KernelFeatures(Gaussian(9.9), Nystroem(146), random_state=0).fit(X),
         OperatorRidge(Gaussian(9.9), approximation=Nystroem(146), random_state=0).fit(X, Y),
     ]
-    for learner in learners:  # a worker with other threads would compute another factor
-        there = pickle.loads(pickle.dumps(without_data(learner)))
-        expected = learner._cached_features.factor.factor
-        assert np.array_equal(there._cached_features.factor.factor, expected)
-        assert "_cached_features" not in pickle.loads(pickle.dumps(learner)).__dict__
+    # A worker with other threads would compute another factor.
+    for stored in (learners[0].features_, learners[1].function_.features):
+        assert stored.factor is not None
+        there = pickle.loads(pickle.dumps(stored))
+        assert "map" not in vars(there)
+        assert np.array_equal(there.map.factor.factor, stored.map.factor.factor)
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])
