@@ -29,6 +29,7 @@ from representer.linalg import (
     pivoted_cholesky,
     repair_gram,
     spectrum_of_factor,
+    symmetric_products,
     woodbury,
 )
 from representer.testing import check_gradient
@@ -636,3 +637,13 @@ def test_orthonormal_blocks_stay_so_where_columns_vanish_or_repeat():
     block[:, 1], block[:, 2], block[:, 3] = 0.0, block[:, 0], against[:, 0]
     both = torch.cat([against, orthonormal(block, against)], 1)
     assert torch.allclose(both.mT @ both, torch.eye(9, dtype=torch.float64), atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 300), (300, 5), (3, 6, 4), (0, 3)])
+def test_symmetric_products(shape: tuple[int, ...]) -> None:
+    rows, weights = matrix(*shape), matrix(*shape[:-1], seed=3)
+    left, right = (matrix(*shape[:-2], shape[-1], 3, seed=seed) for seed in (1, 2))
+    expected = left @ right.mT + right @ left.mT
+    close(symmetric_products(left, right), expected)
+    expected = expected + torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
+    close(symmetric_products(left, right, rows, weights), expected)

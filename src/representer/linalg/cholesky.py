@@ -52,7 +52,9 @@ class Cholesky:
     def inverse(self, less: Tensor | None = None, *, overwrite: bool = False) -> Tensor:
         """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
         inverse = torch.cholesky_inverse(self.factor)
-        return inverse if less is None else inverse - less @ less.mT
+        if less is None or less.ndim > 2:
+            return inverse if less is None else inverse - less @ less.mT
+        return inverse.addmm_(less, less.mT, alpha=-1.0)
 
     def logdet(self) -> Tensor:
         """log det A."""

@@ -7,7 +7,38 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from representer.linalg.memory import empty_matrix
 from representer.linalg.spectral import Spectrum, eigh
+
+# Rows that a symmetric product computes at a time.
+SYMMETRIC_ROWS = 128
+
+
+def symmetric_products(
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    memory: Tensor | None = None,
+) -> Tensor:
+    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m).
+
+    Only the blocks on and below the diagonal are computed, about half of the work of a product.
+    """
+    half = left @ right.mT
+    if rows is None or weights is None:
+        return half + half.mT
+    if rows.ndim > 2:
+        return half + half.mT + rows.mT @ (weights[..., None] * rows)
+    weighted = torch.mul(weights[:, None], rows, out=empty_matrix(rows.shape, rows))
+    total = empty_matrix(half.shape, rows)
+    for start in range(0, len(half), SYMMETRIC_ROWS):
+        stop = min(start + SYMMETRIC_ROWS, len(half))
+        torch.mm(rows[:, start:stop].mT, weighted[:, :stop], out=total[start:stop, :stop])
+        total[start:stop, :stop] += half[start:stop, :stop] + half[:stop, start:stop].mT
+        total[:start, start:stop] = total[start:stop, :start].mT
+    return total
 
 
 def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:
@@ -117,17 +148,3 @@ def row_product(left: Tensor, right: Tensor) -> Tensor:
 def symmetric_product(matrix: Tensor, right: Tensor) -> Tensor:
     """A B of a symmetric A."""
     return matrix @ right
-
-
-def symmetric_products(
-    left: Tensor,
-    right: Tensor,
-    rows: Tensor | None = None,
-    weights: Tensor | None = None,
-    *,
-    memory: Tensor | None = None,
-) -> Tensor:
-    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m), if any."""
-    half = left @ right.mT
-    total = half + half.mT
-    return total if rows is None or weights is None else total + rows.mT @ (weights[..., None] * rows)

@@ -26,7 +26,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
+from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 from representer.samples.on_dask import is_dask
@@ -70,6 +70,30 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
     for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(40), RandomFeatures(60)], ids=repr)
+def test_intercepts_and_groups_equal_the_fit_in_memory(data, approximation):
+    X, Y, w = data
+    groups = np.arange(600) // 7
+    options: Any = {"approximation": approximation, "fit_intercept": True, "random_state": 0}
+    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(2) + 0.5), **options)
+    local = clone(model).fit(X, Y + 3.0, w, groups=groups)
+    remote = clone(model).fit(*on_dask(X, Y + 3.0, w), groups=da.from_array(groups, chunks=100))
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    assert remote.criterion_value_ == pytest.approx(local.criterion_value_, rel=1e-8)
+    for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+    whole, batches = (
+        clone(model).set_params(alpha=1e-3).fit(X, Y + 3.0, w),
+        clone(model).set_params(alpha=1e-3),
+    )
+    if isinstance(approximation, RandomFeatures):
+        for rows in np.array_split(np.arange(600), 3):
+            batches.partial_fit(X[rows], Y[rows] + 3.0, w[rows])
+        np.testing.assert_allclose(batches.predict(X), whole.predict(X), atol=1e-8)
+    iterative = clone(whole).set_params(solver=Falkon(1e-12)).fit(*on_dask(X, Y + 3.0, w))
+    np.testing.assert_allclose(iterative.predict(X), whole.predict(X), atol=1e-6)
 
 
 WIDE: Any = [  # (lengthscale, d, m, noise): landmarks that nearly depend on each other, and the least alpha
