@@ -114,6 +114,11 @@ def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
     return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
 
 
+def alpha_grid(smallest: Tensor, size: int = ALPHAS) -> Tensor:
+    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
+    return log_spaced(smallest, smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0, size)
+
+
 def least(errors: Tensor) -> int:
     """The place of the least finite error."""
     if not bool(torch.isfinite(errors).any()):

