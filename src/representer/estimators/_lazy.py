@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from representer.estimators._labels import check_classes
+from representer.estimators.validation import check_classes
 from representer.estimators.validation import in_memory as in_memory
 from representer.estimators.validation import is_flat as is_flat
 from representer.estimators.validation import needs_approximation as needs_approximation

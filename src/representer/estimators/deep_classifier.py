@@ -17,9 +17,8 @@ from representer.estimators._callbacks import fitting
 from representer.estimators._deep import DeepKernelMachine
 from representer.estimators._deep_fit import DeepFit, Solution
 from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
-from representer.estimators._labels import encode
 from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
-from representer.estimators.validation import check_inputs, warn_unconverged
+from representer.estimators.validation import check_inputs, encode, warn_unconverged
 from representer.operators.adapted import takes_sparse
 from representer.samples.on_dask import is_dask
 

@@ -50,6 +50,8 @@ class Choice:
         The search; its first entry is the start.
     interrupted : bool
         Did Ctrl-C or a callback end the search?
+    unconverged : str or None
+        Why the search ended before it had converged, for a warning; None where it had, or where there was none.
     """
 
     model: Any
@@ -57,11 +59,12 @@ class Choice:
     value: float | None = None
     history: list[HistoryEntry] = field(default_factory=list)
     interrupted: bool = False
+    unconverged: str | None = None
 
     @property
     def n_iter(self) -> int:
         """The iterations of the search, 1 if there was none."""
-        return max(1, len(self.history) - 1)
+        return max(1, self.history[-1].iteration) if self.history else 1
 
 
 class Problem(Protocol):
