@@ -25,7 +25,6 @@ SOURCE = ROOT / "src" / "representer"
 ROOMS = (
     "notices",
     "linalg",
-    "threads",
     "parameters",
     "values",
     "data",

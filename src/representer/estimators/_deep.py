@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, Layer, Network
 from representer.kernels import Kernel, Polynomial, Pullback, as_kernel
-from representer.linalg import repair_gram, row_product
+from representer.linalg import repair_gram
 from representer.linalg.memory import as_bytes, row_blocks
 from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import Representation, silent_repairs, takes_sparse
@@ -304,7 +304,7 @@ class DeepKernelMachine(CallbackSupportMixin, KernelEstimator):
         """φ(z)ᵀΘ in blocks."""
         features, theta = self._outer_features(), self._tensor(self._feature_coef)
         rows = row_blocks(len(image), 3 * features.n_features * theta.element_size())
-        return torch.cat([row_product(features(image[block]), theta) for block in rows])
+        return torch.cat([features(image[block]) @ theta for block in rows])
 
     def transform_layers(self, X: Any) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.
