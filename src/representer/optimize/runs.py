@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -65,12 +66,12 @@ class StoppingRule:
     patience: int
     noise: float = 0.0  # relative accuracy of the values, beyond rounding
 
-    def calm(self, before: Tensor, after: Tensor) -> Tensor:
-        scale = torch.maximum(before.abs(), after.abs()).clamp(min=torch.finfo(after.dtype).tiny)
+    def calm(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        scale = np.maximum(np.maximum(np.abs(before), np.abs(after)), np.finfo(after.dtype).tiny)
         return before - after <= self.tol * scale
 
-    def stationary(self, values: Tensor, gradients: Tensor) -> Tensor:
-        return gradients.abs().amax(-1) <= self.tol * values.abs().clamp(min=1.0)
+    def stationary(self, values: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        return np.abs(gradients).max(-1) <= self.tol * np.maximum(np.abs(values), 1.0)
 
 
 def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
