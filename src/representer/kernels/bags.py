@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Self
@@ -15,8 +15,8 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.data import as_items, is_single, same_features, take
-from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel, combine
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.kernels.names import as_kernel
 from representer.kernels.products import Linear
 from representer.kernels.stationary import Radial
@@ -229,12 +229,12 @@ class MeanMap(OnBags):
             )  # points with these inner products
         return new
 
-    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
         """The mean of the points' features."""
         if not isinstance(as_kernel(self.outer), Linear):
             raise ValueError(f"MeanMap has explicit features only with outer='linear'; got {self.outer!r}.")
         bags = self._gathered(X)
-        points = self.kernel._features(bags.points, columns)
+        points = self.kernel._explicit_features(bags.points, columns)
         n, members = len(bags.weights), bags.members().numpy()
         means = sparse.csr_array((bags.weights.numpy(), (members, np.arange(n))), shape=(len(X), n))
         return ExplicitFeatures(means @ points.matrix, points.columns)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from representer import features
 from representer.data import as_vectors as as_vectors
 from representer.data import count as count
-from representer.data import same_features
+from representer.data import same_features, take
+from representer.kernels.features import Columns, ExplicitFeatures, side_by_side, with_short_indices
 from representer.linalg import row_product
 from representer.linalg.memory import combine as combine
 from representer.linalg.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
-from representer.values import Value, argument_repr, map_children, number
+from representer.values import Value, all_values, argument_repr, map_children, number
 from representer.values import per_row as per_row
 
 Domain = Literal["vectors", "labels", "gram", "objects", "records"]
@@ -48,8 +50,6 @@ class Kernel(Value, ABC):
     domain: Domain = "vectors"
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
-    explicit_features = features.explicit_features
-    _features = features.none
 
     @abstractmethod
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
@@ -86,6 +86,71 @@ class Kernel(Value, ABC):
         self.check_hyperparameters()
         X = self.prepare(X)
         return self._resolve(X)._diag(X)
+
+    # -- explicit features: k(x, y) = ⟨φ(x), φ(y)⟩ ------------------------------------------------------------------
+    def features(self, X: Any) -> Tensor | None:
+        """φ(X) (..., n, q) of data that ``prepare`` has checked, differentiable; None if there are none, or too many.
+
+        The features of x do not depend on the other samples. A kernel on vectors with finitely many features defines
+        this method; a kernel of objects, whose features are sparse, defines ``_explicit_features``.
+
+        Examples
+        --------
+        >>> from representer.kernels import Gaussian, Linear
+        >>> k = 4.0 * Linear() + 1.0
+        >>> k.features(k.prepare([[2.0], [3.0]])).tolist()
+        [[4.0, 1.0], [6.0, 1.0]]
+        >>> Gaussian(1.0).features(k.prepare([[2.0]])) is None
+        True
+        """
+        return None
+
+    def n_features(self, X: Any) -> int | None:
+        """How many columns ``features(X)`` has, from one sample; None if there are no such features."""
+        one = X[..., :1, :] if isinstance(X, Tensor) and X.ndim > 1 else take(X, torch.arange(1))
+        with torch.no_grad():
+            features = self.features(one)
+        return None if features is None else features.shape[-1]
+
+    def explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
+        """φ(X) with k(X) = φ(X) φ(X)ᵀ as an array or a sparse matrix with named columns, for linear models.
+
+        With the ``columns`` of earlier features, those of X are given in the same columns; features that ``columns``
+        does not have are left out. Words such as ``"median"`` are given their numbers by X; with ``columns`` they must
+        have them already. Sums, multiples and normalised forms of kernels with explicit features have them, too.
+
+        Examples
+        --------
+        >>> from representer.kernels import Spectrum
+        >>> k = Spectrum(1).normalized() + 1.0
+        >>> features = k.explicit_features(["aab", "b"])
+        >>> features.columns
+        {('left', 'a'): 0, ('left', 'b'): 1, ('right', 'constant'): 2}
+        >>> k.explicit_features(["bc"], features.columns).matrix.toarray().round(4).tolist()
+        [[0.0, 0.7071, 1.0]]
+        """
+        self.check_hyperparameters()
+        X = self.prepare(X)
+        kernel = self
+        if columns is None:
+            kernel = self._resolve(X)
+        elif any(isinstance(getattr(v, name), str) for v in all_values(self) for name in v.hyperparameters):
+            raise ValueError(
+                f"{self!r} has words that data decide, and the earlier features have had theirs. Call "
+                "kernel.resolve(X) with the training data first, and take the features of both from that kernel."
+            )
+        features = kernel._explicit_features(X, columns)
+        return ExplicitFeatures(with_short_indices(features.matrix), features.columns)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        """The features of prepared data with named columns; a dense feature is named by its number."""
+        features = self.features(X)
+        if features is None:
+            raise ValueError(
+                f"{self!r} has no explicit features, or too many to write them down. A kernel machine needs none; for "
+                "large data there is approximation=Nystroem(m)."
+            )
+        return ExplicitFeatures(features.detach().numpy(), {i: i for i in range(features.shape[-1])})
 
     def _up_to_scale(self) -> Kernel:
         """A multiple of the kernel whose numbers stay in range; its normalised form is the same."""
@@ -163,7 +228,6 @@ class Constant(Kernel):
 
     takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
-    _features = features.of_constant
 
     def __init__(self, value: Any = 1.0):
         self.value = value
@@ -182,6 +246,13 @@ class Constant(Kernel):
 
     def _diag(self, X: Any) -> Tensor:
         return self._filled(X, count(X))
+
+    def features(self, X: Any) -> Tensor:
+        """One column, √value."""
+        return self._filled(X, count(X), 1).sqrt()
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        return ExplicitFeatures(self.features(X).detach().numpy(), {"constant": 0})
 
 
 def _takes_anything(kernel: Value) -> bool:
@@ -231,13 +302,28 @@ class Sum(Pair):
     [[2.0, 4.0], [4.0, 8.0]]
     """
 
-    _features = features.of_sum
-
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         return self._combined("add", X, Y)
 
     def _diag(self, X: Any) -> Tensor:
         return self.left._diag(X) + self.right._diag(X)
+
+    def features(self, X: Any) -> Tensor | None:
+        """Those of both, side by side."""
+        left = self.left.features(X)
+        right = None if left is None else self.right.features(X)
+        return None if left is None or right is None else torch.cat([left, right], -1)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        """Columns are named by the side and the name there."""
+        sides = {}
+        for side in ("left", "right"):
+            own = columns
+            if columns is not None:
+                ordered: Any = sorted(columns, key=columns.__getitem__)
+                own = {name: i for i, name in enumerate(name for which, name in ordered if which == side)}
+            sides[side] = getattr(self, side)._explicit_features(X, own)
+        return side_by_side(sides)
 
     def __repr__(self) -> str:
         right = f"({self.right!r})" if isinstance(self.right, Sum) else repr(self.right)
@@ -294,7 +380,6 @@ class Scaled(Wrapped):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"scale": FACTOR}
-    _features = features.of_multiple
 
     def __init__(self, kernel: Kernel, scale: Any = 1.0):
         self.kernel = kernel
@@ -307,6 +392,15 @@ class Scaled(Wrapped):
     def _diag(self, X: Any) -> Tensor:
         diagonal = self.kernel._diag(X)
         return diagonal * per_row(number(self, "scale", diagonal))
+
+    def features(self, X: Any) -> Tensor | None:
+        """√scale · φ."""
+        inner = self.kernel.features(X)
+        return None if inner is None else number(self, "scale", inner).sqrt() * inner
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        inner = self.kernel._explicit_features(X, columns)
+        return ExplicitFeatures(math.sqrt(self.scale) * inner.matrix, inner.columns)
 
     def __repr__(self) -> str:
         scale = argument_repr(self.scale)
@@ -326,8 +420,6 @@ class Normalized(Wrapped):
     [[1.0, 0.0], [0.0, 1.0]]
     """
 
-    _features = features.of_normalized
-
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
@@ -345,6 +437,13 @@ class Normalized(Wrapped):
     def _diag(self, X: Any) -> Tensor:
         diagonal = self.kernel._up_to_scale()._diag(X)
         return (diagonal > 0).to(diagonal.dtype)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        """φ over its whole norm, of which the columns may hold only a part."""
+        inner = self.kernel._explicit_features(X, columns)
+        norms = self.kernel._diag(X).sqrt().numpy()
+        weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+        return ExplicitFeatures(sparse.diags_array(weights) @ inner.matrix, inner.columns)
 
 
 class Centered(Wrapped):

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer import features
 from representer.kernels.base import Kernel, Wrapped
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.values import Value, all_values
 
 # Counts up when a stored file would be read or named differently.
@@ -66,7 +66,12 @@ class Cached(Wrapped):
         self.kernel = kernel
         self.directory = directory
 
-    _features = features.of_inner
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the kernel inside."""
+        return self.kernel.features(X)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        return self.kernel._explicit_features(X, columns)
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         return self._stored("gram", (X, Y), lambda: self.kernel._gram(X, Y))

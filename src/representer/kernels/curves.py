@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from representer.data import as_items, is_single
-from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.kernels.learned import Mapped
 from representer.linalg.memory import require
 from representer.parameters import is_count, is_real
@@ -139,13 +139,17 @@ class Functional(Mapped):
         kernel = self.kernel._resolve(new._images(X, None)[0])
         return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
 
-    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the inner kernel; pairs without a grid have none, as new curves would change their coordinates."""
+        return None if self.domain == "objects" and self.grid is None else super().features(X)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
         if self.domain == "objects" and self.grid is None:
             raise ValueError(
                 "The features of Functional are values at all times in the data, which new curves would change. Give "
                 "it a grid."
             )
-        return self.kernel._features(self._image(X), columns)
+        return super()._explicit_features(X, columns)
 
     # -- vectors ----------------------------------------------------------------------------------------------------
     def _gram(self, X: Any, Y: Any | None) -> Tensor:

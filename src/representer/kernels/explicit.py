@@ -11,8 +11,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.linalg.memory import row_blocks
 
 # A dense product does this many multiplications in the time of one in a sparse product.
@@ -29,17 +29,17 @@ class ExplicitKernel(Kernel):
     domain: Domain = "objects"
 
     @abstractmethod
-    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
         """φ of prepared objects, in given columns or in new ones."""
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         if Y is None:
-            return inner_products(self._features(X).matrix, None)
-        right = self._features(Y)
-        return inner_products(self._features(X, right.columns).matrix, right.matrix)
+            return inner_products(self._explicit_features(X).matrix, None)
+        right = self._explicit_features(Y)
+        return inner_products(self._explicit_features(X, right.columns).matrix, right.matrix)
 
     def _diag(self, X: Any) -> Tensor:
-        return squared_norms(self._features(X).matrix)
+        return squared_norms(self._explicit_features(X).matrix)
 
 
 class CountingKernel(ExplicitKernel):
@@ -49,7 +49,7 @@ class CountingKernel(ExplicitKernel):
     def _counts(self, X: Sequence[Any]) -> Iterable[Mapping[Hashable, float]]:
         """For each object the non-zero entries of φ."""
 
-    def _features(self, X: Sequence[Any], columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Sequence[Any], columns: Columns | None = None) -> ExplicitFeatures:
         known: dict[Hashable, int] = {} if columns is None else dict(columns)
         indices: list[int] = []
         values: list[float] = []

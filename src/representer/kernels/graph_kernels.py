@@ -18,13 +18,13 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from representer.features import ExplicitFeatures
 from representer.kernels.explicit import (
     CountingKernel,
     ExplicitKernel,
     inner_products,
     squared_norms,
 )
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.kernels.graphs import Union, as_graph, check_graphs, runs, union
 from representer.parameters import is_count, is_real
 
@@ -82,7 +82,7 @@ class GraphFeatures(ExplicitKernel, ABC):
         """The graphs, as a list."""
         return check_graphs(X, type(self).__name__)
 
-    def _features(self, X: Sequence[Any], columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Sequence[Any], columns: Columns | None = None) -> ExplicitFeatures:
         table = self._table(union(X))
         known = dict(columns or {})
         if columns is None:

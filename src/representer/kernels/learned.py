@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Self, get_args
@@ -11,8 +11,8 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from representer.features import ExplicitFeatures
 from representer.kernels.base import Domain, Kernel, as_vectors, count
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.parameters import Constraint, Real
 from representer.values import same
 
@@ -45,6 +45,13 @@ class Mapped(Kernel, ABC):
 
     def _diag(self, X: Any) -> Tensor:
         return self.kernel._diag(self._image(X))
+
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the images."""
+        return self.kernel.features(self._image(X))
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        return self.kernel._explicit_features(self._image(X), columns)
 
 
 class Pullback(Mapped):
@@ -81,9 +88,6 @@ class Pullback(Mapped):
         if count(image) != count(X):
             raise ValueError(f"The function of Pullback made {count(image)} samples of {count(X)}.")
         return image
-
-    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
-        return self.kernel._features(self._image(X), columns)
 
 
 class Neural(Mapped):

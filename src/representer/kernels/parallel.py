@@ -9,9 +9,9 @@ import joblib
 import torch
 from torch import Tensor
 
-from representer import features
 from representer.data import count
 from representer.kernels.base import Kernel, Wrapped
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.parameters import is_count
 
 BLOCK_SIZE = 256
@@ -67,7 +67,12 @@ class Parallel(Wrapped):
             raise ValueError(f"block_size of Parallel must be a positive integer; got {self.block_size!r}.")
         super().check_hyperparameters()
 
-    _features = features.of_inner
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the kernel inside."""
+        return self.kernel.features(X)
+
+    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+        return self.kernel._explicit_features(X, columns)
 
     def _gram(self, X: Any, Y: Any | None) -> Tensor:
         searched = torch.is_grad_enabled() and any(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
-from representer import features
 from representer.kernels.base import FACTOR, Kernel, combine, per_row
 from representer.kernels.heuristics import inverse_size
 from representer.linalg import row_product
 from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
 from representer.values import number
+
+# A polynomial kernel with more monomials than this has too many features to write them down.
+MONOMIALS = 10_000
 
 
 class Linear(Kernel):
@@ -26,13 +33,15 @@ class Linear(Kernel):
     [[5.0, 11.0], [11.0, 25.0]]
     """
 
-    _features = features.of_vectors
-
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
         return X @ X.mT if Y is None else row_product(X, Y.mT)
 
     def _diag(self, X: Tensor) -> Tensor:
         return (X**2).sum(-1)
+
+    def features(self, X: Tensor) -> Tensor:
+        """The vectors themselves."""
+        return X
 
     def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
         return row_product(X, Y.mT @ coefficients)
@@ -91,3 +100,29 @@ class Polynomial(Kernel):
     def _diag(self, X: Tensor) -> Tensor:
         gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))
         return self._of((X**2).sum(-1), gamma, coef0)
+
+    def n_features(self, X: Tensor) -> int | None:
+        """The number of monomials up to the degree, if they are not too many."""
+        size = math.comb(X.shape[-1] + int(self.degree), int(self.degree))
+        return size if size <= MONOMIALS else None
+
+    def features(self, X: Tensor) -> Tensor | None:
+        """Monomials of u = [√gamma·x, √coef0], whose (uᵀv)^degree is a sum weighted by multinomial coefficients."""
+        if self.n_features(X) is None:
+            return None
+        gamma, coef0 = number(self, "gamma", X), number(self, "coef0", X)
+        scaled = gamma.sqrt() * X
+        u = torch.cat([scaled, coef0.sqrt() * torch.ones_like(scaled[..., :1])], -1)
+        if int(self.degree) == 1:
+            return u
+        indices, weights = _monomials(u.shape[-1], int(self.degree))
+        return u[..., indices.to(u.device)].prod(-1) * weights.to(u)
+
+
+@cache
+def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
+    """The variables of each monomial (m, degree), and the roots of the multinomial coefficients."""
+    indices = list(combinations_with_replacement(range(variables), degree))
+    repetitions = [math.prod(map(math.factorial, Counter(index).values())) for index in indices]
+    weights = [math.sqrt(math.factorial(degree) / number) for number in repetitions]
+    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)

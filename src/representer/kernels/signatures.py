@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from representer.features import ExplicitFeatures
 from representer.kernels.base import ONE, Domain, Kernel, combine, per_row
+from representer.kernels.features import Columns, ExplicitFeatures
 from representer.kernels.products import Linear
 from representer.kernels.time_series import as_series, blocks_by_length, check_series, padded
 from representer.linalg.memory import row_blocks
@@ -119,7 +119,7 @@ class Signature(Kernel):
         channels = paths[0].shape[1]
         return self.kernel is None and _n_integrals(channels, int(self.depth)) <= EXPLICIT_LIMIT
 
-    def _features(self, X: Any, columns: Mapping[Hashable, int] | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
         """The iterated integrals (n, 1 + d + … + d^depth), scaled; a column is named by the channels of dx … dx."""
         if self.kernel is not None:
             raise ValueError(

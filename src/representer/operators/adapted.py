@@ -57,6 +57,11 @@ class Adapted(Wrapped):
     def _diag(self, X: Any) -> Tensor:
         return self._moved(self.kernel._diag(X))
 
+    def features(self, X: Any) -> Tensor | None:
+        """Those of the kernel inside."""
+        features = self.kernel.features(X)
+        return None if features is None else self._moved(features)
+
     def __repr__(self) -> str:
         return repr(self.kernel)
 
