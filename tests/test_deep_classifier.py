@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import naive
 from representer import DeepKernelClassifier, Layer
 from representer.approximation import Nystroem
-from representer.estimators._calibration import Calibration, calibrate
+from representer.preimage.calibration import Calibration, calibrate
 from representer.kernels import Callable, Gaussian, Linear, Polynomial
 from representer.operators import Separate
 

@@ -27,8 +27,8 @@ import naive
 from representer import DeepKernelRegressor, Layer, OperatorRidge
 from representer.approximation import Nystroem
 from representer.estimators import GaussianProcessKernel, _losses
-from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._deep_fit import DeepFit
+from representer.problems.composition import Composition, DeepProblem
+from representer.problems.deep import DeepFit
 from representer.kernels import (
     Callable,
     Delta,

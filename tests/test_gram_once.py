@@ -15,8 +15,8 @@ from sklearn.utils import get_tags
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, OperatorRidge
 from representer.approximation import Nystroem, landmark_features
-from representer.estimators._composition import Composition
-from representer.estimators._gram_once import Restore, precompute
+from representer.problems.composition import Composition
+from representer.problems.fixed_gram import Restore, precompute
 from representer.functions import Expansion
 from representer.kernels import (
     Cached,

@@ -15,9 +15,9 @@ from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
 from representer.estimators import _deep_fit, _hyperparameters, _losses
-from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._deep_fit import DeepFit, Settings
-from representer.estimators._hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
+from representer.problems.composition import Composition, DeepProblem
+from representer.problems.deep import DeepFit, Settings
+from representer.problems.hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Separate
 

@@ -113,7 +113,7 @@ def test_the_objective_is_equation_3_written_out(curve):
 
 def test_the_reduced_objective_has_the_gradient_of_its_differences(curve):
     from representer.estimators import _losses
-    from representer.estimators._composition import Composition, DeepProblem
+    from representer.problems.composition import Composition, DeepProblem
 
     X = torch.as_tensor(curve[:12])
     layers = [Layer(Gaussian(1.0), 2, alpha=1e-3), Layer(Gaussian(1.5), 1, alpha=1e-3)]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder
 from representer.approximation import Nystroem
 from representer.estimators import _deep_large as large
-from representer.estimators._uncertainty import PredictiveSpread
+from representer.problems.spread import PredictiveSpread
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import Decomposable

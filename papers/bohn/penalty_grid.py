@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from representer import Layer
-from representer.estimators._starts import flat, principal_start, random_starts
+from representer.problems.starts import flat, principal_start, random_starts
 from representer.functions import Chain
 from representer.kernels import Constant, Kernel
 from representer.objectives import Ridge

@@ -15,17 +15,17 @@ from torch import Tensor
 from representer import preimage
 from representer.approximation import Nystroem
 from representer.data import SparseRows, count, plain
-from representer.estimators import _losses
-from representer.estimators._autoencoder_fit import AutoencoderFit, narrowest, ordered
-from representer.estimators._bound import BoundData
+from representer.problems import losses as _losses
+from representer.problems.autoencoder import AutoencoderFit, narrowest, ordered
+from representer.problems.bound import BoundData
 from representer.estimators._callbacks import iteration_callback
-from representer.estimators._composition import Composition
+from representer.problems.composition import Composition
 from representer.estimators._deep import DeepKernelMachine, as_layer
-from representer.estimators._deep_fit import Settings
-from representer.estimators._deep_large import autoencoder_part, fit_outer
-from representer.estimators._gram_once import precompute
+from representer.problems.deep import Settings
+from representer.problems.outer import autoencoder_part, fit_outer
+from representer.problems.fixed_gram import precompute
 from representer.estimators._supervision import label_targets, rows_of
-from representer.estimators._target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
+from representer.problems.target_space import FeatureSpace, KernelSpace, TargetSpace, kernel_of_target
 from representer.estimators.validation import (
     DTYPES,
     as_operator_kernel,

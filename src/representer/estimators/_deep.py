@@ -14,10 +14,10 @@ from torch import Tensor
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import SparseRows, plain
 from representer.estimators._callbacks import CallbackSupportMixin, iteration_callback
-from representer.estimators._composition import Composition
-from representer.estimators._deep_fit import DeepFit, Settings, Solution
-from representer.estimators._gram_once import Restore, precompute
-from representer.estimators._losses import Loss
+from representer.problems.composition import Composition
+from representer.problems.deep import DeepFit, Settings, Solution
+from representer.problems.fixed_gram import Restore, precompute
+from representer.problems.losses import Loss
 from representer.estimators.validation import (
     DTYPES,
     KernelEstimator,

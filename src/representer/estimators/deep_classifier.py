@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
 from representer.data import plain
-from representer.estimators import _losses
-from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.problems import losses as _losses
+from representer.preimage.calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.estimators._callbacks import fitting
 from representer.estimators._deep import DeepKernelMachine
-from representer.estimators._deep_fit import DeepFit, Solution
-from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
+from representer.problems.deep import DeepFit, Solution
+from representer.problems.outer import Part, fit_outer, part_in_memory, part_on_dask
 from representer.estimators._labels import encode
 from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
 from representer.estimators.validation import check_inputs, warn_unconverged

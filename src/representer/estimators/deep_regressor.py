@@ -14,16 +14,16 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.data import plain
-from representer.estimators import _losses
+from representer.problems import losses as _losses
 from representer.estimators._callbacks import fitting
-from representer.estimators._composition import Composition
+from representer.problems.composition import Composition
 from representer.estimators._deep import DeepKernelMachine
-from representer.estimators._deep_fit import DeepFit, Settings
-from representer.estimators._deep_large import SummedSpread, fit_outer, regression_part
-from representer.estimators._gram_once import precompute
+from representer.problems.deep import DeepFit, Settings
+from representer.problems.outer import SummedSpread, fit_outer, regression_part
+from representer.problems.fixed_gram import precompute
 from representer.estimators._lazy import lazily
-from representer.estimators._losses import Loss
-from representer.estimators._uncertainty import PredictiveSpread
+from representer.problems.losses import Loss
+from representer.problems.spread import PredictiveSpread
 from representer.estimators.validation import as_operator_kernel, warn_unconverged
 from representer.linalg import repair_gram
 from representer.operators.adapted import silent_repairs

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import Nystroem
 from representer.data import plain
 from representer.estimators._autoencoder import Autoencoder
-from representer.estimators._bound import GeneralizationBound, estimated_bound
+from representer.problems.bound import GeneralizationBound, estimated_bound
 from representer.estimators._callbacks import fitting
 from representer.estimators._lazy import lazily
-from representer.estimators._target_space import FeatureSpace
+from representer.problems.target_space import FeatureSpace
 from representer.samples.on_dask import is_dask
 
 

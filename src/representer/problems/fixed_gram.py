@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from representer.data import SparseRows, take
-from representer.estimators._composition import Composition
+from representer.problems.composition import Composition
 from representer.functions import Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, repair_gram

@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures
 from representer.approximation.sampling import sample_rows
 from representer.data import plain, take
-from representer.estimators._deep_fit import Solution
+from representer.problems.deep import Solution
 from representer.estimators._large_parts import (
     HELD_ROWS,
     block_limit,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from representer.estimators._composition import Composition, DeepProblem
+from representer.problems.composition import Composition, DeepProblem
 from representer.linalg import conjugate_gradient
 from representer.optimize import Callback, HistoryEntry, OptimizeResult, lbfgs
 from representer.parameters import Packing
@@ -238,25 +238,11 @@ def hypergradient(
     if fixed is None or not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
         return value.detach(), in_h
 
-    def step_along(direction: Tensor) -> float:
-        """Where a central difference of gradients loses as much by rounding as by curvature."""
-        eps = torch.finfo(direction.dtype).eps ** (1.0 / 3.0)
-        return (
-            eps
-            * max(1.0, point.norm().item())
-            / max(direction.norm().item(), torch.finfo(direction.dtype).tiny)
-        )
-
-    def hessian(direction: Tensor) -> Tensor:
-        step = step_along(direction)
-        _, gradients = fixed.value_and_gradient(
-            torch.stack([point + step * direction, point - step * direction])
-        )
-        return (gradients[0] - gradients[1]) / (2.0 * step)
-
     limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
-    u = conjugate_gradient(hessian, in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False)
-    step = step_along(u)
+    u = conjugate_gradient(
+        hessian_of(fixed, point, in_theta), in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False
+    )
+    step = _step_along(u, point)
     raw = h.detach().requires_grad_()
     with torch.enable_grad():
         ends = torch.stack([point + step * u, point - step * u])
@@ -265,3 +251,27 @@ def hypergradient(
             difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True
         )
     return value.detach(), in_h - mixed / (2.0 * step)
+
+
+def hessian_of(problem: DeepProblem, point: Tensor, probe: Tensor) -> Callable[[Tensor], Tensor]:
+    """Products with ∂²J/∂Θ²: exact ones if the problem has them, which a probe shows, otherwise central differences."""
+    exact = problem.hessian(point)
+    try:
+        if exact is not None and bool(torch.isfinite(exact(probe)).all()):
+            return exact
+    except RuntimeError:  # a kernel's gradient that is not differentiable
+        pass
+
+    def differences(direction: Tensor) -> Tensor:
+        step = _step_along(direction, point)
+        ends = torch.stack([point + step * direction, point - step * direction])
+        _, gradients = problem.value_and_gradient(ends)
+        return (gradients[0] - gradients[1]) / (2.0 * step)
+
+    return differences
+
+
+def _step_along(direction: Tensor, point: Tensor) -> float:
+    """Where a central difference of gradients loses as much by rounding as by curvature."""
+    info = torch.finfo(direction.dtype)
+    return info.eps ** (1.0 / 3.0) * max(1.0, point.norm().item()) / max(direction.norm().item(), info.tiny)

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.data import count, take
-from representer.estimators._composition import Composition, DeepProblem
+from representer.problems.composition import Composition, DeepProblem
 from representer.estimators._folds import Split, folds, some_rows
-from representer.estimators._hyperparameters import Choice, Fold, HyperparameterSearch, minimise
-from representer.estimators._losses import Criterion, Loss, Objectives, on_factor
+from representer.problems.hyperparameters import Choice, Fold, HyperparameterSearch, minimise
+from representer.problems.losses import Criterion, Loss, Objectives, on_factor
 from representer.estimators._ridge import RidgeProblem, criterion_of
-from representer.estimators._starts import beginning, flat, principal_start, random_starts
+from representer.problems.starts import beginning, flat, principal_start, random_starts
 from representer.objectives.operator_valued import alpha_grid, smallest_alpha
 from representer.operators import Decomposable
 from representer.optimize import Callback, OptimizeResult

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.estimators._composition import DeepProblem
-from representer.estimators._deep_fit import DeepFit, Solution
-from representer.estimators._starts import flat, random_starts
+from representer.problems.composition import DeepProblem
+from representer.problems.deep import DeepFit, Solution
+from representer.problems.starts import flat, random_starts
 from representer.functions import Chain, Layer
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import OptimizeResult, adam, with_gradient

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from representer.estimators._composition import Composition
+from representer.problems.composition import Composition
 from representer.functions import Chain, Layer
 
 # Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
