@@ -40,7 +40,7 @@ from representer.kernels import (
     TensorMatern,
 )
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
-from representer.objectives.inner_problem import NotConvergedError
+from representer.objectives import NotConvergedError
 from representer.operators import (
     Covariance,
     CurlFree,

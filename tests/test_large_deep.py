@@ -221,7 +221,7 @@ def test_deep_kernel_pca(data, sampling, monkeypatch):
 
     X, _, Q = data
     monkeypatch.setattr(draws, "CANDIDATES", 120)
-    model = DeepKernelPCA([3, 2], max_samples=40, sampling=sampling, random_state=0)
+    model = DeepKernelPCA([3, 2], approximation=Nystroem(40, sampling), random_state=0)
     local = clone(model).fit(X)
     dX, dQ = da.from_array(X, chunks=(90, 3)), da.from_array(Q, chunks=(6, 3))
     remote = clone(model).fit(dX)
@@ -237,7 +237,7 @@ def test_deep_kernel_pca(data, sampling, monkeypatch):
         remote.transform(dQ, level=1).compute(), local.transform(Q, level=1), atol=1e-8
     )
     if sampling == "uniform":
-        with pytest.raises(ValueError, match="need max_samples="):
+        with pytest.raises(ValueError, match="need approximation="):
             DeepKernelPCA([3, 2]).fit(dX)
         with pytest.raises(ValueError, match="rechunk"):
             clone(model).fit(dX.rechunk((90, 1)))
@@ -252,6 +252,7 @@ def test_deep_kernel_pca(data, sampling, monkeypatch):
         DeepKernelClassifier(loss="squared", approximation=Nystroem(61)),
         KernelAutoencoder(1, approximation=Nystroem(61)),
         KernelAutoencoder(1, approximation=Nystroem(61), batch_size=20),
+        DeepKernelPCA([1, 1], approximation=Nystroem(61)),
     ],
     ids=lambda learner: type(learner).__name__,
 )

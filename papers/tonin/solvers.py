@@ -18,7 +18,7 @@ from papers.tonin.tables import PAPER, split
 from representer import CollapsedComponentWarning, plotting
 from representer.datasets import IONOSPHERE, load_ionosphere, make_shapes, make_synth1, make_synth3
 from representer.kernels import Gaussian, Linear
-from representer.objectives.multilevel import coupling
+from representer.problems.levels import coupling
 
 MSE = "test MSE"
 
@@ -137,9 +137,9 @@ def cost(model: Any, X: np.ndarray) -> float:
     hidden = [torch.as_tensor(H) for H in model.hidden_]
     total, inputs = 0.0, torch.as_tensor(X)
     for j, H in enumerate(hidden):
-        left = model.kernels_[j](inputs) @ H / model.eta_[j]
+        left = model.kernel_[j](inputs) @ H / model.eta_[j]
         if j + 1 < len(hidden):
-            left = left + coupling(model.kernels_[j + 1], H, hidden[j + 1]) / model.eta_[j + 1]
+            left = left + coupling(model.kernel_[j + 1], H, hidden[j + 1]) / model.eta_[j + 1]
         residual = left - H * torch.as_tensor(model.eigenvalues_[j])
         total += (0.5 if j == 0 else 1.0) * float(residual.square().sum())
         inputs = H
@@ -160,7 +160,7 @@ def solved(X: np.ndarray, solver: str, seed: int, max_iter: int) -> Result:
     start = time.process_time()
     model.fit(X)
     seconds = time.process_time() - start
-    gram = model.kernels_[0](X).numpy()
+    gram = model.kernel_[0](X).numpy()
     H = model.hidden_[0]
     leading = np.linalg.eigvalsh(gram)[::-1][: H.shape[1]].sum()
     return {

@@ -17,7 +17,7 @@ walks = {
     for level, component in ((0, 0), (0, 1), (1, 1), (1, 2))
 }
 
-levelwise = DeepKernelPCA([6, 3], model.kernels_, solver="levelwise").fit(digits)
+levelwise = DeepKernelPCA([6, 3], model.kernel_, solver="levelwise").fit(digits)
 results = {
     "residual of the equations of both levels": f"{model.residual_:.0e}",
     "energy, both levels at once": f"{model.energy_:.2f}",

@@ -6,10 +6,8 @@ from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
 from representer.approximation.pairs import input_output_pair
 from representer.approximation.sketch import SketchFeatures, TensorSketch
-from representer.approximation.subsets import SAMPLING, choose_samples
 
 __all__ = [
-    "SAMPLING",
     "Approximation",
     "Falkon",
     "FeatureMap",
@@ -21,7 +19,6 @@ __all__ = [
     "SketchFeatures",
     "TensorSketch",
     "approximation_error",
-    "choose_samples",
     "input_output_pair",
     "landmark_features",
 ]

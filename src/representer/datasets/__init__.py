@@ -6,32 +6,53 @@ the environment variable ``REPRESENTER_DATA`` names.
 
 from representer.datasets.downloads import DOWNLOADS, fetch
 from representer.datasets.files import MissingDataError, Source
-from representer.datasets.functions import jump, kink, make_jump, make_kink, square_grid, straight_kink
-from representer.datasets.generated import make_bumps, make_strings
-from representer.datasets.graphs import MUTAG, NCI1, load_mutag, load_nci1
-from representer.datasets.images import FACES, MNIST, USPS, load_faces, load_mnist, load_usps
+from representer.datasets.generated import (
+    jump,
+    kink,
+    make_bumps,
+    make_circles3,
+    make_jump,
+    make_kink,
+    make_shapes,
+    make_strings,
+    make_synth1,
+    make_synth2,
+    make_synth3,
+    square_grid,
+    straight_kink,
+)
+from representer.datasets.images import (
+    FACES,
+    ISOMAP_FACES,
+    MNIST,
+    USPS,
+    load_faces,
+    load_isomap_faces,
+    load_mnist,
+    load_usps,
+)
 from representer.datasets.molecules import (
     BACE,
     ESOL,
     FREESOLV,
     METABOLITES,
+    MUTAG,
+    NCI1,
     NCI60,
     load_bace,
     load_esol,
     load_freesolv,
     load_metabolites,
+    load_mutag,
+    load_nci1,
     load_nci60,
 )
-from representer.datasets.points import make_circles3, make_synth1, make_synth2, make_synth3
-from representer.datasets.shapes import make_shapes
 from representer.datasets.structured import (
     BIBTEX,
-    ISOMAP_FACES,
     OCR,
     SCENE,
     YEAST_MULTILABEL,
     load_bibtex,
-    load_isomap_faces,
     load_ocr,
     load_scene,
     load_yeast_multilabel,

@@ -6,47 +6,26 @@ digits that were printed. Where the files themselves have known checksums, these
 
 from __future__ import annotations
 
+import csv
+import gzip
 import hashlib
+import io
 import urllib.request
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.io import loadmat
+from sklearn.utils import Bunch
 
-from representer.datasets import converters
+from representer.datasets import images, molecules, structured, uci
 from representer.datasets.files import Source
-from representer.datasets.graphs import MUTAG, NCI1, load_mutag, load_nci1
-from representer.datasets.images import FACES, MNIST, USPS, load_faces, load_mnist, load_usps
-from representer.datasets.molecules import BACE, ESOL, FREESOLV, load_bace, load_esol, load_freesolv
-from representer.datasets.structured import OCR, SCENE, load_ocr, load_scene
-from representer.datasets.uci import (
-    BANKNOTE,
-    BUPA,
-    CLEVELAND,
-    ECOLI,
-    IONOSPHERE,
-    PIMA,
-    ROBOT,
-    SEGMENT,
-    WINE,
-    YACHT,
-    YEAST,
-    load_banknote,
-    load_bupa,
-    load_cleveland,
-    load_ecoli,
-    load_ionosphere,
-    load_pima,
-    load_robot,
-    load_segment,
-    load_wine,
-    load_yacht,
-    load_yeast,
-)
 from representer.kernels.graphs import Graph
 
+Converter = Callable[[list[bytes], Path], None]
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
 TU = "https://www.chrsmrrs.com/graphkerneldatasets/"
 MOLECULENET = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
@@ -63,8 +42,8 @@ class Download:
 
     source: Source
     addresses: tuple[str, ...]
-    convert: Callable[[list[bytes], Path], None]
-    load: Callable[..., Any]
+    convert: Converter
+    load: Callable[..., Bunch]
     signature: tuple[float, float, float]
     checksums: tuple[str, ...] = ()  # MD5 or SHA-256
 
@@ -95,20 +74,20 @@ def fetch(source: Source | str, folder: str | Path, *, again: bool = False) -> P
     contents = [_read(address) for address in download.addresses]
     for address, content, expected in zip(download.addresses, contents, download.checksums, strict=False):
         method = "md5" if len(expected) == 32 else "sha256"
-        found = hashlib.new(method, content, usedforsecurity=False).hexdigest()
-        if found != expected:
+        checksum = hashlib.new(method, content, usedforsecurity=False).hexdigest()
+        if checksum != expected:
             raise ValueError(
-                f"{address} was not received whole: its {method} sum is {found}, {expected} was expected. Try again."
+                f"{address} was not received whole: its {method} sum is {checksum}, {expected} was expected. Try again."
             )
     unchecked = path.parent / f".{file}.unchecked"
     unchecked.mkdir(parents=True, exist_ok=True)
     try:
         download.convert(contents, unchecked / file)
-        found_signature = signature(download.load(folder=unchecked))
-        if not np.allclose(found_signature, download.signature, rtol=SAME, atol=SAME):
+        received = signature(download.load(folder=unchecked))
+        if not np.allclose(received, download.signature, rtol=SAME, atol=SAME):
             raise ValueError(
                 f"What {download.addresses[0]} sent is not the set that was published: its signature is "
-                f"{found_signature}, {download.signature} was expected. Get it from {download.source.origin}."
+                f"{received}, {download.signature} was expected. Get it from {download.source.origin}."
             )
         (unchecked / file).replace(path)
     finally:
@@ -117,7 +96,7 @@ def fetch(source: Source | str, folder: str | Path, *, again: bool = False) -> P
     return path
 
 
-def signature(bunch: Any) -> tuple[float, float, float]:
+def signature(bunch: Bunch) -> tuple[float, float, float]:
     """Three numbers that any order of the rows leaves as they are, and any change in the contents changes.
 
     Every column (targets last) has a mean in units of its standard deviation and a skewness; they are summed with
@@ -140,7 +119,7 @@ def signature(bunch: Any) -> tuple[float, float, float]:
     )
 
 
-def _numbers(data: Any) -> np.ndarray:
+def _numbers(data: np.ndarray | list[Graph]) -> np.ndarray:
     """What a signature sees of the data, a row for each sample."""
     if isinstance(data[0], Graph):
         labels, counts = np.unique(
@@ -157,6 +136,7 @@ def _numbers(data: Any) -> np.ndarray:
 
 
 def _read(address: str) -> bytes:
+    """The contents behind an address."""
     try:
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
             return bytes(answer.read())
@@ -166,16 +146,174 @@ def _read(address: str) -> bytes:
         ) from error
 
 
+# -- converters: each takes the published contents and the path of the file to write -----------------------------------
+def table(header: str, *, delimiter: str | None = ",", names: Mapping[str, str] | None = None) -> Converter:
+    """A converter of lines of values without a header; ``names`` replaces the values of the last column."""
+
+    def convert(contents: list[bytes], path: Path) -> None:
+        lines = contents[0].decode("latin-1").splitlines()
+        rows = [[cell.strip() for cell in line.split(delimiter)] for line in lines if line.strip()]
+        rows = [["" if cell == "?" else cell for cell in row] for row in rows]
+        if names:
+            rows = [[*row[:-1], names.get(row[-1], row[-1])] for row in rows]
+        _write(path, [header.split(","), *rows])
+
+    return convert
+
+
+def wine(contents: list[bytes], path: Path) -> None:
+    """Write the table of wines, whose lines begin with the class."""
+    lines = [line.split(b",", 1) for line in contents[0].splitlines() if line.strip()]
+    header = (
+        "alcohol,malic_acid,ash,alcalinity_of_ash,magnesium,total_phenols,flavanoids,nonflavanoid_phenols,"
+        "proanthocyanins,color_intensity,hue,od280_od315,proline,class"
+    )
+    table(header)([b"\n".join(rest + b"," + label for label, rest in lines)], path)
+
+
+def mnist(contents: list[bytes], path: Path) -> None:
+    """Write the digits of MNIST from the four files of the original, in the IDX format."""
+    arrays = []
+    for content in contents:
+        raw = gzip.decompress(content)
+        shape = [int.from_bytes(raw[4 + 4 * k : 8 + 4 * k], "big") for k in range(raw[3])]
+        arrays.append(np.frombuffer(raw, np.uint8, offset=4 + 4 * len(shape)).reshape(shape))
+    names = ("X_train", "y_train", "X_test", "y_test")
+    _save(path, dict(zip(names, arrays, strict=True)))
+
+
+def zip_code(contents: list[bytes], path: Path) -> None:
+    """Write the digits of USPS from lines of a digit and 256 grey values in [-1, 1], for training and for testing."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, content in zip(("train", "test"), contents, strict=True):
+        values = np.array([line.split() for line in gzip.decompress(content).splitlines()], dtype=float)
+        arrays[f"X_{name}"] = ((values[:, 1:] + 1.0) / 2.0).astype(np.float32)
+        arrays[f"y_{name}"] = values[:, 0].astype(np.uint8)
+    _save(path, arrays)
+
+
+def olivetti(contents: list[bytes], path: Path) -> None:
+    """Write the faces of forty people, ten of each, from a MATLAB matrix whose columns hold them from top to bottom."""
+    faces = loadmat(io.BytesIO(contents[0]))["faces"].T.reshape(-1, 64, 64).transpose(0, 2, 1)
+    _save(path, {"images": faces.astype(np.uint8), "target": np.arange(len(faces), dtype=np.uint8) // 10})
+
+
+def ocr(contents: list[bytes], path: Path) -> None:
+    """Write words from lines of number, letter, next, word, position, fold and 128 pixels.
+
+    A word ends where there is no next letter.
+    """
+    rows = [line.split(b"\t") for line in gzip.decompress(contents[0]).splitlines() if line.strip()]
+    ends = np.flatnonzero([row[2] == b"-1" for row in rows]) + 1
+    offsets = np.concatenate([[0], ends])
+    letters = "".join(row[1].decode() for row in rows)
+    _save(
+        path,
+        {
+            "pixels": np.array([row[6 : 6 + 128] for row in rows]).astype(np.uint8),
+            "letter": np.frombuffer(letters.encode(), np.uint8) - ord("a"),
+            "word_offset": offsets.astype(np.int32),
+            "word": np.array([letters[a:b] for a, b in zip(offsets[:-1], ends, strict=True)]),
+            "fold": np.array([rows[first][5] for first in offsets[:-1]]).astype(np.uint8),
+        },
+    )
+
+
+def multilabel(n_labels: int) -> Converter:
+    """A converter of two ARFF files of numbers, for training and for testing, whose last columns are the labels."""
+
+    def convert(contents: list[bytes], path: Path) -> None:
+        (names, training), (_, testing) = map(_arff, contents)
+        values = np.array(training + testing, dtype=float)
+        _save(
+            path,
+            {
+                "X": values[:, :-n_labels].astype(np.float32),
+                "Y": values[:, -n_labels:].astype(np.uint8),
+                "is_train": np.arange(len(values)) < len(training),
+                "label_name": np.array(names[-n_labels:]),
+            },
+        )
+
+    return convert
+
+
+def graphs(contents: list[bytes], path: Path) -> None:
+    """Write graphs from a ZIP file of TUDataset: edges and nodes of all graphs, numbered from 1, one a line."""
+    with zipfile.ZipFile(io.BytesIO(contents[0])) as archive:
+        files = {name.rpartition("/")[2].partition("_")[2]: archive.read(name) for name in archive.namelist()}
+
+    def numbers(name: str) -> np.ndarray:
+        return np.array(
+            [line.split(b",") for line in files[f"{name}.txt"].split(b"\n") if line.strip()], dtype=int
+        )
+
+    arrays = {
+        "edges": numbers("A") - 1,
+        "graph_of_node": numbers("graph_indicator")[:, 0] - 1,
+        "node_label": numbers("node_labels")[:, 0],
+        "graph_label": numbers("graph_labels")[:, 0],
+    }
+    if "edge_labels.txt" in files:
+        arrays["edge_label"] = numbers("edge_labels")[:, 0]
+    _save(path, arrays)
+
+
+def renamed(names: Mapping[str, str]) -> Converter:
+    """A converter of a CSV file whose header has other names."""
+
+    def convert(contents: list[bytes], path: Path) -> None:
+        header, *rows = csv.reader(io.StringIO(contents[0].decode("utf-8-sig")))
+        _write(path, [[names.get(name, name) for name in header], *rows])
+
+    return convert
+
+
+def arff_table(header: str, names: Mapping[str, str]) -> Converter:
+    """A converter of an ARFF file; ``names`` replaces the values of the last column."""
+
+    def convert(contents: list[bytes], path: Path) -> None:
+        _, rows = _arff(contents[0])
+        _write(path, [header.split(","), *([*row[:-1], names.get(row[-1], row[-1])] for row in rows)])
+
+    return convert
+
+
+def _arff(content: bytes) -> tuple[list[str], list[list[str]]]:
+    """The names of the attributes, and the cells below @data, of an ARFF file that is not sparse."""
+    lines = [line.strip() for line in content.decode("utf-8").splitlines()]
+    lines = [line for line in lines if line and not line.startswith("%")]
+    start = next(i for i, line in enumerate(lines) if line.lower() == "@data")
+    names = [
+        line.split(None, 2)[1].strip("'\"") for line in lines[:start] if line.lower().startswith("@attribute")
+    ]
+    return names, [[cell.strip() for cell in line.split(",")] for line in lines[start + 1 :]]
+
+
+def _write(path: Path, rows: list[list[str]]) -> None:
+    """Write rows as a CSV file."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+
+
+def _save(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays as an NPZ file."""
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)
+
+
+# -- the sets ----------------------------------------------------------------------------------------------------------
 SEGMENTS = ("brickface", "sky", "foliage", "cement", "window", "path", "grass")
 
 
 def _uci(
     source: Source,
     address: str,
-    convert: Callable[[list[bytes], Path], None],
-    load: Callable[..., Any],
+    convert: Converter,
+    load: Callable[..., Bunch],
     signed: tuple[float, float, float],
 ) -> Download:
+    """A download from the UCI repository."""
     return Download(source, (UCI + address,), convert, load, signed)
 
 
@@ -183,81 +321,81 @@ DOWNLOADS: dict[str, Download] = {
     download.source.file: download
     for download in (
         _uci(
-            BANKNOTE,
+            uci.BANKNOTE,
             "00267/data_banknote_authentication.txt",
-            converters.table("variance,skewness,curtosis,entropy,class"),
-            load_banknote,
+            table("variance,skewness,curtosis,entropy,class"),
+            uci.load_banknote,
             (0.24964, -0.2626, 0.687),
         ),
         _uci(
-            BUPA,
+            uci.BUPA,
             "liver-disorders/bupa.data",
-            converters.table("mcv,alkphos,sgpt,sgot,gammagt,drinks,selector"),
-            load_bupa,
+            table("mcv,alkphos,sgpt,sgot,gammagt,drinks,selector"),
+            uci.load_bupa,
             (9.91778, -2.99134, 0.68039),
         ),
         _uci(
-            CLEVELAND,
+            uci.CLEVELAND,
             "heart-disease/processed.cleveland.data",
-            converters.table("age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"),
-            load_cleveland,
+            table("age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"),
+            uci.load_cleveland,
             (0.81705, 0.39277, 4.88397),
         ),
         _uci(
-            ECOLI,
+            uci.ECOLI,
             "ecoli/ecoli.data",
-            converters.table("sequence,mcg,gvh,lip,chg,aac,alm1,alm2,class", delimiter=None),
-            load_ecoli,
+            table("sequence,mcg,gvh,lip,chg,aac,alm1,alm2,class", delimiter=None),
+            uci.load_ecoli,
             (-12.52884, -17.36466, 1.51712),
         ),
         _uci(
-            IONOSPHERE,
+            uci.IONOSPHERE,
             "ionosphere/ionosphere.data",
-            converters.table(",".join(f"a{k:02d}" for k in range(1, 35)) + ",class"),
-            load_ionosphere,
+            table(",".join(f"a{k:02d}" for k in range(1, 35)) + ",class"),
+            uci.load_ionosphere,
             (-0.41086, -0.21881, 0.65283),
         ),
         _uci(
-            ROBOT,
+            uci.ROBOT,
             "00194/sensor_readings_24.data",
-            converters.table(",".join(f"S{k}" for k in range(1, 25)) + ",class"),
-            load_robot,
+            table(",".join(f"S{k}" for k in range(1, 25)) + ",class"),
+            uci.load_robot,
             (-1.00224, 1.34222, 1.18849),
         ),
         _uci(
-            SEGMENT,
+            uci.SEGMENT,
             "statlog/segment/segment.dat",
-            converters.table(
+            table(
                 "region_centroid_col,region_centroid_row,region_pixel_count,short_line_density_5,short_line_density_2,"
                 "vedge_mean,vedge_sd,hedge_mean,hedge_sd,intensity_mean,rawred_mean,rawblue_mean,rawgreen_mean,"
                 "exred_mean,exblue_mean,exgreen_mean,value_mean,saturation_mean,hue_mean,class",
                 delimiter=None,
                 names={str(k): name for k, name in enumerate(SEGMENTS, 1)},
             ),
-            load_segment,
+            uci.load_segment,
             (1.72394, 1.5969, 1.94591),
         ),
-        _uci(WINE, "wine/wine.data", converters.wine, load_wine, (3.3002, -0.81726, 1.08604)),
+        _uci(uci.WINE, "wine/wine.data", wine, uci.load_wine, (3.3002, -0.81726, 1.08604)),
         _uci(
-            YACHT,
+            uci.YACHT,
             "00243/yacht_hydrodynamics.data",
-            converters.table(
+            table(
                 "buoyancy_center_pos,prismatic_coeff,length_displacement_ratio,beam_draught_ratio,length_beam_ratio,"
                 "froude_number,resistance",
                 delimiter=None,
             ),
-            load_yacht,
+            uci.load_yacht,
             (-27.47836, 1.41692, 5.49316),
         ),
         _uci(
-            YEAST,
+            uci.YEAST,
             "yeast/yeast.data",
-            converters.table("sequence,mcg,gvh,alm,mit,erl,pox,vac,nuc,class", delimiter=None),
-            load_yeast,
+            table("sequence,mcg,gvh,alm,mit,erl,pox,vac,nuc,class", delimiter=None),
+            uci.load_yeast,
             (1.29455, 10.82725, 1.72623),
         ),
         Download(
-            MNIST,
+            images.MNIST,
             tuple(
                 MNIST_FILES + name
                 for name in (
@@ -267,8 +405,8 @@ DOWNLOADS: dict[str, Download] = {
                     "t10k-labels-idx1-ubyte.gz",
                 )
             ),
-            converters.mnist,
-            load_mnist,
+            mnist,
+            images.load_mnist,
             (1.49109, -442.83793, 2.30116),
             checksums=(
                 "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -278,65 +416,69 @@ DOWNLOADS: dict[str, Download] = {
             ),
         ),
         Download(
-            USPS,
+            images.USPS,
             (ZIP_CODE + "zip.train.gz", ZIP_CODE + "zip.test.gz"),
-            converters.zip_code,
-            load_usps,
+            zip_code,
+            images.load_usps,
             (1.0818, -29.39789, 2.26853),
         ),
         Download(
-            FACES,
+            images.FACES,
             ("https://ndownloader.figshare.com/files/5976027",),
-            converters.olivetti,
-            load_faces,
+            olivetti,
+            images.load_faces,
             (-9.80455, 1.00106, 3.68888),
             checksums=("b612fb967f2dc77c9c62d3e1266e0c73d5fca46a4b8906c18e454d41af987794",),
         ),
         Download(
-            OCR,
+            structured.OCR,
             ("https://ai.stanford.edu/~btaskar/ocr/letter.data.gz",),
-            converters.ocr,
-            load_ocr,
+            ocr,
+            structured.load_ocr,
             (-1.34259, -2.34712, 3.00005),
         ),
         Download(
-            SCENE,
+            structured.SCENE,
             (MULAN + "scene/scene-train.arff", MULAN + "scene/scene-test.arff"),
-            converters.multilabel(6),
-            load_scene,
+            multilabel(6),
+            structured.load_scene,
             (0.70156, 4.39338, 0.46986),
         ),
         Download(
-            PIMA,
+            uci.PIMA,
             ("https://www.openml.org/data/v1/download/37/diabetes.arff",),
-            converters.arff_table(
+            arff_table(
                 "preg,plas,pres,skin,insu,mass,pedi,age,class",
                 {"tested_negative": "0", "tested_positive": "1"},
             ),
-            load_pima,
+            uci.load_pima,
             (-1.24538, 3.09961, 0.6468),
         ),
-        Download(MUTAG, (TU + "MUTAG.zip",), converters.graphs, load_mutag, (-2.68538, 11.38708, 0.63774)),
-        Download(NCI1, (TU + "NCI1.zip",), converters.graphs, load_nci1, (-0.81772, 73.75843, 0.69315)),
         Download(
-            ESOL,
+            molecules.MUTAG, (TU + "MUTAG.zip",), graphs, molecules.load_mutag, (-2.68538, 11.38708, 0.63774)
+        ),
+        Download(
+            molecules.NCI1, (TU + "NCI1.zip",), graphs, molecules.load_nci1, (-0.81772, 73.75843, 0.69315)
+        ),
+        Download(
+            molecules.ESOL,
             (MOLECULENET + "delaney-processed.csv",),
-            converters.renamed({"measured log solubility in mols per litre": "log_solubility"}),
-            load_esol,
+            renamed({"measured log solubility in mols per litre": "log_solubility"}),
+            molecules.load_esol,
             (-0.78643, -0.26567, 6.45155),
         ),
         Download(
-            FREESOLV,
+            molecules.FREESOLV,
             (MOLECULENET + "SAMPL.csv",),
-            converters.renamed({}),
-            load_freesolv,
+            renamed({}),
+            molecules.load_freesolv,
             (-0.53443, -0.63392, 6.09242),
         ),
         Download(
-            BACE,
+            molecules.BACE,
             (MOLECULENET + "bace.csv",),
-            converters.renamed({"mol": "smiles"}),
-            load_bace,
+            renamed({"mol": "smiles"}),
+            molecules.load_bace,
             (2.62587, -0.26651, 6.01224),
         ),
     )

@@ -24,6 +24,11 @@ class Source:
     description: str
     origin: str
 
+    @property
+    def text(self) -> str:
+        """The description with its source, as loaders return it."""
+        return f"{self.description}\n\nSource: {self.origin}."
+
 
 class MissingDataError(FileNotFoundError):
     """A data file is not where it was looked for; the message says how to get it."""
@@ -31,17 +36,17 @@ class MissingDataError(FileNotFoundError):
 
 def find_file(source: Source, folder: str | Path | None) -> Path:
     """The file in the folder, or in the one that the environment variable names."""
-    chosen = os.environ.get(VARIABLE) if folder is None else folder
+    place = os.environ.get(VARIABLE) if folder is None else folder
     advice = (
         f"Nothing is downloaded by itself: try `representer data fetch {source.file}`, or store the set from its "
         f"source ({source.origin}) as {source.file}. Let the environment variable {VARIABLE} name the folder, or pass "
         "folder= to the loader."
     )
-    if not chosen:
+    if not place:
         raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
-    path = Path(chosen).expanduser() / source.file
+    path = Path(place).expanduser() / source.file
     if not path.is_file():
-        raise MissingDataError(f"There is no {source.file} in {Path(chosen)}. {advice}")
+        raise MissingDataError(f"There is no {source.file} in {Path(place)}. {advice}")
     return path
 
 
@@ -61,7 +66,7 @@ def writable_folder(folder: str | Path) -> Path:
 def read_arrays(
     source: Source, folder: str | Path | None, names: Sequence[str]
 ) -> tuple[Path, list[np.ndarray]]:
-    """Arrays of an NPZ file by name."""
+    """The arrays of an NPZ file that have these names, and where the file is."""
     path = find_file(source, folder)
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a whole NPZ file. {_again(source)}")
@@ -73,18 +78,17 @@ def read_arrays(
 
 
 def _again(source: Source) -> str:
-    """What to do about a file that is not the published one."""
+    """The advice about a file that is not the published one."""
     return f"Delete it, and get the whole set from {source.origin}."
 
 
 def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[Path, dict[str, list[str]]]:
-    """The columns of a CSV file by name."""
+    """The columns of a CSV file by name, and where the file is."""
     path = find_file(source, folder)
     with path.open(newline="", encoding="utf-8") as lines:
-        found = list(csv.reader(lines))
-    if not found:
+        header, *rows = list(csv.reader(lines)) or [[]]
+    if not header:
         raise ValueError(f"{path} is empty. {_again(source)}")
-    header, *rows = found
     ragged = [line for line, row in enumerate(rows, start=2) if len(row) != len(header)]
     if ragged:
         raise ValueError(f"{path}, row {ragged[0]}: {len(header)} cells are expected, as in the header.")
@@ -94,14 +98,14 @@ def read_table(source: Source, folder: str | Path | None, n_rows: int) -> tuple[
 
 
 def text_column(path: Path, table: dict[str, list[str]], name: str) -> list[str]:
-    """A column as it stands in the file."""
+    """The cells of a column as they stand in the file."""
     if name not in table:
         raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}.")
     return table[name]
 
 
 def number_columns(path: Path, table: dict[str, list[str]], names: list[str]) -> np.ndarray:
-    """Columns of numbers side by side."""
+    """The numbers of columns, side by side."""
     columns = [text_column(path, table, name) for name in names]
     try:
         return np.array(columns, dtype=float).T
@@ -118,12 +122,11 @@ def make_bunch(
     shape: tuple[int, ...],
     target_shape: tuple[int, ...] | None = None,
 ) -> Bunch:
-    """What a loader returns, if the sizes are those that were published."""
+    """The data, target and description that a loader returns, if the sizes are those that were published."""
     target_shape = shape[:1] if target_shape is None else target_shape
     if data.shape != shape or target.shape != target_shape:
         raise ValueError(
             f"{path}: the data have shape {data.shape} and the target {target.shape}; {shape} and {target_shape} are "
             f"the published sizes. Get the whole set from {source.origin}."
         )
-    description = f"{source.description}\n\nSource: {source.origin}."
-    return Bunch(data=data, target=target, feature_names=feature_names, DESCR=description, filename=str(path))
+    return Bunch(data=data, target=target, feature_names=feature_names, DESCR=source.text, filename=str(path))

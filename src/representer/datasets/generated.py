@@ -1,17 +1,326 @@
-"""Sets of strings and of curves that are made, not measured: two classes that a kernel can tell apart."""
+"""Sets that are made: functions with a kink or a jump, points, strings, curves, pictures with known factors."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
+import numpy.typing as npt
+from sklearn.utils import Bunch, check_random_state
 
+from representer.parameters import is_count, is_real
+
+Seed = int | np.random.Generator | None
+RADII = (0.5, 1.5, 2.5)
 MOTIF = "GATTACAGCT"
 LETTERS = list("ACGT")
+# How many values each factor of a picture takes unless told otherwise: 3456 pictures.
+N_VALUES = {"x": 4, "y": 4, "size": 3, "orientation": 4, "hue": 6, "background": 1, "shape": 3}
+SHAPES = ("ellipse", "rectangle", "triangle")
+BACKGROUND = 0.4  # how bright a coloured background is
+
+
+def kink(X: npt.ArrayLike) -> np.ndarray:
+    """h₁(x, y) = 1 / (0.1 + |x − y|): a kink along the diagonal.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, 2)
+        Points of the plane.
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples,)
+        h₁ at the points.
+    """
+    x, y = _coordinates(X)
+    return 1.0 / (0.1 + np.abs(x - y))
+
+
+def straight_kink(X: npt.ArrayLike) -> np.ndarray:
+    """g₁(x, y) = 1 / (0.1 + |x|): a kink along an axis.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, 2)
+        Points of the plane.
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples,)
+        g₁ at the points.
+    """
+    x, _ = _coordinates(X)
+    return 1.0 / (0.1 + np.abs(x))
+
+
+def jump(X: npt.ArrayLike) -> np.ndarray:
+    """h₂(x, y) = 1 where x·y > 3/20, else 0: a jump along two hyperbolas.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, 2)
+        Points of the plane.
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples,)
+        h₂ at the points.
+    """
+    x, y = _coordinates(X)
+    return (x * y > 3 / 20).astype(float)
+
+
+def make_kink(
+    n_samples: int = 100, *, noise: float = 0.01, random_state: int | np.random.RandomState | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sample ``kink`` at uniform points of [−1, 1]².
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        How many points.
+    noise : float, default=0.01
+        Standard deviation of the Gaussian noise on the values.
+    random_state : int, RandomState instance or None, default=None
+        Seeds points and noise.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The points.
+    y : ndarray of shape (n_samples,)
+        The noisy values.
+
+    Examples
+    --------
+    >>> from representer.datasets import kink, make_kink
+    >>> X, y = make_kink(50, noise=0.0, random_state=0)
+    >>> X.shape, bool((y == kink(X)).all())
+    ((50, 2), True)
+    """
+    return _sample(kink, n_samples, noise, random_state)
+
+
+def make_jump(
+    n_samples: int = 100, *, noise: float = 0.01, random_state: int | np.random.RandomState | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sample ``jump`` at uniform points of [−1, 1]².
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        How many points.
+    noise : float, default=0.01
+        Standard deviation of the Gaussian noise on the values.
+    random_state : int, RandomState instance or None, default=None
+        Seeds points and noise.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The points.
+    y : ndarray of shape (n_samples,)
+        The noisy values.
+    """
+    return _sample(jump, n_samples, noise, random_state)
+
+
+def square_grid(size: int = 101) -> np.ndarray:
+    """The points of a uniform grid on [−1, 1]², the first coordinate running fastest.
+
+    Parameters
+    ----------
+    size : int, default=101
+        Points on a side: 101 is the mesh width 1/50 of the paper.
+
+    Returns
+    -------
+    grid : ndarray of shape (size², 2)
+        The points; values on them become a picture by ``values.reshape(size, size)``, y running down the rows.
+    """
+    if size < 2:
+        raise ValueError(f"A grid needs at least 2 points on a side; got size={size!r}.")
+    side = np.linspace(-1.0, 1.0, size)
+    return np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
+
+
+def _coordinates(X: npt.ArrayLike) -> np.ndarray:
+    """The coordinates x and y of points of the plane."""
+    points = np.asarray(X, dtype=float)
+    if points.ndim != 2 or points.shape[1] != 2:
+        raise ValueError(
+            f"Points of the plane are expected, an array (n_samples, 2); got shape {points.shape}."
+        )
+    return points.T
+
+
+def _sample(
+    function: Callable[[npt.ArrayLike], np.ndarray],
+    n_samples: int,
+    noise: float,
+    random_state: int | np.random.RandomState | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of a function at random points of the square, with noise."""
+    if n_samples < 1 or noise < 0:
+        raise ValueError(f"n_samples must be positive and noise at least 0; got {n_samples!r} and {noise!r}.")
+    rng = check_random_state(random_state)
+    X = rng.uniform(-1.0, 1.0, (n_samples, 2))
+    return X, function(X) + noise * rng.standard_normal(n_samples)
+
+
+def make_circles3(
+    n_samples: int = 300, *, noise: float = 0.1, random_state: Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make points on three concentric circles of radius 0.5, 1.5 and 2.5 (Laforgue et al., figure 3).
+
+    Parameters
+    ----------
+    n_samples : int, default=300
+        The number of points.
+    noise : float, default=0.1
+        The standard deviation of the radius.
+    random_state : int, numpy.random.Generator or None, default=None
+        The seed.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The points.
+    circle : ndarray of shape (n_samples,)
+        From which circle each is: 0, 1 or 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.datasets import make_circles3
+    >>> X, circle = make_circles3(4, noise=0.0, random_state=0)
+    >>> np.allclose(np.linalg.norm(X, axis=1), 0.5 + circle)
+    True
+    """
+    rng = _generator(n_samples, noise, random_state)
+    circle = rng.integers(0, len(RADII), n_samples)
+    angle = rng.uniform(0.0, 2.0 * np.pi, n_samples)
+    radius = np.array(RADII)[circle] + noise * rng.standard_normal(n_samples)
+    return np.column_stack([radius * np.cos(angle), radius * np.sin(angle)]), circle
+
+
+def make_synth1(n_samples: int = 100, *, noise: float = 0.05, random_state: Seed = None) -> np.ndarray:
+    """Make points on the sides of the square [−1, 1]² (Tonin et al., Synth 1).
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        The number of points.
+    noise : float, default=0.05
+        The standard deviation of what is added to each coordinate.
+    random_state : int, numpy.random.Generator or None, default=None
+        The seed.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The points.
+    """
+    rng = _generator(n_samples, noise, random_state)
+    return _square(rng.random(n_samples)) + noise * rng.standard_normal((n_samples, 2))
+
+
+def make_synth2(
+    n_samples: int = 100, *, noise: float = 0.1, random_state: Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make points on a square, two spirals and a ring (Tonin et al., Synth 2).
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        The number of points; square and spirals have a fifth each, the two edges of the ring as well.
+    noise : float, default=0.1
+        The standard deviation of what is added to each coordinate.
+    random_state : int, numpy.random.Generator or None, default=None
+        The seed.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, 2)
+        The points.
+    part : ndarray of shape (n_samples,)
+        0 on the square, 1 and 2 on the spirals, 3 on the ring.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.datasets import make_synth2
+    >>> X, part = make_synth2(10, random_state=0)
+    >>> X.shape, np.bincount(part).tolist()
+    ((10, 2), [2, 2, 2, 4])
+    """
+    rng = _generator(n_samples, noise, random_state)
+    curve = np.arange(n_samples) % 5
+    t = rng.random(n_samples)
+    X = np.empty((n_samples, 2))
+    X[curve == 0] = 2.0 * _square(t[curve == 0]) + [-3.0, 2.5]
+    for number, centre, width in ((1, (5.0, 0.0), 0.2), (2, (-4.0, -2.0), 0.15)):
+        angle = 8.0 * np.pi * t[curve == number]
+        X[curve == number] = (width * angle)[:, None] * _direction(angle) + centre
+    for number, radius in ((3, 1.2), (4, 2.8)):
+        X[curve == number] = radius * _direction(2.0 * np.pi * t[curve == number]) + (14.0, 0.0)
+    return X + noise * rng.standard_normal(X.shape), np.minimum(curve, 3)
+
+
+def make_synth3(n_samples: int = 100, *, n_features: int = 140, random_state: Seed = None) -> np.ndarray:
+    """Make normal vectors with zero mean and a random covariance matrix A Aᵀ (Tonin et al., Synth 3).
+
+    The entries of A are standard normal. (The paper's section 5 speaks of mixed Gaussian distributions, its appendix B
+    of one distribution with zero mean and fixed covariance: these are the latter.) Training and test sets of the same
+    distribution are parts of what one call returns.
+
+    Parameters
+    ----------
+    n_samples : int, default=100
+        The number of vectors.
+    n_features : int, default=140
+        Their dimension.
+    random_state : int, numpy.random.Generator or None, default=None
+        The seed of covariance matrix and vectors.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        The vectors.
+    """
+    rng = _generator(n_samples, 0.0, random_state)
+    if not is_count(n_features):
+        raise ValueError(f"n_features must be positive, an integer; got {n_features!r}.")
+    mixing = rng.standard_normal((n_features, n_features))
+    return rng.standard_normal((n_samples, n_features)) @ mixing.T
+
+
+def _generator(n_samples: int, noise: float, random_state: Seed) -> np.random.Generator:
+    """The random numbers of a set, if its size and its noise are admissible."""
+    if not is_count(n_samples) or not (is_real(noise) and 0.0 <= noise < np.inf):
+        raise ValueError(
+            "n_samples must be positive, an integer, and noise at least 0, a finite number; got "
+            f"{n_samples!r} and {noise!r}."
+        )
+    return np.random.default_rng(random_state)
+
+
+def _square(t: np.ndarray) -> np.ndarray:
+    """The point of the square [−1, 1]² that lies t of the way round it."""
+    side, along = np.divmod(4.0 * t, 1.0)
+    corners = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    start, end = corners[side.astype(int)], corners[side.astype(int) + 1]
+    return start + along[:, None] * (end - start)
+
+
+def _direction(angle: np.ndarray) -> np.ndarray:
+    """The unit vectors of angles."""
+    return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
 def make_strings(
-    n_samples: int = 400, *, length: int = 60, random_state: Any = None
+    n_samples: int = 400, *, length: int = 60, random_state: Seed = None
 ) -> tuple[list[str], np.ndarray]:
     """Make random strings over ACGT, half of which hold a motif of ten letters, two of them drawn anew.
 
@@ -55,7 +364,7 @@ def make_strings(
 
 
 def make_bumps(
-    n_samples: int = 200, *, noise: float = 0.2, random_state: Any = None
+    n_samples: int = 200, *, noise: float = 0.2, random_state: Seed = None
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
     """Make curves with two bumps, the first or the second the higher one, at irregular times, warped and noisy.
 
@@ -93,3 +402,134 @@ def make_bumps(
         values = heights[0] * bumps[0] + heights[1] * bumps[1]
         curves.append((times, values + noise * rng.normal(size=len(times))))
     return curves, classes
+
+
+def make_shapes(
+    n_samples: int | None = None,
+    *,
+    n_values: Mapping[str, int] | None = None,
+    image_size: int = 16,
+    random_state: Seed = None,
+) -> Bunch:
+    """Make small colour pictures of one shape each, with known position, size, orientation, hue and kind.
+
+    Parameters
+    ----------
+    n_samples : int or None, default=None
+        So many different combinations of the factors, at random; None: all of them, in order.
+    n_values : mapping or None, default=None
+        How many values each factor takes, where not as in ``{"x": 4, "y": 4, "size": 3, "orientation": 4, "hue": 6,
+        "background": 1, "shape": 3}``. A factor with one value is constant, and not among the factors that are
+        returned; a background of one value is black, of more values coloured.
+    image_size : int, default=16
+        Pixels on a side.
+    random_state : int, numpy.random.Generator or None, default=None
+        The seed of the choice.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``images`` (n, image_size, image_size, 3) in [0, 1], ``data``, the same as rows of numbers, ``factors``
+        (n, n_factors), the number of the value of each factor that varies, ``factor_names``, ``factor_values``, a list
+        with the values themselves (positions and sizes in units of half a side, orientations in degrees, hues from 0 to
+        1, names of shapes), and ``categorical``, which of the factors are names.
+
+    Examples
+    --------
+    >>> from representer.datasets import make_shapes
+    >>> shapes = make_shapes(100, n_values={"shape": 1}, random_state=0)
+    >>> shapes.images.shape, shapes.factor_names
+    ((100, 16, 16, 3), ['x', 'y', 'size', 'orientation', 'hue'])
+    """
+    counts = _counts(n_values)
+    if not is_count(image_size) or image_size < 8:
+        raise ValueError(f"image_size must be an integer of at least 8; got {image_size!r}.")
+    total = int(np.prod(list(counts.values())))
+    if n_samples is None:
+        chosen = np.arange(total)
+    elif is_count(n_samples) and n_samples <= total:
+        chosen = np.sort(np.random.default_rng(random_state).choice(total, n_samples, replace=False))
+    else:
+        raise ValueError(
+            f"n_samples must be None or from 1 to {total}, the number of combinations; got {n_samples!r}."
+        )
+    number = dict(zip(counts, np.unravel_index(chosen, list(counts.values())), strict=True))
+    values = _values(counts)
+    images = _draw({name: values[name][number[name]] for name in counts}, image_size)
+    varied = [name for name in counts if counts[name] > 1]
+    return Bunch(
+        images=images,
+        data=images.reshape(len(images), -1),
+        factors=np.column_stack([number[name] for name in varied])
+        if varied
+        else np.empty((len(images), 0), int),
+        factor_names=varied,
+        factor_values=[values[name] for name in varied],
+        categorical=[j for j, name in enumerate(varied) if name == "shape"],
+    )
+
+
+def _counts(n_values: Mapping[str, int] | None) -> dict[str, int]:
+    """The number of values of each factor."""
+    if n_values is not None and not isinstance(n_values, Mapping):
+        raise ValueError(
+            f"n_values must map names of factors to numbers of values, as {{'hue': 3}}; got {n_values!r}."
+        )
+    counts = {**N_VALUES, **(n_values or {})}
+    for name, n in counts.items():
+        if name not in N_VALUES:
+            raise ValueError(f"There is no factor {name!r}; there are {', '.join(N_VALUES)}.")
+        if not is_count(n) or (name == "shape" and n > len(SHAPES)):
+            limit = f"from 1 to {len(SHAPES)}" if name == "shape" else "a positive integer"
+            raise ValueError(f"The number of values of {name!r} must be {limit}; got {n!r}.")
+    return counts
+
+
+def _values(counts: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The values of each factor, evenly spread; that of a constant one is in the middle of its range."""
+
+    def spread(low: float, high: float, n: int) -> np.ndarray:
+        return np.linspace(low, high, n) if n > 1 else np.array([(low + high) / 2.0])
+
+    return {
+        "x": spread(-0.4, 0.4, counts["x"]),
+        "y": spread(-0.4, 0.4, counts["y"]),
+        "size": spread(0.3, 0.55, counts["size"]),
+        "orientation": 180.0 * np.arange(counts["orientation"]) / counts["orientation"],
+        "hue": np.arange(counts["hue"]) / counts["hue"],
+        "background": np.arange(counts["background"]) / counts["background"]
+        if counts["background"] > 1
+        else np.array([np.nan]),
+        "shape": np.array(SHAPES[: counts["shape"]]),
+    }
+
+
+def _draw(values: Mapping[str, np.ndarray], image_size: int) -> np.ndarray:
+    """Pictures (n, side, side, 3), with smooth edges."""
+    axis = (np.arange(image_size) + 0.5) / image_size * 2.0 - 1.0
+    dx = axis[None, None, :] - values["x"][:, None, None]
+    dy = axis[None, :, None] - values["y"][:, None, None]
+    angle = np.deg2rad(values["orientation"])[:, None, None]
+    size = values["size"][:, None, None]
+    along = (dx * np.cos(angle) + dy * np.sin(angle)) / size
+    across = (dy * np.cos(angle) - dx * np.sin(angle)) / size
+    # How far outside the outline, in units of the size: all are twice as long as wide.
+    outside = {
+        "ellipse": 0.5 * (np.hypot(along, 2.0 * across) - 1.0),
+        "rectangle": np.maximum(np.abs(along) - 1.0, np.abs(across) - 0.5),
+        "triangle": np.maximum(-along - 1.0, (along - 1.0 + 4.0 * np.abs(across)) / np.sqrt(17.0)),
+    }
+    distance = np.select(
+        [values["shape"][:, None, None] == name for name in SHAPES], [outside[s] for s in SHAPES]
+    )
+    pixel = 2.0 / image_size
+    cover = np.clip(0.5 - distance * size / pixel, 0.0, 1.0)[..., None]
+    foreground = _colour(values["hue"])[:, None, None]
+    background = BACKGROUND * _colour(values["background"])[:, None, None]
+    return cover * foreground + (1.0 - cover) * background
+
+
+def _colour(hue: np.ndarray) -> np.ndarray:
+    """Red, green and blue of a hue, 0 being red, 1/3 green and 2/3 blue; black of NaN."""
+    offset = np.abs((hue[:, None] - np.array([0.0, 1.0, 2.0]) / 3.0 + 0.5) % 1.0 - 0.5)
+    return np.nan_to_num(np.clip(2.0 - 6.0 * offset, 0.0, 1.0))

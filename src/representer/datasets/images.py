@@ -1,4 +1,4 @@
-"""Sets of images."""
+"""Sets of square pictures: digits and faces."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ FACES = Source(
     "Olivetti faces: 10 pictures of each of 40 people, 64 × 64 grey values in [0, 1].",
     "AT&T Laboratories Cambridge, 'The Database of Faces', as prepared by S. Roweis; 8-bit grey values",
 )
+ISOMAP_FACES = Source(
+    "isomap_faces.npz",
+    "Isomap faces: 698 pictures of one sculpted face from different sides and in different light, 32 × 32 grey values.",
+    "J. Tenenbaum, V. de Silva and J. Langford 2000, doi:10.1126/science.290.5500.2319",
+)
 
 
 def load_usps(subset: Literal["train", "test", "all"] = "all", *, folder: str | Path | None = None) -> Bunch:
@@ -46,14 +51,11 @@ def load_usps(subset: Literal["train", "test", "all"] = "all", *, folder: str | 
     sizes = {"train": 7291, "test": 2007}
     if subset not in (*sizes, "all"):
         raise ValueError(f"subset must be 'train', 'test' or 'all'; got {subset!r}.")
-    parts = list(sizes) if subset == "all" else [subset]
-    path, arrays = read_arrays(USPS, folder, [f"{axis}_{part}" for axis in "Xy" for part in parts])
-    data = np.concatenate(arrays[: len(parts)]).astype(float)
-    target = np.concatenate(arrays[len(parts) :]).astype(int)
-    names = [f"pixel_{row}_{column}" for row in range(16) for column in range(16)]
-    bunch = make_bunch(USPS, path, data, target, names, (sum(sizes[part] for part in parts), 256))
-    bunch.images = bunch.data.reshape(-1, 16, 16)
-    return bunch
+    subsets = list(sizes) if subset == "all" else [subset]
+    path, arrays = read_arrays(USPS, folder, [f"{axis}_{name}" for axis in "Xy" for name in subsets])
+    data = np.concatenate(arrays[: len(subsets)]).astype(float)
+    target = np.concatenate(arrays[len(subsets) :]).astype(int)
+    return _with_images(USPS, path, data, target, sum(sizes[name] for name in subsets))
 
 
 def load_faces(*, folder: str | Path | None = None) -> Bunch:
@@ -71,11 +73,7 @@ def load_faces(*, folder: str | Path | None = None) -> Bunch:
         ``filename``.
     """
     path, (images, people) = read_arrays(FACES, folder, ["images", "target"])
-    names = [f"pixel_{row}_{column}" for row in range(64) for column in range(64)]
-    data = images.reshape(len(images), -1) / 255.0
-    bunch = make_bunch(FACES, path, data, people.astype(int), names, (400, 4096))
-    bunch.images = bunch.data.reshape(-1, 64, 64)
-    return bunch
+    return _with_images(FACES, path, images.reshape(len(images), -1) / 255.0, people.astype(int), 400)
 
 
 def load_mnist(subset: Literal["train", "test"] = "train", *, folder: str | Path | None = None) -> Bunch:
@@ -99,7 +97,42 @@ def load_mnist(subset: Literal["train", "test"] = "train", *, folder: str | Path
         raise ValueError(f"subset must be 'train' or 'test'; got {subset!r}.")
     path, (images, digits) = read_arrays(MNIST, folder, [f"X_{subset}", f"y_{subset}"])
     data = images.reshape(len(images), -1).astype(np.float32) / np.float32(255.0)
-    names = [f"pixel_{row}_{column}" for row in range(28) for column in range(28)]
-    bunch = make_bunch(MNIST, path, data, digits.astype(int), names, (sizes[subset], 784))
-    bunch.images = bunch.data.reshape(-1, 28, 28)
+    return _with_images(MNIST, path, data, digits.astype(int), sizes[subset])
+
+
+def load_isomap_faces(*, folder: str | Path | None = None) -> Bunch:
+    """Load the Isomap faces, one face from many sides.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``isomap_faces.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        ``data`` (698, 1024), ``images`` (698, 32, 32), ``target`` (698, 3) of the direction of the light, the pose from
+        left to right and the pose up and down, each standardised; ``target_names``, ``feature_names``, ``DESCR``,
+        ``filename``.
+    """
+    path, (images, poses) = read_arrays(ISOMAP_FACES, folder, ["images", "light_pan_tilt"])
+    data = images.reshape(len(images), -1).astype(float)
+    bunch = _with_images(ISOMAP_FACES, path, data, poses.astype(float), 698, (698, 3))
+    bunch.target_names = np.array(["light", "pan", "tilt"])
+    return bunch
+
+
+def _with_images(
+    source: Source,
+    path: Path,
+    data: np.ndarray,
+    target: np.ndarray,
+    n: int,
+    target_shape: tuple[int, ...] | None = None,
+) -> Bunch:
+    """A set of n square pictures, whose pixels are the rows of the data."""
+    side = round(data.shape[1] ** 0.5)
+    names = [f"pixel_{row}_{column}" for row in range(side) for column in range(side)]
+    bunch = make_bunch(source, path, data, target, names, (n, side * side), target_shape)
+    bunch.images = bunch.data.reshape(-1, side, side)
     return bunch

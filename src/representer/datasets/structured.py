@@ -1,4 +1,4 @@
-"""Sets whose outputs are structured: words, sets of labels, pictures of another pose."""
+"""Sets whose outputs are structured: words and sets of labels."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ BIBTEX = Source(
     "bibtex_ml.npz",
     "Bibtex: 1836 words of 7395 bibliography entries, each with some of 159 tags; the first 4880 are for training.",
     "I. Katakis, G. Tsoumakas and I. Vlahavas 2008, 'Multilabel text classification'; 'bibtex' in Mulan",
-)
-ISOMAP_FACES = Source(
-    "isomap_faces.npz",
-    "Isomap faces: 698 pictures of one sculpted face from different sides and in different light, 32 × 32 grey values.",
-    "J. Tenenbaum, V. de Silva and J. Langford 2000, doi:10.1126/science.290.5500.2319",
 )
 
 
@@ -122,33 +117,10 @@ def load_bibtex(*, folder: str | Path | None = None) -> Bunch:
     return _with_labels(BIBTEX, folder, path, data, (7395, 1836), 159, 4880)
 
 
-def load_isomap_faces(*, folder: str | Path | None = None) -> Bunch:
-    """Load the Isomap faces, one face from many sides.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``isomap_faces.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (698, 1024), ``images`` (698, 32, 32), ``target`` (698, 3) of the direction of the light, the pose from
-        left to right and the pose up and down, each standardised; ``target_names``, ``feature_names``, ``DESCR``,
-        ``filename``.
-    """
-    path, (images, poses) = read_arrays(ISOMAP_FACES, folder, ["images", "light_pan_tilt"])
-    names = [f"pixel_{row}_{column}" for row in range(32) for column in range(32)]
-    data = images.reshape(len(images), -1).astype(float)
-    bunch = make_bunch(ISOMAP_FACES, path, data, poses.astype(float), names, (698, 1024), (698, 3))
-    bunch.images = bunch.data.reshape(-1, 32, 32)
-    bunch.target_names = np.array(["light", "pan", "tilt"])
-    return bunch
-
-
 def _dense_labels(
     source: Source, folder: str | Path | None, shape: tuple[int, int], n_labels: int, n_train: int
 ) -> Bunch:
+    """A set of vectors, each with a set of labels."""
     path, (data,) = read_arrays(source, folder, ["X"])
     return _with_labels(source, folder, path, data.astype(float), shape, n_labels, n_train)
 
@@ -162,6 +134,7 @@ def _with_labels(
     n_labels: int,
     n_train: int,
 ) -> Bunch:
+    """The data of a file with its labels and its published split."""
     _, (labels, names, is_train) = read_arrays(source, folder, ["Y", "label_name", "is_train"])
     features = [f"feature_{j}" for j in range(shape[1])]
     bunch = make_bunch(source, path, data, labels.astype(int), features, shape, (shape[0], n_labels))

@@ -83,10 +83,7 @@ def load_yacht(*, folder: str | Path | None = None) -> Bunch:
     bunch : Bunch
         ``data`` (308, 6), ``target`` (308,), ``feature_names``, ``DESCR``, ``filename``.
     """
-    path, table = read_table(YACHT, folder, 308)
-    target = number_columns(path, table, ["resistance"])[:, 0]
-    names = [name for name in table if name != "resistance"]
-    return make_bunch(YACHT, path, number_columns(path, table, names), target, names, (308, 6))
+    return _load_table(YACHT, folder, (308, 6), "resistance", float)
 
 
 def load_segment(*, folder: str | Path | None = None) -> Bunch:
@@ -103,12 +100,7 @@ def load_segment(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (2310, 19), ``target`` (2310,) of class names, ``target_names``, ``feature_names``, ``DESCR``,
         ``filename``. The feature ``region_pixel_count`` is constant.
     """
-    path, table = read_table(SEGMENT, folder, 2310)
-    target = np.array(text_column(path, table, "class"))
-    names = [name for name in table if name != "class"]
-    bunch = make_bunch(SEGMENT, path, number_columns(path, table, names), target, names, (2310, 19))
-    bunch.target_names = np.unique(target)
-    return bunch
+    return _load_table(SEGMENT, folder, (2310, 19))
 
 
 def load_banknote(*, folder: str | Path | None = None) -> Bunch:
@@ -124,7 +116,7 @@ def load_banknote(*, folder: str | Path | None = None) -> Bunch:
     bunch : Bunch
         ``data`` (1372, 4), ``target`` (1372,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
     """
-    return _load_classes(BANKNOTE, folder, (1372, 4), numbers=True)
+    return _load_table(BANKNOTE, folder, (1372, 4), "class", int)
 
 
 def load_ecoli(*, folder: str | Path | None = None) -> Bunch:
@@ -141,7 +133,7 @@ def load_ecoli(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (336, 7), ``target`` (336,) of class names, ``target_names``, ``feature_names``,
         ``DESCR``, ``filename``.
     """
-    return _load_classes(ECOLI, folder, (336, 7))
+    return _load_table(ECOLI, folder, (336, 7))
 
 
 def load_robot(*, folder: str | Path | None = None) -> Bunch:
@@ -158,7 +150,7 @@ def load_robot(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (5456, 24), ``target`` (5456,) of class names, ``target_names``, ``feature_names``,
         ``DESCR``, ``filename``.
     """
-    return _load_classes(ROBOT, folder, (5456, 24))
+    return _load_table(ROBOT, folder, (5456, 24))
 
 
 def load_wine(*, folder: str | Path | None = None) -> Bunch:
@@ -174,7 +166,7 @@ def load_wine(*, folder: str | Path | None = None) -> Bunch:
     bunch : Bunch
         ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
     """
-    return _load_classes(WINE, folder, (178, 13), numbers=True)
+    return _load_table(WINE, folder, (178, 13), "class", int)
 
 
 def load_yeast(*, folder: str | Path | None = None) -> Bunch:
@@ -191,7 +183,7 @@ def load_yeast(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (1484, 8), ``target`` (1484,) of class names, ``target_names``, ``feature_names``,
         ``DESCR``, ``filename``.
     """
-    return _load_classes(YEAST, folder, (1484, 8))
+    return _load_table(YEAST, folder, (1484, 8))
 
 
 def load_pima(*, folder: str | Path | None = None) -> Bunch:
@@ -207,7 +199,7 @@ def load_pima(*, folder: str | Path | None = None) -> Bunch:
     bunch : Bunch
         ``data`` (768, 8), ``target`` (768,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
     """
-    return _load_classes(PIMA, folder, (768, 8), numbers=True)
+    return _load_table(PIMA, folder, (768, 8), "class", int)
 
 
 def load_ionosphere(*, folder: str | Path | None = None) -> Bunch:
@@ -224,7 +216,7 @@ def load_ionosphere(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (351, 34), ``target`` (351,) of class names, ``target_names``, ``feature_names``,
         ``DESCR``, ``filename``. The feature ``a02`` is constant.
     """
-    return _load_classes(IONOSPHERE, folder, (351, 34))
+    return _load_table(IONOSPHERE, folder, (351, 34))
 
 
 def load_bupa(*, folder: str | Path | None = None) -> Bunch:
@@ -244,12 +236,7 @@ def load_bupa(*, folder: str | Path | None = None) -> Bunch:
         ``data`` (345, 6), ``target`` (345,) of selectors 1 and 2, ``target_names``, ``feature_names``, ``DESCR``,
         ``filename``.
     """
-    path, table = read_table(BUPA, folder, 345)
-    target = number_columns(path, table, ["selector"])[:, 0].astype(int)
-    names = [name for name in table if name != "selector"]
-    bunch = make_bunch(BUPA, path, number_columns(path, table, names), target, names, (345, 6))
-    bunch.target_names = np.unique(target)
-    return bunch
+    return _load_table(BUPA, folder, (345, 6), "selector", int)
 
 
 def load_cleveland(
@@ -271,30 +258,33 @@ def load_cleveland(
         ``data`` (303, 13), ``target`` (303,), ``feature_names``, ``DESCR``, ``filename``; ``target_names`` of
         diagnoses. Missing are 4 values of ``ca`` and 2 of ``thal``: NaN.
     """
-    columns = {"cholesterol": "chol", "diagnosis": "num"}
-    if target not in columns:
+    if target not in ("cholesterol", "diagnosis"):
         raise ValueError(f"target must be 'cholesterol' or 'diagnosis'; got {target!r}.")
-    path, table = read_table(CLEVELAND, folder, 303)
-    for name in ("ca", "thal"):
-        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
-    names = [name for name in table if name != columns[target]]
-    values = number_columns(path, table, [columns[target]])[:, 0]
-    values = values if target == "cholesterol" else values.astype(int)
-    bunch = make_bunch(CLEVELAND, path, number_columns(path, table, names), values, names, (303, 13))
-    if target == "diagnosis":
-        bunch.target_names = np.unique(values)
-    return bunch
+    column, kind = ("chol", float) if target == "cholesterol" else ("num", int)
+    return _load_table(CLEVELAND, folder, (303, 13), column, kind, gaps=("ca", "thal"))
 
 
-def _load_classes(
-    source: Source, folder: str | Path | None, shape: tuple[int, int], *, numbers: bool = False
+def _load_table(
+    source: Source,
+    folder: str | Path | None,
+    shape: tuple[int, int],
+    target: str = "class",
+    kind: type = str,
+    gaps: tuple[str, ...] = (),
 ) -> Bunch:
-    """A table of numbers with a column ``class``, and perhaps one of names that is no feature."""
+    """A table of numbers with a column of targets, which are classes unless they are floats.
+
+    Cells may be empty in the columns ``gaps`` only; a column ``sequence`` names the samples, and is no feature.
+    """
     path, table = read_table(source, folder, shape[0])
-    target = np.array(text_column(path, table, "class"))
-    if numbers:
-        target = number_columns(path, table, ["class"])[:, 0].astype(int)
-    names = [name for name in table if name not in ("class", "sequence")]
-    bunch = make_bunch(source, path, number_columns(path, table, names), target, names, shape)
-    bunch.target_names = np.unique(target)
+    for name in gaps:
+        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
+    if kind is str:
+        values = np.array(text_column(path, table, target))
+    else:
+        values = number_columns(path, table, [target])[:, 0].astype(kind)
+    names = [name for name in table if name not in (target, "sequence")]
+    bunch = make_bunch(source, path, number_columns(path, table, names), values, names, shape)
+    if kind is not float:
+        bunch.target_names = np.unique(values)
     return bunch

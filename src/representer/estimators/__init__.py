@@ -1,9 +1,8 @@
 """Learners: the only room that knows scikit-learn."""
 
-from representer.estimators._deep_pca import CollapsedComponentWarning
 from representer.estimators.conditional_mean_embedding import ConditionalMeanEmbedding
 from representer.estimators.deep_classifier import DeepKernelClassifier
-from representer.estimators.deep_kernel_pca import DeepKernelPCA
+from representer.estimators.deep_kernel_pca import CollapsedComponentWarning, DeepKernelPCA
 from representer.estimators.deep_regressor import DeepKernelRegressor
 from representer.estimators.embedding_classifier import EmbeddingClassifier
 from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths, Torsions

@@ -85,9 +85,9 @@ class Risk:
         }
         given = None if isinstance(weight, str) else float(weight)
         if learner.objective == "rademacher":
-            return RademacherBound(Y, weight=given, epsilon=float(learner.epsilon), **options)
+            return RademacherBound(Y, weight=given, clip=float(learner.epsilon), **options)
         if learner.objective == "erm":
-            return RademacherBound(Y, weight=given or 0.0, epsilon=float(learner.epsilon), **options)
+            return RademacherBound(Y, weight=given or 0.0, clip=float(learner.epsilon), **options)
         if learner.objective == "loo":
             return LeaveOneOutRisk(Y, weight=1.0 / len(Y) if given is None else given, **options)
         validation = held_out_rows(Y.argmax(-1).cpu(), float(learner.validation_fraction), self.seed)

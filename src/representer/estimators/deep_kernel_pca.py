@@ -2,57 +2,75 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from representer.approximation import SAMPLING, choose_samples
-from representer.approximation.sampling import candidate_rows, sample_rows
+from representer.approximation import Nystroem
 from representer.data import plain, take
-from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
-from representer.estimators._deep_pca import (
-    FirstLevel,
-    KernelsPerLevel,
-    Levels,
-    check_varies,
-    sample_count,
-    shares,
-)
-from representer.estimators._deep_pca_analysis import DeepPCAAnalysis
-from representer.estimators._deep_pca_extension import NewSamples
-from representer.estimators._deep_pca_fit import Settings, Solution, canonical, check_init, solve
-from representer.estimators._deep_pca_generation import Generation, check_preimage
-from representer.estimators._lazy import keep_columns
+from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
+    DTYPES,
+    check_bare,
     check_counts,
     check_device,
     check_inputs,
     check_options,
     seed_of,
-    warn_unconverged,
 )
-from representer.kernels import Kernel
+from representer.functions.levels import DataLevel, Levels
+from representer.inspection import levels as inspection
+from representer.inspection.levels import ApproximationBounds
+from representer.kernels import Gaussian, Kernel, as_kernel
 from representer.linalg.memory import recycling
-from representer.objectives.multilevel import MultiLevel
-from representer.operators.adapted import Representation, original, takes_sparse
-from representer.parameters import is_real
+from representer.notices import warn
+from representer.operators.adapted import takes_sparse
+from representer.optimize import HistoryEntry
+from representer.optimize.search import SearchSettings
+from representer.parameters import is_count, is_real
+from representer.preimage import Network
+from representer.preimage.levels import LevelPreimages, check_method
+from representer.problems.level_networks import train
+from representer.problems.levels import (
+    LevelModel,
+    LevelSearch,
+    LevelSolution,
+    LevelsProblem,
+    canonical,
+    level_kernel,
+    solve,
+)
 from representer.samples.on_dask import OnDask, is_dask
 
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
+INITS = ("levelwise", "random")
+# A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
+EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
 
-class DeepKernelPCA(
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    CallbackSupportMixin,
-    NewSamples,
-    Generation,
-    DeepPCAAnalysis,
-    KernelsPerLevel,
-):
+class CollapsedComponentWarning(UserWarning):
+    """A component explains nothing: it is constant, or there are more components than directions with variance."""
+
+
+class Architecture(NamedTuple):
+    """Numbers of components, what they explain, and why there are no more levels."""
+
+    n_components: list[int]
+    explained_variance_ratio: list[np.ndarray]
+    reason: str
+
+
+class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
     """Kernel principal components in several levels, where the levels above shape those below.
 
     Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
@@ -65,9 +83,9 @@ class DeepKernelPCA(
     ----------
     n_components : int, float or list of these, default=(2, 2)
         For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
-        to hold in kernel PCA of one level after the other. This argument and the next two are lists with one entry a
-        level; what is no list holds for all of them.
-    kernels : Kernel, str or list of these, default="rbf"
+        to hold in kernel PCA of one level after the other. This argument, ``kernel`` and ``eta`` are lists with one
+        entry for each level; what is no list holds for all of them.
+    kernel : Kernel, str or list of these, default="rbf"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
@@ -95,27 +113,29 @@ class DeepKernelPCA(
         the 10 training inputs whose features are nearest; ``"gradient"``: the input that minimises the distance in
         feature space, from there. ``"nearest"``: the training input. ``"auto"``: direct for linear kernels, ridge for
         other vectors, nearest for anything else. ``Network(module)`` (of ``representer.preimage``) trains a network
-        back from the features of the first level, together with the one in ``kernels=[Neural(module, Linear()), …]``.
-    max_samples : int or float, default=None
-        Fit to so many samples, or such a share of them, and find the hidden features of the others by ``extension``.
-    sampling : {"uniform", "leverage", "entropy"}, default="uniform"
-        Which ones: at random, at random by leverage scores, or spread by quadratic Rényi entropy; of more than 20,000
-        samples (and four times ``max_samples``), among as many random ones.
+        back from the features of the first level, together with the one in ``kernel=[Neural(module, Linear()), …]``.
+    approximation : Nystroem, default=None
+        The samples that stand for all: ``Nystroem(m, sampling="entropy")`` fits to m of them, and ``extension`` finds
+        the hidden features of the others. None fits to all samples.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
         The search ends when the relative residual of the equations (6) is as small.
     learning_rate : float, default=1e-3
-        Of ``"riemannian_adam"``.
+        The step size of ``"riemannian_adam"``.
     random_state : int, RandomState instance or None, default=None
-        Seed of random starts.
+        Seed of random starts and of the samples that stand for all.
     verbose : int, default=0
         1: a progress bar for long searches. 2: also why they stopped.
+    dtype : {"float64", "float32"}, default="float64"
+        Precision of the computations; in single precision the search ends at a residual of about 1e-5.
     device : str, default=None
         Where to compute, as in ``torch.device``.
 
     Attributes
     ----------
+    function_ : Levels
+        The hidden features of all levels as a function of the data.
     hidden_ : list of ndarray of shape (n_samples, n_components_[j])
         H_j, with orthonormal columns, leading components first.
     eigenvalues_ : list of ndarray of shape (n_components_[j],)
@@ -125,9 +145,10 @@ class DeepKernelPCA(
         Eigenvalues over the sum of all eigenvalues of M_j. With η of both signs some eigenvalues may be negative, and
         so their shares; NaN if they cancel in the sum, which then says nothing of a part of it.
     leading_ : list of bool
-        Of each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones (found when asked).
+        For each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones; it is found when
+        asked for.
     energy_ : float
-        E.
+        The energy E.
     residual_ : float
         The largest ‖M_j H_j − H_j Λ_j‖ / ‖M_j H_j‖ of all levels: how well equations (6) hold.
     solver_ : str
@@ -138,18 +159,18 @@ class DeepKernelPCA(
         Iterations of the search.
     n_components_ : list of int
         Components of each level.
-    kernels_ : list of Kernel
-        With the numbers that were used.
+    kernel_ : list of Kernel
+        The kernels of all levels, with the numbers that were used.
     eta_ : list of float
         η_j of each level.
     decoder_ : torch.nn.Module or None
-        The trained network of a ``Network``; that of the encoder is in ``kernels_[0]``.
+        The trained network of a ``Network``; that of the encoder is in ``kernel_[0]``.
     training_history_ : list of HistoryEntry
         The passes of its training.
     X_fit_ : ndarray or list
-        The training data, those of ``subset_``.
+        The samples that were fitted to.
     subset_ : ndarray of int
-        The row numbers of the samples that were fitted to.
+        Their row numbers.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -171,50 +192,123 @@ class DeepKernelPCA(
     True
     """
 
+    function_: Levels
+    decoder_: torch.nn.Module | None
+    training_history_: list[HistoryEntry]
+    subset_: np.ndarray
+    explained_variance_ratio_: list[np.ndarray]
+
     def __init__(
         self,
         n_components: Any = (2, 2),
-        kernels: Any = "rbf",
+        kernel: Any = "rbf",
         *,
         eta: Any = 1.0,
         center: bool = True,
         solver: str = "auto",
         init: Any = "levelwise",
         extension: str = "exact",
-        preimage: Any = "auto",
-        max_samples: int | float | None = None,
-        sampling: str = "uniform",
+        preimage: str | Network = "auto",
+        approximation: Nystroem | None = None,
         max_iter: int = 200,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
         random_state: Any = None,
         verbose: int = 0,
+        dtype: str = "float64",
         device: str | None = None,
     ):
         self.n_components = n_components
-        self.kernels = kernels
+        self.kernel = kernel
         self.eta = eta
         self.center = center
         self.solver = solver
         self.init = init
         self.extension = extension
         self.preimage = preimage
-        self.max_samples = max_samples
-        self.sampling = sampling
+        self.approximation = approximation
         self.max_iter = max_iter
         self.tol = tol
         self.learning_rate = learning_rate
         self.random_state = random_state
         self.verbose = verbose
+        self.dtype = dtype
         self.device = device
 
     # -- arguments ----------------------------------------------------------------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Get parameters, with ``deep`` also those of the kernels, as ``kernel__0__lengthscale``."""
+        params = super().get_params(deep)
+        if deep and isinstance(self.kernel, list | tuple):
+            for j, kernel in enumerate(self.kernel):
+                if isinstance(kernel, Kernel):
+                    params |= {f"kernel__{j}__{name}": value for name, value in kernel.get_params().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of one level's kernel by ``kernel__0__lengthscale``, also where it is a name.
+
+        If ``kernel`` is no list, it becomes one for this, with as many entries as there are levels.
+        ``kernel__lengthscale`` is for one kernel of all levels.
+        """
+        kernel = params.get("kernel", self.kernel)
+        listed = isinstance(kernel, list | tuple)
+        places = {name: name.split("__", 2)[1:] for name in params if name.startswith("kernel__")}
+        if not places or not (listed or any(place[0].isdigit() for place in places.values())):
+            super().set_params(**params)
+            return self
+        entries = list(kernel) if listed else [kernel] * self._count_levels(params)
+        changed: dict[int, Kernel] = {}
+        for name, (index, *rest) in places.items():
+            if not (index.isdigit() and int(index) < len(entries)) or not rest:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for DeepKernelPCA: the parameters of a kernel in a list are set by "
+                    f"kernel__0__lengthscale and the like; kernel={kernel!r}, {len(entries)} levels."
+                )
+            j = int(index)
+            if j not in changed:
+                changed[j] = level_kernel(j, entries[j])
+            changed[j].set_params(**{rest[0]: params.pop(name)})
+        entries = [changed.get(j, entry) for j, entry in enumerate(entries)]
+        super().set_params(**{**params, "kernel": tuple(entries) if isinstance(kernel, tuple) else entries})
+        return self
+
+    def _count_levels(self, params: dict[str, Any]) -> int:
+        """As many levels as the lists among the other arguments have entries."""
+        for name in ("n_components", "eta"):
+            value = params.get(name, getattr(self, name))
+            if isinstance(value, list | tuple | np.ndarray):
+                return len(value)
+        return 1
+
+    def __sklearn_tags__(self) -> Any:
+        several = isinstance(self.kernel, list | tuple) and len(self.kernel) > 0
+        tags = super().__sklearn_tags__()
+        try:
+            first = as_kernel(self.kernel[0] if several else self.kernel)
+        except (ValueError, TypeError):  # fit will say what is wrong.
+            return tags
+        tags.input_tags.pairwise = first.domain == "gram"
+        tags.input_tags.sparse = takes_sparse(first)
+        return tags
+
     def _check_arguments(self) -> None:
-        check_preimage(self.preimage)
-        check_init(self.init)
+        check_method(self.preimage)
+        listed = isinstance(self.init, list | tuple)
+        if not listed and not (isinstance(self.init, str) and self.init in INITS):
+            raise ValueError(
+                "init must be 'levelwise', 'random' or a list of arrays, one for each level; got "
+                f"{self.init!r}."
+            )
         if not isinstance(self.center, bool | np.bool_):
             raise ValueError(f"center must be True or False; got {self.center!r}.")
-        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "sampling": SAMPLING})
+        if not (self.approximation is None or isinstance(self.approximation, Nystroem)):
+            raise ValueError(
+                "approximation must be None or Nystroem(m), which chooses the samples that stand for all; got "
+                f"{self.approximation!r}."
+            )
+        check_bare(self.approximation)
+        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "dtype": tuple(DTYPES)})
         check_counts(self, {"max_iter": 1, "verbose": 0})
         check_device(self.device)
         for name in ("tol", "learning_rate"):
@@ -230,7 +324,7 @@ class DeepKernelPCA(
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training data; with a precomputed kernel, their Gram matrix. With ``max_samples``, also a Dask array or
+            Training data; with a precomputed kernel, their Gram matrix. With ``approximation``, also a Dask array or
             DataFrame.
         y : Ignored
             Not used, present for API consistency.
@@ -240,109 +334,185 @@ class DeepKernelPCA(
         self : DeepKernelPCA
             The fitted transformer.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
         self._check_arguments()
-        levels = Levels.of(self.n_components, self.kernels, self.eta)
-        first = levels.kernels[0]
-        X = self.X_fit_ = self._samples(first, X)
-        data = self._form.inputs(first, X)
-        levels.check_samples(len(X))
-        settings = Settings(
-            self.solver,
-            self.tol,
-            self.max_iter,
-            self.learning_rate,
-            seed_of(self.random_state),
-            self.verbose,
-            iteration_callback(self, context),
+        model = LevelModel.of(self.n_components, self.kernel, self.eta)
+        X = self._samples(model.kernels[0], X)
+        model.check_samples(len(X))
+        settings = SearchSettings(
+            max_iter=self.max_iter,
+            tol=self.tol,
+            seed=seed_of(self.random_state),
+            verbose=self.verbose,
+            callback=self._iteration_callback(),
         )
-        first = self._first_kernel_trained(levels, X, settings)
-        self._first, gram = FirstLevel.of(first, data, self._form, center=self.center)
-        check_varies(gram, self._first)
-        problem = MultiLevel(gram, levels.kernels[1:], levels.etas)
-        with recycling():  # of the Gram matrices of upper levels, which every step makes anew
-            self._keep(problem, solve(problem, levels.sizes, settings, self.init))
-        context.call_on_fit_task_end(estimator=self)
+        search = LevelSearch(self.solver, settings, self.init, self.learning_rate)
+        kernel = self._trained_kernel(model, X, search)
+        representation = self._representation(sparse=hasattr(X, "toarray"))
+        data, gram = DataLevel.of(kernel, X, representation, center=bool(self.center))
+        problem = LevelsProblem(gram, list(model.kernels[1:]), model.etas)
+        with recycling():  # Every step makes the Gram matrices of the upper levels anew.
+            self._keep(data, problem, solve(problem, model.sizes, search))
         return self
 
     def _samples(self, kernel: Kernel, X: Any) -> Any:
-        """The samples to fit to, checked; of a Dask collection, brought here."""
+        """The samples to fit to, checked; those of a Dask collection are brought here."""
         if is_dask(X):
-            if self.max_samples is None:
+            if self.approximation is None:
                 raise ValueError(
-                    "Samples in Dask collections need max_samples=: the components are those of so many samples, and "
-                    "transform finds the others' hidden features, a chunk at a time."
+                    "Samples in Dask collections need approximation=Nystroem(m): the components are those of m "
+                    "samples, and transform finds the others' hidden features, a chunk at a time."
                 )
             if kernel.domain != "vectors":
                 raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
-            source = OnDask(X, None, None, dtype=torch.float64)
-            keep_columns(self, X, source)
-            self._form = Representation(torch.float64, self.device)
+            source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
+            self._keep_columns(source.X)
+            self._keep_columns(X)
             self.subset_ = self._subset(kernel, source.n, lambda rows: source.rows(rows).X)
             return plain(source.rows(self.subset_).X)
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        if len(X) < 2:
-            raise ValueError(f"Found {len(X)} sample (n_samples = {len(X)}): components need at least 2.")
-        self._form = Representation(torch.float64, self.device, hasattr(X, "toarray"))
+        representation = self._representation(sparse=hasattr(X, "toarray"))
 
         def read(rows: np.ndarray) -> Any:
-            return self._form.inputs(kernel, X if len(rows) == len(X) else take(X, torch.from_numpy(rows)))
+            return representation.inputs(
+                kernel, X if len(rows) == len(X) else take(X, torch.from_numpy(rows))
+            )
 
         self.subset_ = self._subset(kernel, len(X), read)
         return X if len(self.subset_) == len(X) else take(X, torch.from_numpy(self.subset_))
 
     def _subset(self, kernel: Kernel, n: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
-        """The numbers of the samples to fit to, by a look at some of them."""
-        wanted = sample_count(self.max_samples, n)
-        if wanted == n:
+        """The numbers of the samples to fit to, chosen by a look at some of them."""
+        size = n
+        if self.approximation is not None:
+            self.approximation.check(kernel, n)
+            size = self.approximation.size(n)
+        if size < 2:
+            raise ValueError(f"Found {size} sample (n_samples = {n}): components need at least 2.")
+        if size == n or self.approximation is None:
             return np.arange(n)
-        if kernel.domain == "gram":
-            raise ValueError(
-                "max_samples needs a kernel that can be evaluated on a part of the data; a precomputed Gram matrix is "
-                "n × n already. Pass the Gram matrix of a part, or a kernel object."
-            )
         seed = seed_of(self.random_state)
-        if self.sampling == "uniform":
-            return sample_rows(n, wanted, seed)
-        rows = candidate_rows(n, wanted, seed)
+        rows = self.approximation.rows(n, seed)
+        if self.approximation.sampling == "uniform":
+            return rows
         data = read(rows)
-        return rows[
-            plain(choose_samples(kernel.resolve(data), data, wanted, sampling=self.sampling, seed=seed))
-        ]
+        return rows[plain(self.approximation.chosen(kernel.resolve(data), data, seed))]
 
-    def _keep(self, problem: MultiLevel, solution: Solution) -> None:
-        coupled = solution.solver != "levelwise"
-        state = canonical(problem, solution.state, coupled=coupled)
-        self._multipliers = [plain(multiplier) for multiplier in state.multipliers]
-        self._variances = [plain(variance) for variance in state.variances]
-        self._forward = plain(state.forward)
-        self.hidden_ = [plain(H) for H in state.hidden]
-        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self._multipliers]
-        self.explained_variance_ratio_ = [
-            shares(values, total, len(H))
-            for values, total, H in zip(self.eigenvalues_, state.totals, self.hidden_, strict=True)
-        ]
+    def _trained_kernel(self, model: LevelModel, X: Any, search: LevelSearch) -> Kernel:
+        """The first kernel, the network in it trained if there is a decoder to train it with."""
+        self.decoder_, self.training_history_ = None, []
+        if not isinstance(self.preimage, Network):
+            return model.kernels[0]
+        trained = train(model, self.preimage, X, search, center=bool(self.center), device=self.device)
+        self.decoder_, self.training_history_ = trained.decoder, trained.result.history
+        if trained.result.interrupted:
+            warn(
+                "The training of encoder and decoder was interrupted: the best pass so far is kept.",
+                ConvergenceWarning,
+            )
+        return trained.kernel
+
+    def _keep(self, data: DataLevel, problem: LevelsProblem, solution: LevelSolution) -> None:
+        """Keep what was found, and warn of what it is not."""
+        state = canonical(problem, solution)
+        self._cached_ridges: dict[int, OperatorRidge] = {}
+        self.function_ = Levels(
+            data,
+            tuple(problem.kernels),
+            tuple(problem.etas),
+            tuple(plain(H, copy=True) for H in state.hidden),
+            tuple(plain(multiplier, copy=True) for multiplier in state.multipliers),
+            tuple(plain(variance, copy=True) for variance in state.variances),
+            plain(state.forward, copy=True),
+            coupled=solution.coupled,
+            extension=self.extension,
+        )
+        self.X_fit_ = data.anchors
+        self.explained_variance_ratio_ = state.explained_variance()
         self.energy_ = state.energy
-        self.residual_ = state.residual if coupled else problem.at(state.hidden).residual
+        self.residual_ = state.residual if solution.coupled else problem.at(state.hidden).residual
         if not np.isfinite([self.energy_, self.residual_]).all():
             raise ValueError(
                 "The energy of the levels overflows. Choose a larger |eta| or other kernels, or scale the data."
             )
         self.solver_, self.history_, self.n_iter_ = solution.solver, solution.history, solution.n_iter
-        self.n_components_ = [H.shape[1] for H in self.hidden_]
-        self._n_features_out = sum(self.n_components_)
-        self.kernels_ = [original(self._first.kernel), *problem.kernels]
-        self.eta_ = list(problem.etas)
-        self._warn_of_collapse(state, coupled)
-        self._has_twins_apart = self._tells_twins_apart(problem.gram)
+        for message in (
+            inspection.collapse(self.function_),
+            inspection.parted_twins(self.function_, problem.gram, self.subset_),
+        ):
+            if message is not None:
+                warn(message, CollapsedComponentWarning)
         if not solution.converged:
-            warn_unconverged(
+            warn(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
-                f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels."
+                f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels.",
+                ConvergenceWarning,
             )
 
-    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+    # -- what was found -----------------------------------------------------------------------------------------------
+    @property
+    def hidden_(self) -> list[np.ndarray]:
+        """The hidden features H_j of the training samples."""
+        return list(self.function_.hidden)
+
+    @property
+    def eigenvalues_(self) -> list[np.ndarray]:
+        """The diagonal of Λ_j of each level."""
+        return [np.diagonal(multiplier).copy() for multiplier in self.function_.multipliers]
+
+    @property
+    def kernel_(self) -> list[Kernel]:
+        """The kernels of all levels."""
+        return [self.function_.data.kernel, *self.function_.kernels]
+
+    @property
+    def eta_(self) -> list[float]:
+        """The weight η_j of each level."""
+        return list(self.function_.etas)
+
+    @property
+    def n_components_(self) -> list[int]:
+        """The number of components of each level."""
+        return self.function_.sizes
+
+    @property
+    def leading_(self) -> list[bool]:
+        """For each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones."""
+        check_is_fitted(self)
+        return inspection.are_leading(self.function_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return sum(self.n_components_)
+
+    # -- hidden features ----------------------------------------------------------------------------------------------
+    def transform(self, X: Any, level: int | None = None) -> Any:
+        """Hidden features of samples.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Data; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the features: lazy.
+        level : int, default=None
+            Only those of one level, counted from 0; None: all levels side by side.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_components), or what ``set_output`` asks for
+            Training samples get the rows of ``hidden_`` (with ``extension="exact"``), but 0 along directions without
+            variance.
+        """
+        check_is_fitted(self)
+        j = None if level is None else self._level(level)
+        if is_dask(X):
+            width = self._n_features_out if j is None else self.n_components_[j]
+            return self._lazily("_features_of", X, width, level=j)
+        features = _wrap_data_with_container("transform", self._features_of(X), X, self)
+        columns = self.function_.columns(j)
+        if isinstance(features, np.ndarray):
+            return np.ascontiguousarray(features[:, columns])
+        return features.iloc[:, columns] if hasattr(features, "iloc") else features[:, columns]
+
+    def fit_transform(self, X: Any, y: Any = None) -> Any:
         """Fit, and return the hidden features of the training samples, all levels side by side.
 
         Parameters
@@ -355,11 +525,355 @@ class DeepKernelPCA(
         Returns
         -------
         H : ndarray of shape (n_samples, number of components of all levels)
-            ``hidden_``, side by side; with ``max_samples``, the smoother, components without variance, or equal
-            samples with different ``hidden_``, what ``transform`` gives.
+            The hidden features that ``transform`` gives: those of ``hidden_`` side by side, unless there is an
+            ``approximation``, the smoother, components without variance, or equal samples with different ``hidden_``.
         """
         self.fit(X)
-        differs = self._has_null_directions or self._has_twins_apart
-        if self.max_samples is not None or self.extension == "smoother" or differs:
-            return self._features_of(X, None)
-        return np.concatenate(self.hidden_, 1)
+        return self.transform(X) if is_dask(X) else self._features_of(X)
+
+    def _features_of(self, X: Any, level: int | None = None) -> np.ndarray:
+        """Hidden features before they are put into the container that ``set_output`` asks for."""
+        H = plain(self._hidden(self._new_inputs(X, self.function_.data.kernel)))
+        return H if level is None else np.ascontiguousarray(H[:, self.function_.columns(level)])
+
+    def _hidden(self, X: Any) -> Tensor:
+        """Hidden features of checked inputs, with a warning if their equations were not solved."""
+        values, solved = self.function_.extended(X)
+        failed = int((~solved).sum())
+        if failed:
+            warn(
+                f"The equations of {failed} of {len(solved)} new samples were not solved; these keep the hidden "
+                "features of the training sample nearest to them. extension='smoother' needs no equations.",
+                ConvergenceWarning,
+            )
+        return values
+
+    def _level(self, level: int | None) -> int:
+        """The number of a level, the last by default."""
+        last = len(self.function_.hidden) - 1
+        if level is None:
+            return last
+        if isinstance(level, bool) or not (isinstance(level, int | np.integer) and 0 <= level <= last):
+            raise ValueError(f"level must be None or an integer from 0 to {last}; got {level!r}.")
+        return int(level)
+
+    # -- from components back to data ---------------------------------------------------------------------------------
+    def inverse_transform(self, H: Any, level: int | None = None) -> Any:
+        """Data that have the given components.
+
+        Parameters
+        ----------
+        H : array-like of shape (n_samples, n_components of the level)
+            Components of one level. For the last level, also what ``transform`` returns of all levels side by side: its
+            last columns count.
+        level : int or None, default=None
+            Whose components they are, from 0; None is the last.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features), or list of objects
+            Data; with a precomputed kernel, the row numbers of the training samples that come closest.
+        """
+        check_is_fitted(self)
+        j, sizes = self._level(level), self.n_components_
+        codes = check_array(plain(H), dtype=np.float64, input_name="H")
+        if level is None and codes.shape[1] == sum(sizes):
+            codes = codes[:, sum(sizes[:-1]) :]
+        if codes.shape[1] != sizes[j]:
+            raise ValueError(
+                f"Level {j} has {sizes[j]} components; H has {codes.shape[1]} columns. The levels have {sizes} "
+                "components: say with level= which of them H holds."
+            )
+        return self._generate(codes, j)
+
+    def reconstruct(self, X: Any, level: int | None = None) -> Any:
+        """What the components of one level keep of data: ``inverse_transform(transform(X, level), level)``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Data; with a precomputed kernel, k(X, X_train).
+        level : int or None, default=None
+            Which; None is the last.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features), or list of objects
+            Reconstructions.
+        """
+        check_is_fitted(self)
+        j = self._level(level)
+        return self._generate(self._features_of(X, j), j)
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        level: int | None = None,
+        *,
+        density: str = "gaussian",
+        random_state: Any = None,
+    ) -> Any:
+        """New data: components drawn from a density fitted to those of the training samples, and their way back.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            How many.
+        level : int or None, default=None
+            Whose components are drawn; None is the last.
+        density : {"gaussian", "kde"}, default="gaussian"
+            One normal distribution, or one around each training sample, its covariance scaled by Scott's rule.
+        random_state : int, numpy.random.Generator or None, default=None
+            The seed.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features), or list of objects
+            New data.
+        """
+        check_is_fitted(self)
+        if not is_count(n_samples):
+            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
+        if density not in ("gaussian", "kde"):
+            raise ValueError(f"density must be 'gaussian' or 'kde'; got {density!r}.")
+        j = self._level(level)
+        H, rng = self.function_.hidden[j], _generator(random_state)
+        n, s = H.shape
+        centred = H - H.mean(0)
+        # A random combination of centred samples has their covariance: no factor of it is needed.
+        noise = rng.standard_normal((n_samples, n)) @ centred / np.sqrt(n)
+        if density == "gaussian":
+            return self._generate(H.mean(0) + noise, j)
+        return self._generate(H[rng.integers(0, n, n_samples)] + n ** (-1.0 / (s + 4)) * noise, j)
+
+    def traverse(
+        self,
+        component: int,
+        level: int | None = None,
+        steps: int = 7,
+        *,
+        span: float = 2.0,
+        start: Any = None,
+    ) -> Any:
+        """Data along one component of a level, while its other components stay.
+
+        Parameters
+        ----------
+        component : int
+            Which, from 0.
+        level : int or None, default=None
+            Of which level; None is the last.
+        steps : int, default=7
+            How many, evenly spread; 1: the middle alone.
+        span : float, default=2.0
+            How far to each side, in standard deviations of the component over the training samples.
+        start : array-like of shape (1, n_features), or list with one object, default=None
+            The sample whose components are the middle; None is their mean over the training samples.
+
+        Returns
+        -------
+        X : ndarray of shape (steps, n_features), or list of objects
+            Data.
+        """
+        check_is_fitted(self)
+        j = self._level(level)
+        H = self.function_.hidden[j]
+        if not (component == 0 or is_count(component)) or component >= H.shape[1]:
+            raise ValueError(f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}.")
+        if not is_count(steps):
+            raise ValueError(f"steps must be a positive integer; got {steps!r}.")
+        if not (is_real(span) and 0 <= span < float("inf")):
+            raise ValueError(f"span must be a finite number, at least 0; got {span!r}.")
+        middle = H.mean(0, keepdims=True) if start is None else self._features_of(start, j)
+        if len(middle) != 1:
+            raise ValueError(f"start must be one sample; got {len(middle)}.")
+        codes = np.repeat(middle, steps, axis=0)
+        codes[:, component] += (np.linspace(-span, span, steps) if steps > 1 else 0.0) * H[:, component].std()
+        return self._generate(codes, j)
+
+    def _generate(self, codes: np.ndarray, level: int) -> Any:
+        """Data for components of a level, through all levels below it."""
+        return LevelPreimages(self.function_, self.preimage, self._by_ridge, self.decoder_)(codes, level)
+
+    def _by_ridge(self, level: int, codes: np.ndarray) -> np.ndarray:
+        """Inputs of a level by the function of components of least leave-one-out error, fitted when first needed."""
+        ridges: dict[int, OperatorRidge] = self.__dict__.setdefault("_cached_ridges", {})
+        H = self.function_.hidden[level]
+        unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
+        if level not in ridges:
+            landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
+            model = OperatorRidge(
+                Gaussian("auto"),
+                approximation=landmarks,
+                random_state=0,
+                dtype=self.dtype,
+                device=self.device,
+            )
+            ridges[level] = model.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
+        return ridges[level].predict(unit * codes)
+
+    # -- analysis -----------------------------------------------------------------------------------------------------
+    def score(self, X: Any, y: Any = None) -> float:
+        """Share of the variance of X that a linear map recovers from the hidden features; higher is better.
+
+        The map is fitted to the training samples by least squares. Vectors are recovered as they are, so that the score
+        compares models with any kernels; other data are recovered in the feature space of the first kernel.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Data; with a precomputed kernel, k(X, X_train), where the training samples' mean of k(x, x) stands for that
+            of new ones.
+        y : Ignored
+            Not used, present for API consistency.
+
+        Returns
+        -------
+        score : float
+            1 − squared error / squared distance from the training mean: 1 for what is recovered completely.
+        """
+        check_is_fitted(self)
+        X = self._new_inputs(X, self.function_.data.kernel)
+        return inspection.recovered_variance(self.function_, X, self._hidden(X))
+
+    def approximation_bounds(self) -> ApproximationBounds:
+        """How well the first level approximates the Gram matrix of the data, and between which bounds (Lemma 4.1).
+
+        M_1 = K_1/η_1 + B has the eigenvectors H_1, so ‖M_1 − H_1Λ_1H_1ᵀ‖_F = τ is known from the eigenvalues that are
+        left out, and the error ‖K_1/η_1 − H_1Λ_1H_1ᵀ‖_F lies between τ ∓ ‖B‖_F. With two levels and a linear second
+        one, B = H_2H_2ᵀ/η_2 and the upper bound is that of the lemma, with von Neumann's inequality for its last trace:
+        sharper than the paper's for η_2 > 0, and valid for η_2 < 0 also if Λ_1 has negative entries.
+
+        Returns
+        -------
+        bounds : ApproximationBounds
+            ``lower``, ``error``, ``upper``.
+        """
+        check_is_fitted(self)
+        return inspection.approximation_bounds(self.function_)
+
+    def eta_for_explained_variance(
+        self, n_components: int | None = None, ratio: float | None = None
+    ) -> float:
+        """The η_2 of a linear second level with which the first one explains more in fewer components (Lemma 4.2).
+
+        With s components at both levels, a linear second level adds 1/η_2 to the s eigenvalues λ_i of K_1/η_1. If η_2
+        is negative, the first n of them hold a larger share of their sum than in kernel PCA, for every n < s; they stay
+        non-negative if η_2 ≤ −1/λ_s. The lemma is the case of s = n_samples.
+
+        Parameters
+        ----------
+        n_components : int, default=None
+            The n components that are to hold ``ratio``.
+        ratio : float, default=None
+            The share of the s eigenvalues' sum that they are to hold; None: as much as can be.
+
+        Returns
+        -------
+        eta : float
+            η_2; the largest negative one that is allowed, −1/λ_s, if no ratio is given.
+        """
+        check_is_fitted(self)
+        return inspection.eta_for_explained_variance(self.function_, n_components, ratio)
+
+    def suggest_architecture(
+        self, X: Any, *, variance: float = 0.9, max_levels: int = 4, min_gain: float = 0.01
+    ) -> Architecture:
+        """Numbers of components and levels for data (section 5.2 of the paper), without labels.
+
+        Each level gets as many components as hold a share of its variance: first in kernel PCA, then, fewer or more,
+        once all levels are fitted together. Levels are added until the last one holds that share in its first
+        component, or its first component holds no more than that of the level below.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Data; with a precomputed kernel, their Gram matrix.
+        variance : float, default=0.9
+            The share of its variance that a level's components are to hold.
+        max_levels : int, default=4
+            Most levels. Those beyond the lists given to the constructor take their last kernel and eta.
+        min_gain : float, default=0.01
+            A level whose first component does not hold this share more than that of the level below is not added, and
+            neither is one more component to a level if the one before it has not added as much.
+
+        Returns
+        -------
+        architecture : Architecture
+            ``n_components`` (for the constructor), ``explained_variance_ratio`` of each level, ``reason`` to stop.
+        """
+        if not (is_real(variance) and 0.0 < variance < 1.0):
+            raise ValueError(f"variance must be a share between 0 and 1; got {variance!r}.")
+        if not is_count(max_levels):
+            raise ValueError(f"max_levels must be a positive integer; got {max_levels!r}.")
+        if not (is_real(min_gain) and np.isfinite(min_gain)):
+            raise ValueError(f"min_gain must be a finite number, a share of the variance; got {min_gain!r}.")
+        model = self._fitted([float(variance)], X)
+        reason = f"max_levels={max_levels}"
+        while len(model.n_components_) < max_levels:
+            before = float(model.explained_variance_ratio_[-1][0])
+            deeper = self._adjusted(
+                self._fitted([*model.n_components_, float(variance)], X), variance, min_gain, X
+            )
+            first = float(deeper.explained_variance_ratio_[-1][0])
+            if first < before + min_gain:
+                reason = (
+                    f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
+                )
+                break
+            model = deeper
+            if first >= variance:
+                reason = f"the first component of the last level holds {first:.1%} of its variance"
+                break
+        return Architecture(list(model.n_components_), model.explained_variance_ratio_, reason)
+
+    def _adjusted(self, model: DeepKernelPCA, variance: float, min_gain: float, X: Any) -> DeepKernelPCA:
+        """The model with the components that its levels need together: those that hold the share, and vary.
+
+        A level that holds less than its share (negative η take from the levels below) gets one component more, as long
+        as that adds ``min_gain``; a level that has grown does not shrink again.
+        """
+        least = [1] * len(model.n_components_)
+        held = [0.0] * len(least)  # the variance of each level when it last grew
+        while True:
+            needed = []
+            for j, (ratios, H) in enumerate(zip(model.explained_variance_ratio_, model.hidden_, strict=True)):
+                varying = ratios[~inspection.is_constant(H)] if j == 0 and model.center else ratios
+                enough = int((varying.cumsum() < variance).sum()) + 1
+                if enough > len(varying):
+                    room = len(varying) == len(ratios) and sum(model.n_components_) < len(H)
+                    grows = room and varying.sum() >= held[j] + min_gain
+                    enough = max(1, len(varying) + int(grows))
+                    if grows:
+                        least[j], held[j] = enough, float(varying.sum())
+                needed.append(max(enough, least[j]))
+            if needed == model.n_components_:
+                return model
+            model = self._fitted(needed, X)
+
+    def _fitted(self, n_components: list[Any], X: Any) -> DeepKernelPCA:
+        """A copy with so many levels, fitted."""
+        levels = len(n_components)
+
+        def extended(entries: Any) -> Any:
+            listed = isinstance(entries, list | tuple | np.ndarray)
+            return [*entries, *[entries[-1]] * levels][:levels] if listed else entries
+
+        arguments = {"kernel": extended(self.kernel), "eta": extended(self.eta), "init": "levelwise"}
+        model: DeepKernelPCA = clone(self).set_params(n_components=list(n_components), **arguments)
+        with warnings.catch_warnings():  # What collapses is left out of the architecture.
+            warnings.simplefilter("ignore", CollapsedComponentWarning)
+            return model.fit(X)
+
+
+# scikit-learn's wrapper would give the columns of one level the names of all; transform itself names them.
+DeepKernelPCA.transform = DeepKernelPCA.transform.__wrapped__  # type: ignore[method-assign,attr-defined]
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_state must be an integer from 0, a numpy.random.Generator or None; got {random_state!r}."
+        ) from error

@@ -13,13 +13,10 @@ Anything that shapes the matrix (lengthscales, inner layers, network weights) is
 True
 """
 
-from representer.objectives.base import Evaluation, Objective
+from representer.objectives.base import Evaluation, NotConvergedError, Objective
 from representer.objectives.custom import CustomLoss
 from representer.objectives.held_out_loss import HeldOutLoss
-from representer.objectives.huber import Huber
-from representer.objectives.inner_problem import NotConvergedError
-from representer.objectives.logistic import Logistic
-from representer.objectives.margins import EpsilonInsensitive, Hinge, SquaredHinge
+from representer.objectives.losses import EpsilonInsensitive, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.rademacher import (
     HeldOutRisk,
     LeaveOneOutRisk,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-from representer.objectives.base import inner
-from representer.objectives.curvature import Curvature
-from representer.objectives.inner_problem import Fit, InnerProblem, NotConvergedError
+from representer.linalg import factorize
+from representer.objectives.base import Fit, InnerProblem, NotConvergedError, factorize_shifted, inner
+from representer.objectives.targets import ArrayLike
 
 # A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
 WELL_REDUCED = 0.1
@@ -21,29 +22,44 @@ FLAT = 0.1
 
 
 class ConvexLoss(InnerProblem, ABC):
-    """min_{f,b} 1/n Σ ℓ(y_i, f(x_i) + b) + α‖f‖².
+    """min_{f,b} 1/n Σ w_i ℓ(y_i, f(x_i) + b) + α‖f‖², with weights w of mean one, which are ones by default.
 
-    By duality the optimum is max_β −1/n Σ ℓ*(y_i, −2nα β_i) − α tr(βᵀKβ), with an intercept over Σ_i β_i = 0.
+    By duality the optimum is max_β −1/n Σ w_i ℓ*(y_i, −2nα β_i/w_i) − α tr(βᵀKβ), with an intercept over Σ_i β_i = 0.
     """
 
     couples_columns: ClassVar[bool] = False  # or is ℓ a sum over the columns of y, each a problem of its own?
 
     def __init__(
-        self, targets: Tensor, *, alpha: float | Tensor, intercept: bool, tol: float, max_iter: int
+        self,
+        targets: Tensor,
+        *,
+        alpha: float | Tensor,
+        intercept: bool,
+        tol: float,
+        max_iter: int,
+        sample_weight: ArrayLike | None,
     ) -> None:
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; a value near 1e-9 suits most problems.")
         self.tol = tol
         self.max_iter = max_iter
-        super().__init__(targets, alpha=alpha, intercept=intercept)
+        super().__init__(targets, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         self._check_targets()
 
     def _check_targets(self) -> None:
-        """Raise if these targets have no solution."""
+        """Refuse targets for which the problem has no solution."""
 
     @abstractmethod
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
-        """The summed loss Σℓ, and R = −∂Σℓ/∂F (at a kink, one of its values)."""
+        """The loss ℓ (n,) of each sample and −∂ℓ/∂F (n, p), at a kink one of its values; without weights."""
+
+    def _summed(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
+        """The weighted sum Σwℓ, and R = −∂Σwℓ/∂F."""
+        losses, slopes = self._loss(targets, F)
+        if self.sample_weight is None:
+            return losses.sum(), slopes
+        weights = self._weights(F)
+        return weights[:, 0] @ losses, weights * slopes
 
     @abstractmethod
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
@@ -54,11 +70,12 @@ class ConvexLoss(InnerProblem, ABC):
         """The curvature at the solution for columns that are one problem."""
 
     def on_rows(self, rows: Tensor) -> Self:
-        """The same loss for some of the samples."""
-        part = copy.copy(self)
-        part.targets, part.n, part._latest = self.targets[rows], len(rows), []
-        part._check_targets()
-        return part
+        """The same loss for a subset of the samples."""
+        subset = copy.copy(self)
+        subset.targets, subset.n, subset._latest = self.targets[rows], len(rows), []
+        if self.sample_weight is not None:
+            subset.sample_weight = self.sample_weight[rows.to(self.sample_weight.device)]
+        return subset
 
     def _problems(self, targets: Tensor) -> list[slice]:
         """The columns of each problem."""
@@ -88,6 +105,7 @@ class ConvexLoss(InnerProblem, ABC):
 
 
 def _columns(fit: Fit, j: slice) -> Fit:
+    """The fit of the columns j alone, as a start: the value stays that of all."""
     return Fit(fit.value, fit.beta[:, j], fit.intercept[j], fit.slope)
 
 
@@ -96,7 +114,7 @@ class SmoothLoss(ConvexLoss, ABC):
 
     @abstractmethod
     def _curvature_at(self, gram: Tensor, y: Tensor, F: Tensor, c: float) -> Curvature:
-        """The curvature at F, c = 2nα."""
+        """The curvature of the weighted loss at F, with c = 2nα."""
 
     def _cold_intercept(self, y: Tensor) -> Tensor:
         """The b (p,) to start from beside f = 0."""
@@ -115,7 +133,7 @@ class SmoothLoss(ConvexLoss, ABC):
             gram,
             starts,
             alpha=alpha,
-            loss=lambda F: self._loss(y, F),
+            loss=lambda F: self._summed(y, F),
             curvature=lambda F: self._curvature_at(gram, y, F, 2.0 * self.n * alpha),
             intercept=self.intercept,
             tol=self.tol,
@@ -136,14 +154,14 @@ def damped_newton(
     max_iter: int,
     name: str,
 ) -> Fit:
-    """Minimise 1/n Σ ℓ(F) + α tr(βᵀKβ) over β and b, F = Kβ + 1bᵀ: damped Newton steps.
+    """Minimise L(F)/n + α tr(βᵀKβ) over β and b, F = Kβ + 1bᵀ, by damped Newton steps.
 
     Parameters
     ----------
     starts : list of (β, b)
         The best is taken; the first also sets the scale of the gap.
-    loss : function F -> (Σ ℓ, R)
-        The summed loss and R = −∂Σℓ/∂F; at the optimum 2nα β = R, up to ``tol`` times the largest entry of R at the
+    loss : function F -> (L, R)
+        The summed loss and R = −∂L/∂F; at the optimum 2nα β = R, up to ``tol`` times the largest entry of R at the
         first start, and the rounding of F.
     curvature : function F -> Curvature
         Kept for the next step where the last one went well.
@@ -217,3 +235,98 @@ def _line_search(
             return end
         low, high = (t, high) if final < 0 else (low, t)
         t = 0.5 * (low + high)
+
+
+class Curvature(ABC):
+    """E = (cI + DK)⁻¹D, which is (K + c D⁻¹)⁻¹ where D, the Hessian of the summed loss L in F, is regular.
+
+    Newton steps and derivatives of the solution share it: the solution obeys c β = −∂L/∂F at F = Kβ + 1bᵀ, c = 2nα.
+    If F changes by Φ at fixed β and b, then β follows by −E(Φ + 1Δbᵀ), where Δb keeps Σ_i β_i = 0. Also
+    (cI + DK)⁻¹ = (I − EK)/c: nothing is divided by D.
+    """
+
+    @abstractmethod
+    def apply(self, right: Tensor) -> Tensor:
+        """The product of E with a matrix (n, p)."""
+
+    @abstractmethod
+    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        """The solution less E 1Δbᵀ, and the Δb (p,) that gives its columns these sums."""
+
+    def newton_step(
+        self, gram: Tensor, beta: Tensor, R: Tensor, c: float, *, intercept: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Δβ, Δb: c(β + Δβ) = R − D(KΔβ + 1Δbᵀ) with R = −∂L/∂F, and 1ᵀ(β + Δβ) = 0 or Δb = 0."""
+        rho = R - c * beta
+        change = (rho - self.apply(gram @ rho)) / c
+        return self.balance(change, -beta.sum(0)) if intercept else (change, beta.new_zeros(beta.shape[1]))
+
+    def adjoint(self, right: Tensor, sums: Tensor, *, intercept: bool) -> Tensor:
+        """The a (n, p) with ⟨right, Δβ⟩ + ⟨sums, Δb⟩ = −⟨a, Φ⟩ for every change Φ."""
+        solution = self.apply(right)
+        return self.balance(solution, sums)[0] if intercept else solution
+
+
+class DiagonalCurvature(Curvature):
+    """D = diag(w) for one column: E = w^½(w^½Kw^½ + cI)⁻¹w^½ on the rows with w > 0, and zero elsewhere.
+
+    c = 0 means that D is infinite where w > 0: E is the inverse of K on these rows.
+    """
+
+    def __init__(self, gram: Tensor, weights: Tensor, c: float) -> None:
+        self.n = len(gram)
+        self.rows = torch.nonzero(weights)[:, 0]
+        self.root = weights[self.rows].sqrt()[:, None]
+        block = gram if len(self.rows) == self.n else gram[self.rows[:, None], self.rows]
+        self.cholesky = factorize_shifted(self.root * block * self.root.mT, gram.new_tensor(c))
+
+    def apply(self, right: Tensor) -> Tensor:
+        result = torch.zeros_like(right)
+        result[self.rows] = self.root * self.cholesky.solve(self.root * right[self.rows])
+        return result
+
+    @cached_property
+    def _h(self) -> Tensor:
+        """The product of E with a column of ones."""
+        return self.apply(self.root.new_ones(self.n, 1))
+
+    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        if len(self.rows) == 0:  # nothing depends on b
+            return solution, torch.zeros_like(sums)
+        b = (solution.sum(0) - sums) / self._h.sum()
+        return solution - self._h * b, b
+
+
+class SoftmaxCurvature(Curvature):
+    """D = diag(q_i) − q_i q_iᵀ/Σ_j q_ij for each sample, where q_i are its weight times its probabilities.
+
+    Here E_jl = δ_jl E_j − E_j M⁻¹E_l with E_j = (K + c diag(q_j)⁻¹)⁻¹ and M = Σ_j E_j, which stands for the direction
+    in which the Hessian vanishes (Rasmussen & Williams, Algorithm 3.3). This costs k inverses, one factorisation, and
+    memory for k matrices.
+    """
+
+    def __init__(self, gram: Tensor, P: Tensor, c: float) -> None:
+        root = P.mT.sqrt()[:, :, None]
+        H = factorize_shifted(root * gram * root.mT, gram.new_full((P.shape[1],), c))
+        self.E = H.inverse().mul_(root).mul_(root.mT)
+        self.M = factorize(self.E.sum(0), name="The Hessian of the softmax")
+        self.h = self.E.sum(-1).mT  # E_j 1
+
+    @cached_property
+    def _v(self) -> Tensor:
+        """The columns M⁻¹E_j 1, one for each class j."""
+        return self.M.solve(self.h)
+
+    def _each(self, right: Tensor) -> Tensor:
+        """The products of E_j with column j, or with the only column."""
+        return (self.E @ right.mT[:, :, None])[..., 0].mT
+
+    def apply(self, right: Tensor) -> Tensor:
+        separate = self._each(right)
+        return separate - self._each(self.M.solve(separate.sum(1, keepdim=True)))
+
+    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        schur = torch.diag(self.h.sum(0)) - self.h.mT @ self._v
+        # b is known up to a constant; the same number in every entry makes the system regular and picks Σ_j b_j = 0.
+        b = torch.linalg.solve(schur + schur.diagonal().mean(), solution.sum(0) - sums)
+        return solution - self.h * b + self._each((self._v @ b)[:, None]), b

@@ -20,26 +20,27 @@ class CrossEntropy(ABC):
     """A mean over samples of a loss of decision values F (..., n, k) for one-hot labels Y (n, k)."""
 
     @abstractmethod
-    def __call__(self, F: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
-        """The value (...) and its gradient in F."""
+    def __call__(self, F: Tensor, Y: Tensor, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The value (...) and its gradient in F; the mean is weighted by ``shares`` (n,) of sum one, if given."""
 
 
 @dataclass(frozen=True)
 class ClippedCrossEntropy(CrossEntropy):
     """1/n Σ −log clip(F_{i,y_i}, ε, 1): equation (7) of Hsu et al.; the gradient of a clipped sample is zero."""
 
-    epsilon: float = 1e-15
+    clip: float = 1e-15
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.epsilon < 1.0:
-            raise ValueError(f"epsilon must lie in (0, 1): it clips the cross entropy; got {self.epsilon}.")
+        if not 0.0 < self.clip < 1.0:
+            raise ValueError(f"clip must lie in (0, 1): it clips the cross entropy; got {self.clip}.")
 
-    def __call__(self, F: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, F: Tensor, Y: Tensor, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The value and its gradient."""
+        shares = F.new_full((len(Y),), 1.0 / len(Y)) if shares is None else shares
         q = (Y * F).sum(-1)
-        value = -q.clamp(self.epsilon, 1.0).log().mean(-1)
-        inside = (q > self.epsilon) & (q < 1.0)
-        slope = torch.where(inside, -1.0 / (len(Y) * torch.where(inside, q, 1.0)), 0.0)
+        value = -(q.clamp(self.clip, 1.0).log() * shares).sum(-1)
+        inside = (q > self.clip) & (q < 1.0)
+        slope = torch.where(inside, -shares / torch.where(inside, q, 1.0), 0.0)
         return value, slope[..., None] * Y
 
 
@@ -59,27 +60,32 @@ class SoftmaxCrossEntropy(CrossEntropy):
         if not self.delta > 0.0:
             raise ValueError(f"delta must be positive; got {self.delta}.")
 
-    def __call__(self, F: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, F: Tensor, Y: Tensor, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The value and its gradient.
 
         By NumPy: torch wakes other threads for a few thousand exponentials, which takes ten times as long as those.
         """
         if F.ndim > 2:
-            values, slopes = zip(*(self(part, Y) for part in F.flatten(0, -3)), strict=True)
+            values, slopes = zip(*(self(part, Y, shares) for part in F.flatten(0, -3)), strict=True)
             return torch.stack(values).reshape(F.shape[:-2]), torch.stack(slopes).reshape(F.shape)
-        estimates, targets = by_class(F), by_class(smoothed(Y))
+        estimates, targets, weights = by_class(F), by_class(smoothed(Y)), _as_shares(shares, len(Y))
         G = np.arcsinh(estimates / self.delta)
-        tau = best_scale(G, targets)
+        tau = best_scale(G, targets, weights)
         logits = tau * (G - G.max(0))
         p = np.exp(logits)
         total = p.sum(0)
-        value = float(np.mean(np.log(total) - (targets * logits).sum(0)))
-        slope = tau / len(Y) * (p / total - targets) / np.sqrt(estimates**2 + self.delta**2)
+        value = float((np.log(total) - (targets * logits).sum(0)) @ weights)
+        slope = tau * weights * (p / total - targets) / np.sqrt(estimates**2 + self.delta**2)
         return F.new_tensor(value), torch.from_numpy(slope.T).to(F)
 
-    def scale(self, F: Tensor, Y: Tensor) -> float:
+    def scale(self, F: Tensor, Y: Tensor, shares: Tensor | None = None) -> float:
         """The best τ of decision values (n, k)."""
-        return best_scale(np.arcsinh(by_class(F) / self.delta), by_class(smoothed(Y)))
+        G = np.arcsinh(by_class(F) / self.delta)
+        return best_scale(G, by_class(smoothed(Y)), _as_shares(shares, len(Y)))
+
+
+def _as_shares(shares: Tensor | None, n: int) -> np.ndarray:
+    return np.full(n, 1.0 / n) if shares is None else shares.cpu().double().numpy()
 
 
 def smoothed(Y: Tensor) -> Tensor:
@@ -93,15 +99,15 @@ def by_class(values: Tensor) -> np.ndarray:
     return np.ascontiguousarray(values.cpu().numpy().T)
 
 
-def best_scale(G: np.ndarray, targets: np.ndarray) -> float:
+def best_scale(G: np.ndarray, targets: np.ndarray, shares: np.ndarray) -> float:
     """The τ ≥ 0 of least cross entropy of softmax(τG), (k, n), convex in τ: Newton's method inside a bracket."""
-    n, info = G.shape[1], np.finfo(G.dtype)
+    info = np.finfo(G.dtype)
     centred = G - G.mean(0)
-    unit = math.sqrt(np.vdot(centred, centred) / n)
+    unit = math.sqrt((centred**2).sum(0) @ shares)
     if unit <= NOISE * info.eps:
         return 0.0
     G = centred / unit
-    reward = np.vdot(targets, G) / n
+    reward = (targets * G).sum(0) @ shares
     below = G - G.max(0)  # so that nothing overflows
     low, high, tau = 0.0, LARGEST_SCALE, 1.0
     for _ in range(60):
@@ -109,8 +115,8 @@ def best_scale(G: np.ndarray, targets: np.ndarray) -> float:
         p /= p.sum(0)
         weighted = p * G
         mean = weighted.sum(0)
-        slope = mean.sum() / n - reward
-        curvature = (np.vdot(weighted, G) - mean @ mean) / n
+        slope = mean @ shares - reward
+        curvature = ((weighted * G).sum(0) - mean**2) @ shares
         low, high = (tau, high) if slope < 0 else (low, tau)
         new = tau - slope / max(curvature, info.tiny)
         if not low < new < high:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from representer.linalg import eigh
-from representer.objectives.base import inner
-from representer.objectives.inner_problem import Fit, InnerProblem, NotConvergedError
+from representer.objectives.base import Fit, InnerProblem, NotConvergedError, inner
 from representer.objectives.targets import ArrayLike, columns
 from representer.optimize import OptimizeResult, lbfgs
 
-LossFunction = Callable[[Tensor, Tensor], Tensor]
+LossFunction = Callable[..., Tensor]  # of F and Y, or of F, Y and weights
 Penalty = Callable[[Tensor], Tensor]
 
 # Iterations that are enough to learn how strongly a loss is curved.
@@ -33,7 +32,8 @@ class CustomLoss(InnerProblem):
     function : callable
         (F, Y) -> L, a scalar tensor; both arguments are double precision tensors (n, p), also for p = 1. Built from
         torch operations, so that autograd finds its gradient. Take the mean over samples, not the sum, if alpha
-        is to keep its meaning when n changes.
+        is to keep its meaning when n changes. With weights it is called with a third argument (F, Y, w), a column
+        (n, 1) of mean one.
     targets : array (n,) or (n, p)
         Y, which also says how many columns F has.
     penalty : float or callable
@@ -41,8 +41,10 @@ class CustomLoss(InnerProblem):
     intercept : bool
         Whether there is a b.
     tol : float
-        Of L-BFGS; 0 runs until the precision is exhausted.
+        The tolerance of L-BFGS; 0 runs until the precision is exhausted.
     max_iter : int
+    sample_weight : array (n,), optional
+        Positive weights of the samples, for a ``function`` that takes them.
 
     Examples
     --------
@@ -64,12 +66,18 @@ class CustomLoss(InnerProblem):
         intercept: bool = False,
         tol: float = 0.0,
         max_iter: int = 1000,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         self.function = function
         self.penalty = penalty if callable(penalty) else None
         self.tol = tol
         self.max_iter = max_iter
-        super().__init__(columns(targets), alpha=None if callable(penalty) else penalty, intercept=intercept)
+        super().__init__(
+            columns(targets),
+            alpha=None if callable(penalty) else penalty,
+            intercept=intercept,
+            sample_weight=sample_weight,
+        )
         Y = self.targets.double()
         self._require_finite("The custom loss at f = 0", *self._loss(torch.zeros_like(Y), Y))
         if self.penalty is not None:
@@ -84,11 +92,12 @@ class CustomLoss(InnerProblem):
             )
 
     def _loss(self, F: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
-        """L and ∂L/∂F."""
-        return _differentiate(lambda F: self.function(F, Y), F, "The custom loss")
+        """The loss L of values F (n, p) and its derivative ∂L/∂F."""
+        weights = () if self.sample_weight is None else (self._weights(Y),)
+        return _differentiate(lambda F: self.function(F, Y, *weights), F, "The custom loss")
 
     def _penalty(self, s: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-        """Θ(s) and Θ′(s)."""
+        """The penalty Θ(s) and its derivative Θ′(s)."""
         if self.penalty is None:
             return alpha * s, torch.full_like(s, alpha)
         value, slope = _differentiate(self.penalty, s, "The penalty")
@@ -107,7 +116,7 @@ class CustomLoss(InnerProblem):
         nowhere: list[str] = []  # where the loss was not defined: no matter if the search can step around it
 
         def total(theta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            """The objective and its gradient; ∂L/∂F and Θ′."""
+            """The objective and its gradient, followed by ∂L/∂F and Θ′."""
             f = penalised * theta
             L, G = self._loss(B @ theta, targets)
             if not nowhere and not bool(torch.isfinite(L + G.sum())):

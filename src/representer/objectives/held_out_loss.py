@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from representer.objectives.base import Evaluation, Objective, inner, symmetric_part
+from representer.objectives.base import Evaluation, Fit, Objective, inner, stack_solutions, symmetric_part
 from representer.objectives.convex import ConvexLoss
-from representer.objectives.inner_problem import Fit, stack_solutions
-from representer.objectives.selection import _held_out_rows
+from representer.objectives.selection import held_out_indices
 from representer.objectives.targets import ArrayLike
 
 
@@ -21,7 +20,7 @@ class HeldOutLoss(Objective):
     Parameters
     ----------
     loss : Logistic, Huber, Hinge, SquaredHinge or EpsilonInsensitive
-        With the targets of both parts and with the default alpha.
+        With the targets of both parts, the default alpha, and weights if any: then both means are weighted.
     validation : array of int, or bool (n,)
         The rows held out.
 
@@ -45,11 +44,13 @@ class HeldOutLoss(Objective):
             )
         super().__init__(n=loss.n, alpha=loss.alpha)
         self.loss = loss
-        self.validation = _held_out_rows(validation, self.n)
+        self.validation = held_out_indices(validation, self.n)
         kept = torch.ones(self.n, dtype=torch.bool)
         kept[self.validation] = False
         self.training = torch.nonzero(kept)[:, 0]
         self._on_training = loss.on_rows(self.training)
+        self._on_training._check_targets()
+        self._on_validation = loss.on_rows(self.validation)
 
     def decision(self, gram: Tensor, *, alpha: float | Tensor | None = None) -> Tensor:
         """f + b at the validation rows, (..., m, p), detached from autograd."""
@@ -88,7 +89,9 @@ class HeldOutLoss(Objective):
         t, v = self._rows(gram)
         beta, m = fit.beta, len(v)
         K_tt, K_vt = gram[t[:, None], t], gram[v[:, None], t]
-        total, R = self.loss._loss(self.loss.targets.to(gram)[v], K_vt @ beta + fit.intercept)
+        total, R = self._on_validation._summed(
+            self._on_validation.targets.to(gram), K_vt @ beta + fit.intercept
+        )
         value, G = total / m, -R / m
         if not gradient or not bool(torch.isfinite(value)):
             return value, torch.full_like(gram, torch.nan), torch.full_like(value, torch.nan)

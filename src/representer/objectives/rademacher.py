@@ -6,27 +6,29 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from representer.objectives.base import inner
 from representer.objectives.cross_entropy import ClippedCrossEntropy, CrossEntropy, SoftmaxCrossEntropy
-from representer.objectives.selection import _held_out_rows
+from representer.objectives.selection import groups_of, held_out_indices
 from representer.objectives.squared import Score, SquaredLoss
 from representer.objectives.targets import ArrayLike, Targets, one_hot
+from representer.systems.groups import BlockDiagonal
 from representer.systems.scalar import RidgeSystem
 
 
 @dataclass(frozen=True)
 class _Risk:
-    """A mean cross entropy, ∂/∂W = left Cᵀ + C leftᵀ + P diag(weights) P with left = P right + rest."""
+    """A mean cross entropy, ∂/∂W = left Cᵀ + C leftᵀ + P B P with left = P right + rest."""
 
     value: Tensor
     accuracy: Tensor  # of the decisions that the cross entropy judges
     right: Tensor  # (..., t, k), of the rows that are fitted
     rest: Tensor | None = None  # (..., n, k)
-    weights: Tensor | None = None  # (..., n)
+    weights: Tensor | BlockDiagonal | None = None  # B, or its diagonal (..., n)
     shift_gradient: Tensor | float = 0.0  # beside what the shift changes through W
 
 
@@ -50,9 +52,10 @@ class ClassRisk(SquaredLoss, ABC):
         loss: CrossEntropy,
         supremum: float | None,
         intercept: bool,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         labels = one_hot(targets, name=type(self).__name__)
-        super().__init__(labels, None, alpha=alpha, intercept=intercept)
+        super().__init__(labels, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         self.targets = Targets(labels)  # also where there are more classes than samples
         if not (weight >= 0 and math.isfinite(weight)):
             raise ValueError(
@@ -67,24 +70,24 @@ class ClassRisk(SquaredLoss, ABC):
         """For one-hot labels Y (n, k) and dual coefficients C (..., n, k)."""
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        """With ρ² = tr(CᵀKC) and KC = Y − 1bᵀ − shift·C: ∂ρ²/∂W = −2 sym((C − shift·PC)Cᵀ), and ∂ρ²/∂K = that + CCᵀ."""
+        """With ρ² = tr(CᵀKC) and KC = Y − 1bᵀ − NC: ∂ρ²/∂W = −2 sym((C − PNC)Cᵀ), and ∂ρ²/∂K = that + CCᵀ."""
         risk = self._risk(system, Y, C)
         value, right, rest, diagonal = risk.value, risk.right, risk.rest, None
         shift_gradient, t = risk.shift_gradient, _fitted(system)
-        own, shift = C[..., t, :], system.shift[..., None, None]
+        own = C[..., t, :]
         if self.weight > 0 or self.observer is not None:
             entries = system.gram_diagonal()
             S = entries.amax(-1) if self.supremum is None else entries.new_tensor(self.supremum)
-            squares = inner(own, system.centred(Y[t]) - shift * own)
+            squares = inner(own, system.centred(Y[t]) - system.noise(own))
             r = (squares * S).clamp(min=torch.finfo(C.dtype).tiny).sqrt()
             if self.observer is not None:
                 self.observer(risk.value, r, risk.accuracy)
         if self.weight > 0:
             value = value + self.weight * r
             pull = (0.5 * self.weight * S / r)[..., None, None]
-            right = right + pull * shift * own
+            right = right + pull * system.noise(own)
             rest = -0.5 * pull * C if rest is None else rest - 0.5 * pull * C
-            shift_gradient = shift_gradient - pull[..., 0, 0] * inner(own, own)
+            shift_gradient = shift_gradient - pull[..., 0, 0] * inner(own, system.per_weight(own))
             if self.supremum is None:
                 attained = (entries == S[..., None]).to(C)
                 share = attained / attained.sum(-1, keepdim=True)
@@ -93,7 +96,7 @@ class ClassRisk(SquaredLoss, ABC):
         if system.rows is not None:
             left = C.new_zeros(C.shape).index_copy_(-2, system.rows, left)
         left = left if rest is None else left + rest
-        in_alpha = own.shape[-2] * shift_gradient
+        in_alpha = self._total() * shift_gradient
         return Score(value, left, risk.weights, alpha_gradient=in_alpha, diagonal=diagonal)
 
 
@@ -101,8 +104,8 @@ def _fitted(system: RidgeSystem) -> Tensor | slice:
     return slice(None) if system.rows is None else system.rows
 
 
-def _accuracy(F: Tensor, Y: Tensor) -> Tensor:
-    return (F.argmax(-1) == Y.argmax(-1)).to(F).mean(-1)
+def _accuracy(F: Tensor, Y: Tensor, shares: Tensor) -> Tensor:
+    return (F.argmax(-1) == Y.argmax(-1)).to(F) @ shares
 
 
 class RademacherBound(ClassRisk):
@@ -119,12 +122,14 @@ class RademacherBound(ClassRisk):
     alpha : float
     weight : float, optional
         Of the complexity r. Default 4e/n.
-    epsilon : float
-        The clip ε of the cross entropy, equation (7); 0 < ε < 1.
+    clip : float
+        Where the cross entropy is clipped, ε of equation (7); 0 < ε < 1.
     supremum : float, optional
         sup k(x, x) if known and constant. Default: the largest diagonal entry of K, with its derivative.
     intercept : bool
         As for ``Ridge``; r is that of f without the constant.
+    sample_weight : array (n,), optional
+        As for ``Ridge``; the cross entropies are averaged with the weights, too.
     """
 
     def __init__(
@@ -133,24 +138,31 @@ class RademacherBound(ClassRisk):
         *,
         alpha: float | Tensor,
         weight: float | None = None,
-        epsilon: float = 1e-15,
+        clip: float = 1e-15,
         supremum: float | None = None,
         intercept: bool = False,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
-        loss = ClippedCrossEntropy(epsilon)
+        loss = ClippedCrossEntropy(clip)
         weight = (
             4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
         )
         super().__init__(
-            targets, alpha=alpha, weight=weight, loss=loss, supremum=supremum, intercept=intercept
+            targets,
+            alpha=alpha,
+            weight=weight,
+            loss=loss,
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
         )
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
         """From f = Y − shift·C, dC = −P dW C."""
-        shift = system.shift[..., None, None]
-        F = Y - shift * C
-        value, slope = self.loss(F, Y)
-        return _Risk(value, _accuracy(F, Y), 0.5 * shift * slope, shift_gradient=-inner(slope, C))
+        F, shares = Y - system.noise(C), self._shares(C)
+        value, slope = self.loss(F, Y, shares)
+        change = -inner(slope, system.per_weight(C))
+        return _Risk(value, _accuracy(F, Y, shares), 0.5 * system.noise(slope), shift_gradient=change)
 
 
 class LeaveOneOutRisk(ClassRisk):
@@ -161,10 +173,12 @@ class LeaveOneOutRisk(ClassRisk):
 
     Parameters
     ----------
-    targets, alpha, supremum, intercept
+    targets, alpha, supremum, intercept, sample_weight
         As for ``RademacherBound``.
     weight : float
         Of the complexity r.
+    groups : array (n,), optional
+        Labels of groups of samples that are left out together. Default: each sample alone.
     """
 
     def __init__(
@@ -175,18 +189,26 @@ class LeaveOneOutRisk(ClassRisk):
         weight: float = 0.0,
         supremum: float | None = None,
         intercept: bool = False,
+        sample_weight: ArrayLike | None = None,
+        groups: Any = None,
     ) -> None:
-        loss = SoftmaxCrossEntropy()
         super().__init__(
-            targets, alpha=alpha, weight=weight, loss=loss, supremum=supremum, intercept=intercept
+            targets,
+            alpha=alpha,
+            weight=weight,
+            loss=SoftmaxCrossEntropy(),
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
         )
+        self.groups = groups_of(groups, self.n, intercept)
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
-        """From dC = −P dW C, dP_ii = −[P dW P]_ii."""
-        s = system.diagonal()[..., None]
-        F = Y - C / s
-        value, slope = self.loss(F, Y)
-        return _Risk(value, _accuracy(F, Y), 0.5 * slope / s, weights=-(slope * C).sum(-1) / s[..., 0] ** 2)
+        left_out = system.left_out(C, None if self.groups is None else self.groups.to(C.device))
+        F, shares = Y - left_out.errors, self._shares(C)
+        value, slope = self.loss(F, Y, shares)
+        Z, weights = left_out.pulled(-slope)
+        return _Risk(value, _accuracy(F, Y, shares), -0.5 * Z, weights=weights)
 
 
 class HeldOutRisk(ClassRisk):
@@ -194,7 +216,7 @@ class HeldOutRisk(ClassRisk):
 
     Parameters
     ----------
-    targets, alpha, epsilon, supremum, intercept
+    targets, alpha, clip, supremum, intercept, sample_weight
         As for ``RademacherBound``; targets of both parts.
     validation : array of int, or bool (n,)
         The rows held out.
@@ -212,17 +234,23 @@ class HeldOutRisk(ClassRisk):
         validation: ArrayLike,
         weight: float = 0.0,
         loss: str = "clipped",
-        epsilon: float = 1e-15,
+        clip: float = 1e-15,
         supremum: float | None = None,
         intercept: bool = False,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         if loss not in ("clipped", "softmax"):
             raise ValueError(f"loss must be 'clipped' or 'softmax'; got {loss!r}.")
-        entropy = ClippedCrossEntropy(epsilon) if loss == "clipped" else SoftmaxCrossEntropy()
         super().__init__(
-            targets, alpha=alpha, weight=weight, loss=entropy, supremum=supremum, intercept=intercept
+            targets,
+            alpha=alpha,
+            weight=weight,
+            loss=ClippedCrossEntropy(clip) if loss == "clipped" else SoftmaxCrossEntropy(),
+            supremum=supremum,
+            intercept=intercept,
+            sample_weight=sample_weight,
         )
-        self.validation = _held_out_rows(validation, self.n)
+        self.validation = held_out_indices(validation, self.n)
         kept = torch.ones(self.n, dtype=torch.bool)
         kept[self.validation] = False
         self.training = torch.nonzero(kept)[:, 0]
@@ -234,13 +262,13 @@ class HeldOutRisk(ClassRisk):
         F = system.apply(C)
         if system.g is not None:
             F = F + system.g.mT @ Y[t]
-        F = F[..., v, :]
-        value, slope = self.loss(F, Y[v])
+        F, shares = F[..., v, :], self._shares(C, v)
+        value, slope = self.loss(F, Y[v], shares)
         rest = C.new_zeros(C.shape).index_copy_(-2, v, 0.5 * slope)
         right = -system.apply(rest)[..., t, :]
         if system.g is not None:
             rest = rest.index_copy_(-2, t, -system.g @ rest.sum(-2, keepdim=True))
-        return _Risk(value, _accuracy(F, Y[v]), right, rest)
+        return _Risk(value, _accuracy(F, Y[v], shares), right, rest)
 
 
 def rademacher_complexity(gram: Tensor, dual: Tensor, *, supremum: float | None = None) -> Tensor:

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor
 
 from representer.objectives.base import Evaluation, Objective, inner
-from representer.objectives.targets import ArrayLike, Targets, hilbert_targets
+from representer.objectives.targets import ArrayLike, Targets, hilbert_targets, positive_weights
+from representer.systems.groups import BlockDiagonal
 from representer.systems.scalar import DenseSystem, RidgeSystem
 
 
 @dataclass(frozen=True)
 class Score:
-    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P diag(weights) P + diag(diagonal)."""
+    """A function of a fit by squared loss, with ∂/∂K = left Cᵀ + C leftᵀ + P B P + diag(diagonal)."""
 
     value: Tensor
     left: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | BlockDiagonal | None = None  # B, or its diagonal
     root: Tensor | None = None  # R, where left Cᵀ + C leftᵀ = −RRᵀ
     alpha_gradient: Tensor | float = 0.0  # beside what alpha changes through W
     diagonal: Tensor | None = None  # what depends on the diagonal of K itself
@@ -30,7 +31,8 @@ class Score:
 class SquaredLoss(Objective, ABC):
     """A function of the fit that minimises 1/n Σ‖y_i − f(x_i) − b‖² + α‖f‖² over f and, with ``intercept``, over b.
 
-    All comes from the system W = K + nαI of the fit, in whichever form K is given.
+    All comes from the system W = K + nαI of the fit, in whichever form K is given. With weights w the mean is
+    Σ w_i‖y_i − f(x_i) − b‖²/Σ w_i and W = K + α Σ w_i · diag(1/w).
     """
 
     training: Tensor | None = None  # the rows that are fitted, if not all
@@ -42,10 +44,34 @@ class SquaredLoss(Objective, ABC):
         *,
         alpha: float | Tensor | None,
         intercept: bool,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         self.targets = hilbert_targets(targets, target_gram)
         self.intercept = intercept
+        self.sample_weight = positive_weights(sample_weight, len(self.targets.factor))
         super().__init__(n=len(self.targets.factor), alpha=alpha)
+
+    def _weights(self, like: Tensor, rows: Tensor | None = None) -> Tensor | None:
+        """The weights of all samples, or of some, where they are needed; None for ones."""
+        if self.sample_weight is None:
+            return None
+        weights = self.sample_weight.to(like)
+        return weights if rows is None else weights[rows]
+
+    def _shares(self, like: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The weights of all samples, or of some, with sum one."""
+        weights = self._weights(like, rows)
+        if weights is None:
+            n = self.n if rows is None else len(rows)
+            return like.new_full((n,), 1.0 / n)
+        return weights / weights.sum()
+
+    def _total(self) -> float:
+        """The sum of the weights of the samples that are fitted: n, if all are and there are no weights."""
+        if self.sample_weight is None:
+            return float(self.n if self.training is None else len(self.training))
+        weights = self.sample_weight if self.training is None else self.sample_weight[self.training.cpu()]
+        return float(weights.sum())
 
     @abstractmethod
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
@@ -56,8 +82,8 @@ class SquaredLoss(Objective, ABC):
 
     def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
         rows = None if self.training is None else self.training.to(matrix.device)
-        n = self.n if rows is None else len(rows)
-        return form(matrix, n * alpha, rows=rows, intercept=self.intercept)
+        weights = self._weights(matrix, rows)
+        return form(matrix, self._total() * alpha, rows=rows, intercept=self.intercept, sample_weight=weights)
 
     def _evaluate_by(
         self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool, dual: bool
@@ -77,7 +103,7 @@ class SquaredLoss(Objective, ABC):
             matrix_gradient = system.gradient(score.left, C, score.weights, root=score.root)
             if self.alpha is not None:
                 trace = system.trace(matrix_gradient, score.left, C, score.weights)
-                alpha_gradient = score.alpha_gradient + len(training.factor) * trace
+                alpha_gradient = score.alpha_gradient + self._total() * trace
             if score.diagonal is not None:
                 system.add_diagonal(matrix_gradient, score.diagonal)
         return Evaluation(score.value, matrix_gradient, alpha_gradient, coefficients, intercept)
@@ -127,6 +153,8 @@ class Ridge(SquaredLoss):
     intercept : bool
         Fit f + b with an unpenalised constant b: the same with P = W⁻¹ − W⁻¹11ᵀW⁻¹/(1ᵀW⁻¹1). With
         ``target_gram`` an evaluation has the coefficients of b on the targets.
+    sample_weight : array (n,), optional
+        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """
 
     def __init__(
@@ -136,8 +164,9 @@ class Ridge(SquaredLoss):
         target_gram: ArrayLike | None = None,
         alpha: float | Tensor,
         intercept: bool = False,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
-        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept)
+        super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
 
     def envelope(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """α tr(PG) and −α PGP by one factorisation and one solve; where rounding spoils that, by a system."""

@@ -65,6 +65,19 @@ def columns(targets: ArrayLike | None) -> Tensor:
     return values[:, None] if values.ndim == 1 else values
 
 
+def positive_weights(sample_weight: ArrayLike | None, n: int) -> Tensor | None:
+    """Weights of n samples, all positive; None where there are none."""
+    if sample_weight is None:
+        return None
+    weights = _finite(sample_weight, "sample_weight")
+    if weights.shape != (n,) or not bool((weights > 0).all()):
+        raise ValueError(
+            f"sample_weight must have one positive number for each of the {n} targets; got shape "
+            f"{tuple(weights.shape)} and the values {some_values(weights)}. Leave samples of weight zero out."
+        )
+    return weights
+
+
 def sign_columns(targets: ArrayLike, *, name: str) -> Tensor:
     """Labels −1, +1 as a matrix (n, p), one column a binary problem."""
     values = columns(targets)

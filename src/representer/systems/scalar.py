@@ -5,17 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from representer.linalg import factorize, shifted, symmetric_product, symmetric_products
+from representer.systems.groups import BlockDiagonal, Groups, LeftOut
 
 
 class RidgeSystem(ABC):
-    """P = W⁻¹ for W = K + shift·I; with an intercept P = W⁻¹ − W⁻¹11ᵀW⁻¹/(1ᵀW⁻¹1).
+    """P = W⁻¹ for W = K + N with the noise N = shift·diag(1/w); with an intercept P = W⁻¹ − W⁻¹11ᵀW⁻¹/(1ᵀW⁻¹1).
 
-    The second is the limit c → ∞ of (K + c11ᵀ + shift·I)⁻¹: constant functions at no cost. So what follows from
+    The second is the limit c → ∞ of (K + c11ᵀ + N)⁻¹: constant functions at no cost. So what follows from
     dP = −P dW P holds for both. The fit to Y is f + b, with the dual coefficients PY of f, and b = Yᵀg for
-    g = W⁻¹1/(1ᵀW⁻¹1), whose differential is dg = −P dW g.
+    g = W⁻¹1/(1ᵀW⁻¹1), whose differential is dg = −P dW g. Weights w enter by D = diag(√w): W⁻¹ = D(DKD + shift·I)⁻¹D.
 
     Parameters
     ----------
@@ -25,19 +27,43 @@ class RidgeSystem(ABC):
     rows : tensor of int (t,), optional
         The rows of K that W is made of. Default: all.
     intercept : bool
+    sample_weight : tensor (t,), optional
+        The positive weights w of these rows. Default: ones.
     """
 
     by_row: bool  # whether f has a coefficient for each row, or for each feature
 
-    def __init__(self, matrix: Tensor, shift: Tensor, *, rows: Tensor | None, intercept: bool) -> None:
+    def __init__(
+        self,
+        matrix: Tensor,
+        shift: Tensor,
+        *,
+        rows: Tensor | None,
+        intercept: bool,
+        sample_weight: Tensor | None,
+    ) -> None:
         self.matrix = matrix
         self.shift = shift
         self.rows = rows
+        self.sample_weight = sample_weight
         self.u: Tensor | None = None  # W⁻¹1 as a column
         self.g: Tensor | None = None
         if intercept:
             self.u = self._solve(matrix.new_ones(matrix.shape[-2] if rows is None else len(rows), 1))
             self.g = self.u / self.u.sum(-2, keepdim=True)
+
+    @staticmethod
+    def _root(sample_weight: Tensor | None) -> Tensor | None:
+        """√w as a column."""
+        return None if sample_weight is None else sample_weight.sqrt()[:, None]
+
+    def per_weight(self, values: Tensor) -> Tensor:
+        """Rows (..., t, q) over the weights of the samples."""
+        return values if self.sample_weight is None else values / self.sample_weight[:, None]
+
+    def noise(self, dual: Tensor) -> Tensor:
+        """NC, the residuals of the fit with dual coefficients C (..., t, q)."""
+        return self.shift[..., None, None] * self.per_weight(dual)
 
     def centred(self, right: Tensor) -> Tensor:
         """Y − 1bᵀ, for which PY = W⁻¹(Y − 1bᵀ)."""
@@ -60,6 +86,16 @@ class RidgeSystem(ABC):
         """That of P, (..., t)."""
 
     @abstractmethod
+    def blocks(self, groups: Groups) -> list[Tensor]:
+        """The blocks P_SS of groups S of rows."""
+
+    def left_out(self, dual: Tensor, groups: Groups | None = None) -> LeftOut:
+        """The errors y_S − f₋ₛ(x_S) of the fits without each sample, or each group, and with the same shift."""
+        if groups is None:
+            return LeftOut.of(dual, self.diagonal())
+        return LeftOut.of_groups(dual, self.blocks(groups), groups)
+
+    @abstractmethod
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         """Those of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
 
@@ -70,17 +106,22 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def gradient(
-        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+        self,
+        left: Tensor,
+        dual: Tensor,
+        weights: Tensor | BlockDiagonal | None,
+        root: Tensor | None = None,
     ) -> Tensor:
-        """∂/∂matrix, if ∂/∂K = left dualᵀ + dual leftᵀ + P diag(weights) P. Weights need a fit to all rows.
+        """∂/∂matrix, if ∂/∂K = left dualᵀ + dual leftᵀ + P B P, B given or by its diagonal. B needs a fit to all rows.
 
-        The last that is asked of a system: it may take the memory of the factorisation. Where the first two terms are
-        −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
+        Where the first two terms are −RRᵀ, the ``root`` R spares a pass over an n × n matrix.
         """
 
     @abstractmethod
-    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
-        """Of ∂/∂K, which is ``gradient`` in ``matrix``."""
+    def trace(
+        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
+    ) -> Tensor:
+        """The derivative in the shift that goes through W: tr(∂/∂K · diag(1/w)); ∂/∂matrix is ``gradient``."""
 
     @abstractmethod
     def gram_diagonal(self) -> Tensor:
@@ -90,9 +131,15 @@ class RidgeSystem(ABC):
     def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
         """Add what ∂/∂K = diag(diagonal) is in ``matrix``, in place."""
 
+    def _inverse_weights(self) -> Tensor | None:
+        """1/w of all n rows, zero for those that are not fitted."""
+        if self.sample_weight is None or self.rows is None:
+            return None if self.sample_weight is None else 1.0 / self.sample_weight
+        return self.matrix.new_zeros(self.matrix.shape[-2]).index_copy(0, self.rows, 1.0 / self.sample_weight)
+
 
 class DenseSystem(RidgeSystem):
-    """By a Cholesky factorisation of W."""
+    """By a Cholesky factorisation of DKD + shift·I, which is W without weights."""
 
     by_row = True
 
@@ -103,26 +150,35 @@ class DenseSystem(RidgeSystem):
         *,
         rows: Tensor | None = None,
         intercept: bool,
+        sample_weight: Tensor | None = None,
         name: str = "The regularised Gram matrix",
     ) -> None:
         block = matrix if rows is None else matrix[..., rows[:, None], rows]
+        root = self.root = self._root(sample_weight)
+        if root is not None:
+            block = block * root * root.mT
         self.cholesky = factorize(
             lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept)
+        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
-        """P itself, in the memory of the factor: solutions are products with it from here on."""
+        """P itself; solutions are products with it from here on."""
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
-        return self.cholesky.inverse(less, overwrite=True)
+        if self.root is None:
+            return self.cholesky.inverse(less, overwrite=True)
+        inverse = self.cholesky.inverse(None if less is None else less / self.root, overwrite=True)
+        return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:
         known = "unit_coefficients" in vars(self)
         return symmetric_product(self.unit_coefficients, right) if known else super().solve(right)
 
     def _solve(self, right: Tensor) -> Tensor:
-        return self.cholesky.solve(right)
+        if self.root is None:
+            return self.cholesky.solve(right)
+        return self.root * self.cholesky.solve(self.root * right)
 
     def apply(self, dual: Tensor) -> Tensor:
         return self.matrix @ dual
@@ -130,20 +186,34 @@ class DenseSystem(RidgeSystem):
     def diagonal(self) -> Tensor:
         return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
 
+    def blocks(self, groups: Groups) -> list[Tensor]:
+        return groups.blocks(self.unit_coefficients)
+
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         return self.solve(right) if dual is None else dual
 
     def gradient(
-        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+        self,
+        left: Tensor,
+        dual: Tensor,
+        weights: Tensor | BlockDiagonal | None,
+        root: Tensor | None = None,
     ) -> Tensor:
         if root is not None and weights is None:
             return -root @ root.mT
-        rows = None if weights is None else self.unit_coefficients
-        memory = None if "unit_coefficients" in vars(self) else self.cholesky.factor
-        return symmetric_products(left, dual, rows, weights, memory=memory)
+        if isinstance(weights, BlockDiagonal):
+            P = self.unit_coefficients
+            half = left @ dual.mT
+            product = P @ (weights @ P)
+            return half + half.mT + 0.5 * (product + product.mT)
+        return symmetric_products(left, dual, None if weights is None else self.unit_coefficients, weights)
 
-    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
-        return gradient.diagonal(dim1=-2, dim2=-1).sum(-1)
+    def trace(
+        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
+    ) -> Tensor:
+        diagonal = gradient.diagonal(dim1=-2, dim2=-1)
+        scale = self._inverse_weights()
+        return (diagonal if scale is None else diagonal * scale).sum(-1)
 
     def gram_diagonal(self) -> Tensor:
         return self.matrix.diagonal(dim1=-2, dim2=-1)
@@ -153,27 +223,42 @@ class DenseSystem(RidgeSystem):
 
 
 class FactorSystem(RidgeSystem):
-    """For K = BBᵀ, through the m × m matrix M = BᵀB + shift·I: W⁻¹ = (I − BM⁻¹Bᵀ)/shift. O(nm²), memory O(nm).
+    """For K = BBᵀ and F = DB, through the m × m matrix M = FᵀF + shift·I: W⁻¹ = D(I − FM⁻¹Fᵀ)D/shift.
 
-    Its coefficients θ = BᵀPY = M⁻¹Bᵀ(Y − 1bᵀ) are those of f(x_i) = B_i θ.
+    It costs O(nm²) and memory O(nm). Its coefficients θ = BᵀPY = M⁻¹FᵀD(Y − 1bᵀ) are those of f(x_i) = B_i θ.
     """
 
     by_row = False
 
-    def __init__(self, matrix: Tensor, shift: Tensor, *, rows: Tensor | None = None, intercept: bool) -> None:
-        self.features = matrix if rows is None else matrix[..., rows, :]
+    def __init__(
+        self,
+        matrix: Tensor,
+        shift: Tensor,
+        *,
+        rows: Tensor | None = None,
+        intercept: bool,
+        sample_weight: Tensor | None = None,
+    ) -> None:
+        self.root = self._root(sample_weight)
+        self.features = self._rooted(matrix if rows is None else matrix[..., rows, :])
         self.cholesky = factorize(
             lambda: shifted(self.features.mT @ self.features, shift[..., None]),
             name="The matrix BᵀB + n·alpha·I of the factor",
             strict=matrix.ndim == 2,
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept)
+        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
+
+    def _rooted(self, values: Tensor) -> Tensor:
+        """D times rows."""
+        return values if self.root is None else self.root * values
 
     def _theta(self, right: Tensor) -> Tensor:
-        return self.cholesky.solve(self.features.mT @ right)
+        return self.cholesky.solve(self.features.mT @ self._rooted(right))
 
     def _solve(self, right: Tensor) -> Tensor:
-        return (right - self.features @ self._theta(right)) / self.shift[..., None, None]
+        scaled = self._rooted(right)
+        theta = self.cholesky.solve(self.features.mT @ scaled)
+        return self._rooted(scaled - self.features @ theta) / self.shift[..., None, None]
 
     def apply(self, dual: Tensor) -> Tensor:
         return self.matrix @ (self.matrix.mT @ dual)
@@ -181,7 +266,22 @@ class FactorSystem(RidgeSystem):
     def diagonal(self) -> Tensor:
         leverage = self.cholesky.half_solve(self.features.mT).square().sum(-2)
         diagonal = (1.0 - leverage) / self.shift[..., None]
+        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
         return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
+
+    def blocks(self, groups: Groups) -> list[Tensor]:
+        found = []
+        halves = groups.parts(self.cholesky.half_solve(self.features.mT).mT)
+        for members, half in zip(groups.members, halves, strict=True):
+            block = torch.eye(half.shape[-2]).to(half) - half @ half.mT
+            block = block / self.shift[..., None, None, None]
+            if self.root is not None:
+                root = self.root[members]
+                block = block * root * root.mT
+            if self.u is not None and self.g is not None:
+                block = block - self.u[..., members, :] @ self.g[..., members, :].mT
+            found.append(block)
+        return found
 
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
         return self._theta(self.centred(right))
@@ -189,27 +289,41 @@ class FactorSystem(RidgeSystem):
     @cached_property
     def unit_coefficients(self) -> Tensor:
         """BᵀP."""
-        theta = self.cholesky.solve(self.features.mT)
+        theta = self.cholesky.solve(self._rooted(self.features).mT)
         return theta if self.g is None else theta - theta.sum(-1, keepdim=True) @ self.g.mT
 
     def gradient(
-        self, left: Tensor, dual: Tensor, weights: Tensor | None, root: Tensor | None = None
+        self,
+        left: Tensor,
+        dual: Tensor,
+        weights: Tensor | BlockDiagonal | None,
+        root: Tensor | None = None,
     ) -> Tensor:
         B = self.matrix
         if root is None:
             gradient = left @ (dual.mT @ B) + dual @ (left.mT @ B)
         else:
             gradient = -root @ (root.mT @ B)
-        if weights is not None:
+        if isinstance(weights, BlockDiagonal):
+            gradient += self.solve(weights @ self.unit_coefficients.mT)
+        elif weights is not None:
             gradient += self.solve(weights[..., None] * self.unit_coefficients.mT)
         return 2.0 * gradient
 
-    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | None) -> Tensor:
-        """With the squared norms of the rows of P from PWP = P, which is P(BBᵀ + shift·I)P."""
-        trace = 2.0 * (left * dual).sum((-2, -1))
+    def trace(
+        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
+    ) -> Tensor:
+        """From PWP = P, which is P(BBᵀ + shift·diag(1/w))P, the blocks of P diag(1/w) P are known."""
+        product, scale = left * dual, self._inverse_weights()
+        trace = 2.0 * (product if scale is None else product * scale[:, None]).sum((-2, -1))
         if weights is None:
             return trace
-        norms = (self.diagonal() - self.unit_coefficients.square().sum(-2)) / self.shift[..., None]
+        unit = self.unit_coefficients
+        if isinstance(weights, BlockDiagonal):
+            parts = zip(self.blocks(weights.groups), weights.groups.parts(unit.mT), strict=True)
+            squares = [(block - part @ part.mT) / self.shift[..., None, None, None] for block, part in parts]
+            return trace + weights.inner(squares)
+        norms = (self.diagonal() - unit.square().sum(-2)) / self.shift[..., None]
         return trace + (weights * norms).sum(-1)
 
     def gram_diagonal(self) -> Tensor:

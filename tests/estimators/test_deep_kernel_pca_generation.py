@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from representer import DeepKernelPCA
 from representer.approximation import RandomFeatures
-from representer.estimators._deep_pca_training import Alternation
 from representer.kernels import Gaussian, Linear, Neural, Pullback, Spectrum
 from representer.preimage import Network, refined
+from representer.problems.level_networks import Alternation
 
 WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
 
@@ -52,7 +52,7 @@ def test_the_closed_form_finds_the_leading_components_from_any_seed(circle: np.n
 
 
 @pytest.mark.parametrize(("sizes", "kept"), [([2], 2), ([3, 2], 2), ([2, 3], 2), ([4, 3, 2], 2)])
-@pytest.mark.filterwarnings("ignore::representer.estimators._deep_pca.CollapsedComponentWarning")
+@pytest.mark.filterwarnings("ignore::representer.CollapsedComponentWarning")
 def test_linear_levels_reconstruct_as_pca(X: np.ndarray, sizes: list[int], kept: int) -> None:
     model = DeepKernelPCA(sizes, "linear").fit(X[:30])
     pca = PCA(kept).fit(X[:30])
@@ -257,7 +257,7 @@ def test_networks_are_deterministic_and_arguments_unchanged(
     model, circle = trained
     encoder, decoder = networks()
     given = model.get_params()
-    for module, original in ((given["kernels"][0].module, encoder), (given["preimage"].module, decoder)):
+    for module, original in ((given["kernel"][0].module, encoder), (given["preimage"].module, decoder)):
         for mine, theirs in zip(module.parameters(), original.parameters(), strict=True):
             assert torch.equal(mine, theirs)
     short = [clone(generative(max_iter=3)).fit(circle) for _ in range(2)]

@@ -11,21 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.estimators._deep_pca import Levels
-from representer.estimators._deep_pca_fit import Settings, has_closed_form, solve
 from representer.kernels import Kernel, Linear
 from representer.kernels.learned import Mapped
 from representer.linalg.memory import row_blocks
-from representer.objectives.multilevel import Hidden, MultiLevel
 from representer.optimize import OptimizeResult, adam, with_gradient
+from representer.optimize.search import SearchSettings, keep_going
 from representer.preimage import Network
+from representer.problems.levels import Hidden, LevelModel, LevelSearch, LevelsProblem, solve
 
-# During training, components are those of features that will move: solved for to this accuracy.
+# During training the features will move, so that their components are solved for to this accuracy only.
 TRAINING_ACCURACY = 1e-4
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedNetworks:
     """Networks with learned weights, and how the training went."""
 
     kernel: Kernel
@@ -34,38 +33,41 @@ class Trained:
 
 
 def train(
-    levels: Levels, decoder: Network, X: Any, settings: Settings, *, center: bool, device: str | None
-) -> Trained:
+    model: LevelModel, decoder: Network, X: Any, search: LevelSearch, *, center: bool, device: str | None
+) -> TrainedNetworks:
     """Train the network in the first kernel and the decoder, for components of all levels."""
-    first = levels.kernels[0]
+    first = model.kernels[0]
     if not (isinstance(first, Mapped) and isinstance(first.kernel, Linear)):
         raise ValueError(
             f"preimage=Network(…) goes from features back to data: the first kernel must be Neural(module, Linear()), "
             f"or Pullback(Linear(), function); got {first!r}."
         )
     decoder, first = decoder.__sklearn_clone__(), first.__sklearn_clone__()
-    weights = [*decoder.module.parameters(), *getattr(first, "module", decoder.module).parameters()]
+    modules = [decoder.module, *([first.module] if hasattr(first, "module") else [])]
+    weights = [weight for module in modules for weight in module.parameters()]
     dtype = weights[0].dtype if weights else torch.float32
     samples = torch.as_tensor(np.asarray(X), dtype=dtype, device=device)
-    for module in (decoder.module, getattr(first, "module", None)):
-        if module is not None:
-            module.to(samples)
-    hidden: Hidden | str = "levelwise"
+    for module in modules:
+        module.to(samples)
+    settings = search.settings
+    quiet = replace(
+        search,
+        settings=replace(settings, tol=max(settings.tol, TRAINING_ACCURACY), verbose=0, callback=keep_going),
+    )
+    last: Hidden | str = "levelwise"
 
     def components(features: Tensor) -> Tensor:
-        nonlocal hidden
+        nonlocal last
         features = features.to(torch.float64)
-        problem = MultiLevel(features @ features.mT, levels.kernels[1:], levels.etas)
-        size = levels.sizes[0]
-        if (len(problem) == 1 or has_closed_form(problem)) and isinstance(size, int):
-            return torch.linalg.svd(features, full_matrices=False).U[
-                :, :size
-            ]  # far cheaper than the N × N problem
-        hidden = solve(problem, levels.sizes, quiet, hidden).state.hidden
-        return hidden[0]
+        problem = LevelsProblem(features @ features.mT, list(model.kernels[1:]), model.etas)
+        size = model.sizes[0]
+        if (len(problem) == 1 or problem.has_closed_form) and isinstance(size, int):
+            # The thin decomposition is far cheaper than the N × N problem.
+            return torch.linalg.svd(features, full_matrices=False).U[:, :size]
+        last = solve(problem, model.sizes, replace(quiet, init=last)).state.hidden
+        return last[0]
 
-    quiet = replace(settings, tol=max(settings.tol, TRAINING_ACCURACY), verbose=0, callback=None)
-    return Alternation(first, decoder, samples, components, eta=levels.etas[0], center=center).run(settings)
+    return Alternation(first, decoder, samples, components, eta=model.etas[0], center=center).run(settings)
 
 
 class Alternation:
@@ -80,15 +82,15 @@ class Alternation:
     Parameters
     ----------
     kernel : Neural or Pullback
-        With a linear kernel on the features.
+        The map to the features, with a linear kernel on them.
     decoder : Network
         The network back, and settings.
     X : Tensor (N, …)
         The data.
     components : callable
-        Features (N, q), centred or not, to H_1 (N, s_1).
+        The map from features (N, q), centred or not, to H_1 (N, s_1).
     eta : float
-        η_1.
+        The weight η_1.
     center : bool
         Whether features are centred; their mean then needs no component.
     """
@@ -111,11 +113,11 @@ class Alternation:
         self.shapes = [{name: w.shape for name, w in part.items()} for part in (encoder, back)]
         parts = [w.reshape(-1).to(X) for part in (encoder, back) for w in part.values()]
         self.start = torch.cat(parts) if parts else X.new_zeros(0)
-        self.seen = 0  # samples of the pass under way
+        self.seen = 0  # the number of samples of the pass under way
         self.features = self.directions = self.basis = self.mean = X.new_empty(0, 0)
 
     def weights(self, point: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Those of the encoder and those of the decoder, out of one vector."""
+        """The weights of the encoder and those of the decoder, out of one vector."""
         parts: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         begin = 0
         for part, shapes in zip(parts, self.shapes, strict=True):
@@ -125,11 +127,11 @@ class Alternation:
         return parts
 
     def encode(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-        """φ(X)."""
+        """The features φ(X)."""
         return self.kernel.replace(weights)._image(X)
 
     def decode(self, weights: dict[str, Tensor], features: Tensor) -> Tensor:
-        """ψ of features."""
+        """The data ψ that the decoder makes of features."""
         try:
             images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
         except RuntimeError as error:
@@ -158,7 +160,7 @@ class Alternation:
         self.basis = left[:, size > size.max() * len(left) * torch.finfo(size.dtype).eps]
 
     def loss(self, point: Tensor, rows: Tensor) -> Tensor:
-        """The mean over a batch."""
+        """The mean of the objective over a batch."""
         encoder, decoder = self.weights(point)
         X = self.X[rows]
         features = self.encode(encoder, X) - self.mean
@@ -168,13 +170,13 @@ class Alternation:
         return 0.5 * residual.square().sum(1).mean() + self.decoder.weight * error.square().sum(1).mean()
 
     def __call__(self, point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Value and gradient on a batch; the first of a pass begins it."""
+        """Value and gradient on a batch; the first batch of a pass begins it."""
         if self.seen == 0:
             self.begin(point)
         self.seen = (self.seen + len(rows)) % len(self.X)
         return with_gradient(self.loss)(point, rows)
 
-    def run(self, settings: Settings) -> Trained:
+    def run(self, settings: SearchSettings) -> TrainedNetworks:
         """Train, and keep the best pass."""
         result = adam(
             self,
@@ -194,4 +196,4 @@ class Alternation:
             for name, weight in module.named_parameters():
                 if name in decoder:
                     weight.copy_(decoder[name])
-        return Trained(self.kernel.replace(encoder).numbers(), module, result)
+        return TrainedNetworks(self.kernel.replace(encoder).numbers(), module, result)

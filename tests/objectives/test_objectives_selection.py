@@ -81,7 +81,7 @@ def test_rademacher_complexity_and_weight() -> None:
 def test_rademacher_clipped_samples_have_no_gradient() -> None:
     """With everything clipped from below, the cross entropy is the constant −log ε."""
     K, Y = gram_of(points()), one_hot_targets()
-    evaluation = RademacherBound(Y, alpha=100.0, weight=0.0, epsilon=0.9).evaluate(K)
+    evaluation = RademacherBound(Y, alpha=100.0, weight=0.0, clip=0.9).evaluate(K)
     assert evaluation.value.item() == pytest.approx(-math.log(0.9))
     assert evaluation.gram_gradient is not None
     assert evaluation.alpha_gradient is not None

@@ -7,6 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+# The step of forward differences, relative to the scale of the unknowns; in single precision it is √eps.
+DIFFERENCE = 1e-7
+
 
 def broyden(
     equations: Callable[[Tensor, Tensor], Tensor],
@@ -31,7 +34,7 @@ def broyden(
     Examples
     --------
     >>> import torch
-    >>> from representer.optimize.equations import broyden
+    >>> from representer.linalg.equations import broyden
     >>> target = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
     >>> start = torch.ones(2, 1, dtype=torch.float64)
     >>> roots, converged = broyden(
@@ -121,7 +124,7 @@ def jacobian(
     equations: Callable[[Tensor, Tensor], Tensor], x: Tensor, F: Tensor, rows: Tensor, scale: Tensor | float
 ) -> Tensor:
     """∂F_a/∂x_b of every row, (m, S, S), by forward differences."""
-    t = 1e-7 * scale
+    t = max(DIFFERENCE, torch.finfo(x.dtype).eps ** 0.5) * scale
     columns = []
     for b in range(x.shape[1]):
         moved = x.clone()

@@ -176,7 +176,7 @@ CASES = {
         lambda K, Y, alpha: naive.rademacher_bound(K, Y, alpha, weight=4 * math.e / len(K), epsilon=1e-15),
     ),
     "Rademacher, supremum": Case(
-        lambda Y: RademacherBound(Y, alpha=ALPHA, weight=0.7, supremum=2.0, epsilon=0.05),
+        lambda Y: RademacherBound(Y, alpha=ALPHA, weight=0.7, supremum=2.0, clip=0.05),
         one_hot_targets,
         lambda K, Y, alpha: naive.rademacher_bound(K, Y, alpha, weight=0.7, epsilon=0.05, supremum=2.0),
     ),

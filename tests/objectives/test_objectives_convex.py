@@ -143,7 +143,7 @@ def test_newton_that_does_not_converge_says_so() -> None:
         (lambda: Logistic([[1, 1], [0, 1]], alpha=1.0), "one-hot"),
         (lambda: RademacherBound([0, 1, 1], alpha=1.0), "one-hot"),
         (lambda: RademacherBound([[0.5, 0.5]], alpha=1.0), "one-hot"),
-        (lambda: RademacherBound([[0, 1], [1, 0]], alpha=1.0, epsilon=0.0), "epsilon"),
+        (lambda: RademacherBound([[0, 1], [1, 0]], alpha=1.0, clip=0.0), "clip"),
         (lambda: RademacherBound([[0, 1], [1, 0]], alpha=1.0, weight=-1.0), "weight"),
         (lambda: RademacherBound([[0, 1], [1, 0]], alpha=1.0, supremum=0.0), "supremum"),
         (lambda: EpsilonInsensitive([1.0, 2.0], alpha=1.0, epsilon=-0.1), "epsilon"),

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
+from representer.linalg.equations import broyden, levenberg_marquardt
 from representer.optimize import DivergenceError, StoppingRule, adam, lbfgs, newton, runs, with_gradient
-from representer.optimize.equations import broyden, levenberg_marquardt
 from representer.optimize.quasi_newton import _Curvature, _Evaluator, _line_search, _next_step, _Restarts
 
 SEEDS = st.integers(0, 10**6)

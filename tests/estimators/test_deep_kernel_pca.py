@@ -20,10 +20,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import DeepKernelPCA
-from representer.approximation import choose_samples
-from representer.estimators import _deep_pca_fit
-from representer.estimators._deep_pca import CollapsedComponentWarning
+from representer import CollapsedComponentWarning, DeepKernelPCA
+from representer.approximation import Nystroem
 from representer.kernels import (
     Constant,
     Gaussian,
@@ -34,7 +32,8 @@ from representer.kernels import (
     RationalQuadratic,
     Spectrum,
 )
-from representer.objectives.multilevel import MultiLevel, coupling
+from representer.problems import levels
+from representer.problems.levels import LevelsProblem, coupling
 
 CHECKED = {
     "two levels": DeepKernelPCA(
@@ -46,7 +45,7 @@ CHECKED = {
 
 
 def _expected(estimator):
-    if estimator._first_kernel().domain == "gram":
+    if estimator.__sklearn_tags__().input_tags.pairwise:
         return {
             "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
         }
@@ -65,7 +64,7 @@ def X(rng):
 
 def gram_of(model, X):
     """K_1 as the model sees it."""
-    K = model.kernels_[0](X).numpy()
+    K = model.kernel_[0](X).numpy()
     if model.center:
         C = np.eye(len(K)) - 1.0 / len(K)
         K = C @ K @ C
@@ -96,7 +95,7 @@ def test_coupling_is_the_khatri_rao_formula_and_a_gradient(rng, kernel):
 
 def test_gradients_of_the_energy_are_those_of_autograd(rng):
     gram = torch.tensor(np.cov(rng.standard_normal((15, 30))))
-    problem = MultiLevel(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
     hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((15, s)))).Q for s in (4, 3, 2)]
     state = problem.at(hidden)
     leaves = [H.clone().requires_grad_(True) for H in hidden]
@@ -124,7 +123,7 @@ def test_gradients_of_the_energy_are_those_of_autograd(rng):
 def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes):
     X = X[:25]  # the Jacobian in full is slow
     model = DeepKernelPCA(sizes, kernels, eta=eta).fit(X)
-    pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernels_[1:], model.eta_)
+    pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_)
     relative = [defect / size for defect, size in pairs]
     assert max(relative) <= 1e-8
     assert model.residual_ == pytest.approx(max(relative), abs=1e-11)
@@ -232,7 +231,7 @@ def test_a_component_that_the_level_above_outweighs_is_reported():
 
 @pytest.mark.parametrize("solver", ["projected_gradient", "riemannian_adam"])
 def test_the_solvers_of_the_paper_descend_on_9_and_stall_above_ours(X, solver):
-    arguments = {"n_components": [3, 2], "kernels": ["rbf", Gaussian(1.0)]}
+    arguments = {"n_components": [3, 2], "kernel": ["rbf", Gaussian(1.0)]}
     start = DeepKernelPCA(**arguments, solver="levelwise").fit(X)
     ours = DeepKernelPCA(**arguments).fit(X)
     with pytest.warns(ConvergenceWarning, match=f"{solver}: not converged"):
@@ -244,7 +243,7 @@ def test_the_solvers_of_the_paper_descend_on_9_and_stall_above_ours(X, solver):
 
 def test_residual_minimisation_keeps_any_eigenvectors(X):
     """Slip (b): with linear k₂ and a random start, equation (9) is small at eigenvectors that are not leading."""
-    arguments = {"n_components": [2, 2], "kernels": ["linear", "linear"], "init": "random", "random_state": 1}
+    arguments = {"n_components": [2, 2], "kernel": ["linear", "linear"], "init": "random", "random_state": 1}
     with pytest.warns(ConvergenceWarning):
         theirs = DeepKernelPCA(**arguments, solver="projected_gradient", max_iter=150).fit(X)
     assert theirs.energy_ < 0.9 * DeepKernelPCA(**arguments, solver="scf").fit(X).energy_
@@ -252,7 +251,7 @@ def test_residual_minimisation_keeps_any_eigenvectors(X):
 
 def test_the_residual_objective_is_equation_9(rng):
     gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
-    problem = MultiLevel(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
     hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
     values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
     pairs = residuals_9(
@@ -282,7 +281,7 @@ def bounds_as_printed(K, model):
 
 @pytest.mark.parametrize("eta", [-30.0, -3.0, 0.3, 1.0, 20.0])
 @pytest.mark.parametrize("sizes", [[4, 4], [6, 2], [2, 5], [30, 30]])
-@pytest.mark.filterwarnings("ignore::representer.estimators._deep_pca.CollapsedComponentWarning")
+@pytest.mark.filterwarnings("ignore::representer.CollapsedComponentWarning")
 def test_lemma_4_1_bounds_hold(rng, eta, sizes):
     """Figure 4, on random data. The bounds here lie within those of the paper."""
     X = rng.standard_normal((30, 5)) * rng.uniform(0.5, 3.0, 5)
@@ -386,21 +385,21 @@ def test_the_score_is_that_of_pca_where_that_is_the_model(X):
 
 def test_grids_over_nested_lengthscales(X):
     search = GridSearchCV(
-        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernels__0__lengthscale": [0.3, 2.0]}, cv=3
+        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernel__0__lengthscale": [0.3, 2.0]}, cv=3
     )
     search.fit(X)
-    assert search.best_params_ == {"kernels__0__lengthscale": 2.0}
-    single = DeepKernelPCA([3, 2], "rbf").set_params(kernels__lengthscale=1.5)
-    assert single.kernels == Gaussian(1.5)
-    by_name = DeepKernelPCA([3, 2, 2], ["rbf", "rbf", "rbf"]).set_params(kernels__0__lengthscale=0.5)
-    assert by_name.kernels == [Gaussian(0.5), "rbf", "rbf"]  # the others still stand for a lengthscale of 1
-    assert by_name.fit(X).kernels_[1:] == [Gaussian(1.0), Gaussian(1.0)]
-    one = DeepKernelPCA([3, 2], "matern").set_params(kernels__1__nu=1.5)
-    assert one.kernels == ["matern", Matern(1.5, 1.0)]
-    assert single.set_params(kernels__0__lengthscale=0.7).kernels == [Gaussian(0.7), Gaussian(1.5)]
-    assert DeepKernelPCA(2).set_params(kernels__0__lengthscale=0.7).kernels == [Gaussian(0.7)]
-    with pytest.raises(ValueError, match="Invalid parameter 'kernels__7__lengthscale'"):
-        DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernels__7__lengthscale=1.0)
+    assert search.best_params_ == {"kernel__0__lengthscale": 2.0}
+    single = DeepKernelPCA([3, 2], "rbf").set_params(kernel__lengthscale=1.5)
+    assert single.kernel == Gaussian(1.5)
+    by_name = DeepKernelPCA([3, 2, 2], ["rbf", "rbf", "rbf"]).set_params(kernel__0__lengthscale=0.5)
+    assert by_name.kernel == [Gaussian(0.5), "rbf", "rbf"]  # the others still stand for a lengthscale of 1
+    assert by_name.fit(X).kernel_[1:] == [Gaussian(1.0), Gaussian(1.0)]
+    one = DeepKernelPCA([3, 2], "matern").set_params(kernel__1__nu=1.5)
+    assert one.kernel == ["matern", Matern(1.5, 1.0)]
+    assert single.set_params(kernel__0__lengthscale=0.7).kernel == [Gaussian(0.7), Gaussian(1.5)]
+    assert DeepKernelPCA(2).set_params(kernel__0__lengthscale=0.7).kernel == [Gaussian(0.7)]
+    with pytest.raises(ValueError, match="Invalid parameter 'kernel__7__lengthscale'"):
+        DeepKernelPCA([3, 2], ["rbf", "rbf"]).set_params(kernel__7__lengthscale=1.0)
 
 
 def test_suggested_architectures_hold_the_variance(X):
@@ -423,14 +422,14 @@ def test_suggested_architectures_hold_the_variance(X):
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
 def test_a_subset_and_the_rest_by_extension(X, sampling):
-    model = DeepKernelPCA([2, 2], ["rbf", "linear"], max_samples=0.5, sampling=sampling, random_state=0).fit(
-        X
-    )
+    model = DeepKernelPCA(
+        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
+    ).fit(X)
     assert model.hidden_[0].shape == (30, 2)
     assert np.array_equal(model.X_fit_, X[model.subset_])
     full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])
     H = DeepKernelPCA(
-        [2, 2], ["rbf", "linear"], max_samples=30, sampling=sampling, random_state=0
+        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
     ).fit_transform(X)
     assert np.allclose(H[model.subset_], np.concatenate(full.hidden_, 1), atol=1e-6)
     assert len(H) == 60
@@ -441,14 +440,14 @@ def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
     kernel = Gaussian(0.5)
     rare = {
         sampling: sum(
-            int((choose_samples(kernel, kernel.prepare(X), 12, sampling=sampling, seed=seed) >= 90).sum())
+            int((Nystroem(12, sampling).samples(kernel, kernel.prepare(X), seed=seed) >= 90).sum())
             for seed in range(5)
         )
         for sampling in ("uniform", "leverage", "entropy")
     }
     assert rare["uniform"] < rare["leverage"] < rare["entropy"]
     with pytest.raises(ValueError, match="from 1 to the number of samples, 100"):
-        choose_samples(kernel, kernel.prepare(X), 101)
+        Nystroem(101).samples(kernel, kernel.prepare(X), seed=0)
 
 
 # -- new samples ------------------------------------------------------------------------------------------------------
@@ -481,7 +480,7 @@ def test_the_extension_with_linear_k2_is_the_formula_of_appendix_a2(X):
     e1, e2 = 1.5, 0.5
     model = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[e1, e2], center=False).fit(X)
     new = X[:5] + 0.3
-    k = model.kernels_[0](new, X).numpy().T
+    k = model.kernel_[0](new, X).numpy().T
     H1, H2 = model.hidden_
     L1, L2 = map(np.diag, model.eigenvalues_)
     inner = H2.T @ H1 @ np.linalg.inv(L1)
@@ -496,7 +495,7 @@ def test_new_samples_satisfy_a1(X):
     h1, h2 = model.transform(new, level=0), model.transform(new, level=1)
     H1, H2 = model.hidden_
     for i in range(6):
-        k1 = model.kernels_[0](new[i : i + 1], X).numpy()[0]
+        k1 = model.kernel_[0](new[i : i + 1], X).numpy()[0]
         k2 = np.array([np.exp(-((h1[i] - h) ** 2).sum() / (2 * 0.8**2)) for h in H1])
         slope = sum(-(h1[i] - h) / 0.8**2 * k * (g @ h2[i]) for h, k, g in zip(H1, k2, H2, strict=True))
         assert np.allclose(model.eigenvalues_[0] * h1[i], H1.T @ k1 + slope / 1.5, atol=1e-8)
@@ -606,21 +605,21 @@ def test_a_search_starts_from_given_arrays(X, rng):
 
 def test_interrupting_a_search_ends_the_fit(X, monkeypatch):
     calls = []
-    real = _deep_pca_fit._search
+    real = levels._search
 
     def interrupted(problem, start, *rest):
         calls.append(1)
         return replace(real(problem, start, *rest), interrupted=True, state=problem.at(start))
 
-    monkeypatch.setattr(_deep_pca_fit, "_search", interrupted)
+    monkeypatch.setattr(levels, "_search", interrupted)
     model = DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], init="random", random_state=0).fit(X)
     assert len(calls) == 1  # though levelwise kernel PCA has the larger energy
     assert model.energy_ < DeepKernelPCA([3, 2], ["rbf", Gaussian(1.0)], solver="levelwise").fit(X).energy_
 
 
 def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
-    arguments = {"kernels": ["rbf", Gaussian(0.3)], "eta": [1.0, -1.0]}
-    real = _deep_pca_fit.newton
+    arguments = {"kernel": ["rbf", Gaussian(0.3)], "eta": [1.0, -1.0]}
+    real = levels.critical_point
 
     def worse(evaluate, start, preconditioner, **limits):
         result = real(evaluate, start, preconditioner, **{**limits, "max_iter": 1})
@@ -628,7 +627,7 @@ def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
         noise = [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
         return replace(result, state=evaluate(noise), converged=False)
 
-    monkeypatch.setattr(_deep_pca_fit, "newton", worse)
+    monkeypatch.setattr(levels, "critical_point", worse)
     with pytest.warns(ConvergenceWarning, match="The best point is kept"):
         model = DeepKernelPCA([3, 2], **arguments).fit(X)
     assert model.solver_ == "scf"
@@ -712,22 +711,22 @@ def test_fractions_count_components(X):
         ({"eta": [1.0, 0.0]}, "eta of level 1 must be a finite number other than 0"),
         ({"eta": [1.0]}, "2 n_components and 1 eta"),
         ({"eta": "big"}, "eta of level 0"),
-        ({"kernels": ["rbf"]}, "2 n_components and 1 kernels"),
-        ({"kernels": ["rbf", "precomputed"]}, "Only the first kernel sees the data"),
-        ({"kernels": ["rbf", Constant(1.0)]}, "Level 1 has collapsed"),
-        ({"kernels": ["rbf", Gaussian(1e9)]}, "Level 1 has collapsed"),
-        ({"kernels": [Constant(2.0), "rbf"]}, "nothing to find components of"),
-        ({"kernels": "squared"}, "not a kernel"),
+        ({"kernel": ["rbf"]}, "2 n_components and 1 kernel"),
+        ({"kernel": ["rbf", "precomputed"]}, "Only the first kernel sees the data"),
+        ({"kernel": ["rbf", Constant(1.0)]}, "Level 1 has collapsed"),
+        ({"kernel": ["rbf", Gaussian(1e9)]}, "Level 1 has collapsed"),
+        ({"kernel": [Constant(2.0), "rbf"]}, "nothing to find components of"),
+        ({"kernel": "squared"}, "not a kernel"),
         ({"solver": "newton"}, "solver must be one of"),
         ({"extension": "magic"}, "extension must be one of"),
-        ({"max_samples": 1.5}, "max_samples must be None"),
-        ({"sampling": "best"}, "sampling must be one of"),
-        ({"kernels": ["precomputed", "rbf"], "max_samples": 3}, "square"),
+        ({"approximation": Nystroem(1.5)}, "n_components of Nystroem must be an integer"),
+        ({"approximation": Nystroem(9, "best")}, "sampling of Nystroem must be one of"),
+        ({"kernel": ["precomputed", "rbf"], "approximation": Nystroem(3)}, "square"),
         ({"tol": 0.0}, "tol must be a positive number"),
         ({"init": "foo"}, "init must be 'levelwise', 'random' or a list"),
         ({"init": 7}, "init must be 'levelwise'"),
         ({"init": None}, "init must be 'levelwise'"),
-        ({"init": [np.eye(60, 2)]}, "one array a level, 2; got 1"),
+        ({"init": [np.eye(60, 2)]}, "one array for each level, 2; got 1"),
         (
             {"init": [np.eye(60, 2), np.eye(60, 3)]},
             r"init of level 1 must have one row .* got shape \(60, 3\)",
@@ -736,11 +735,11 @@ def test_fractions_count_components(X):
         ({"init": [np.eye(60, 2), np.ones((60, 2))]}, "init of level 1 has 2 columns, but only rank 1"),
         ({"init": ["a", "b"]}, "init of level 0 must be an array of numbers"),
         ({"center": "no"}, "center must be True or False"),
-        ({"max_samples": 1}, "max_samples must be None, an integer of at least 2"),
+        ({"approximation": Nystroem(1)}, "components need at least 2"),
         ({"eta": [1.0, 1e-320]}, "must be finite, too"),
         ({"eta": [1.0, 1e-200]}, "too large for a search"),
-        ({"kernels": Polynomial(3000)}, "overflow"),
-        ({"kernels": ["rbf", Polynomial(2, 1e-300, 1e308)]}, "overflow|nothing|collapsed"),
+        ({"kernel": Polynomial(3000)}, "overflow"),
+        ({"kernel": ["rbf", Polynomial(2, 1e-300, 1e308)]}, "overflow|nothing|collapsed"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
     ],
     ids=str,
@@ -823,7 +822,7 @@ def test_training_samples_solve_their_equations_to_rounding(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DeepKernelPCA(sizes, kernels, eta=eta, max_iter=8).fit(X)
-        if model._has_null_directions:
+        if model.function_.equations.ranks != model.n_components_:
             return
         H = np.hstack(model.hidden_)
         assert np.abs(model.transform(X) - H).max() <= 1e-10

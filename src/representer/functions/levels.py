@@ -1,0 +1,495 @@
+"""Levels of hidden features: the function that deep kernel PCA finds, and its extension to new samples.
+
+With the weights W_j of the training data, a new x has the h_1, …, h_L for which (A.1 of Tonin et al.)
+
+    Λ_j h_j = H_jᵀ k_j(h_{j−1}) / η_j + Σ_n ∂k_{j+1}(h_j, h_{j,n})/∂h_j (h_{j+1,n}ᵀ h_{j+1}) / η_{j+1},
+
+where k_j(h) holds the kernel of h with the training samples' hidden features, k_1(x) that of the data, and the second
+term is missing at the last level. Training points solve it with their own hidden features, as far as a fit solves its
+equations. What is left there is taken off the equations of the new points that are nearest to them, so that training
+points solve theirs to rounding, and points near them have hidden features near theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count, plain, take
+from representer.functions.base import Function
+from representer.kernels.base import Kernel
+from representer.kernels.products import Linear
+from representer.kernels.stationary import Gaussian
+from representer.linalg.equations import broyden, jacobian, levenberg_marquardt
+from representer.linalg.memory import require_gram, row_blocks
+from representer.operators import Decomposable
+from representer.operators.adapted import Projected, Representation, original, repaired_gram, silent_repairs
+from representer.values import number
+
+# A solution has been found when a step moves no hidden feature by more than this share of the largest one.
+ACCURACY = 1e-10
+MAX_ITER = 50
+# The rounding of a sum of N terms in units of √N eps: kernels of differences of large numbers have lost some digits.
+ROUNDING = 16.0
+# A solution further from its start than so many Newton steps from there may belong to another sample.
+REACH = 3.0
+
+
+def slope(
+    kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None
+) -> Tensor:
+    """Σ_n w_in ∂k(h_i, a_n)/∂h_i for each point h_i and anchors a_n: (m, s). ``gram`` is k(points, anchors), if known.
+
+    It takes two products for the Gaussian kernel, and autograd for any other.
+    """
+    if isinstance(kernel, Linear):
+        return weights @ anchors
+    if isinstance(kernel, Gaussian):
+        gram = kernel._gram(points, anchors) if gram is None else gram
+        M = weights * gram
+        return (M @ anchors - M.sum(1, keepdim=True) * points) / number(kernel, "lengthscale", points) ** 2
+    with torch.enable_grad():
+        leaf = points.detach().requires_grad_(True)
+        (gradient,) = torch.autograd.grad((kernel._gram(leaf, anchors) * weights).sum(), leaf)
+    return gradient
+
+
+# -- the level of the data --------------------------------------------------------------------------------------------
+class LoadedData(NamedTuple):
+    """The tensors of a ``DataLevel``."""
+
+    kernel: Kernel  # in the precision of the data, and projected where the Gram matrix was repaired
+    anchors: Any  # prepared
+    means: Tensor | None
+    diagonal: Tensor
+
+
+@dataclass(frozen=True)
+class DataLevel(Function):
+    """The kernel of the data with the training samples, x ↦ (⟨φ(x) − m, φ(x_n) − m⟩)_n, where m = 0 if not centred.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel, with numbers for all hyperparameters.
+    anchors : data
+        The training samples as they are stored.
+    representation : Representation
+        How arrays become tensors.
+    means : array (n,) or None
+        The mean of each training column of k; None if features are not centred.
+    grand_mean : float
+        The mean of the means.
+    diagonal : array (n,)
+        k(x_n, x_n), not centred.
+    vectors : array (n, r) or None
+        The eigenvectors that stayed when an indefinite Gram matrix was repaired.
+    """
+
+    kernel: Kernel
+    anchors: Any
+    representation: Representation
+    means: np.ndarray | None
+    grand_mean: float
+    diagonal: np.ndarray
+    vectors: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, X: Any, representation: Representation, *, center: bool
+    ) -> tuple[DataLevel, Tensor]:
+        """The level of training data, and their Gram matrix; refuse data that are all the same to the kernel."""
+        data = representation.inputs(kernel, X)
+        require_gram(count(data), count(data))
+        adapted = representation.adapted(Decomposable(kernel), repair=True).resolve(data)
+        assert isinstance(adapted, Decomposable)
+        gram, vectors = repaired_gram(adapted.kernel, data)
+        diagonal, means = gram.diagonal().clone(), gram.mean(0) if center else None
+        resolved = original(adapted.kernel)
+        level = cls(
+            resolved,
+            plain(X, copy=True),
+            representation,
+            None if means is None else plain(means),
+            0.0 if means is None else means.mean().item(),
+            plain(diagonal),
+            None if vectors is None else plain(vectors, copy=True),
+        )
+        gram = level._centered(gram, means)
+        if not gram.abs().max() < torch.finfo(gram.dtype).max ** 0.5 / len(gram):  # It may be NaN.
+            raise ValueError(
+                f"The Gram matrix of {resolved!r} is not finite, or sums of its squares overflow. "
+                "Scale the data, or choose another kernel."
+            )
+        if gram.max() - gram.min() <= len(gram) * torch.finfo(gram.dtype).eps * diagonal.abs().max():
+            raise ValueError(
+                f"{resolved!r} gives the same value for every pair of samples, to rounding: there is nothing to find "
+                "components of. Check the data, or choose a kernel that depends on its input."
+            )
+        return level, gram
+
+    @cached_property
+    def loaded(self) -> LoadedData:
+        """The tensors of the level."""
+        how = self.representation
+        adapted = how.adapted(Decomposable(self.kernel), repair=True)
+        assert isinstance(adapted, Decomposable)
+        kernel = (
+            adapted.kernel if self.vectors is None else Projected(adapted.kernel, how.tensor(self.vectors))
+        )
+        means = None if self.means is None else how.tensor(self.means)
+        return LoadedData(kernel, how.inputs(self.kernel, self.anchors), means, how.tensor(self.diagonal))
+
+    def inputs(self, X: Any) -> Any:
+        """Checked inputs as the kernel takes them."""
+        return self.representation.inputs(self.kernel, X)
+
+    def __call__(self, X: Any) -> Tensor:
+        """⟨φ(x) − m, φ(x_n) − m⟩, (m, n)."""
+        return self.centered(self.rows(self.inputs(X)))
+
+    def gram(self, *, center: bool = True) -> Tensor:
+        """The Gram matrix of the training data, centred if that was asked for."""
+        with silent_repairs():  # The fit has spoken of a repair.
+            gram = self.loaded.kernel._gram(self.loaded.anchors, None)
+        return self._centered(gram, self.loaded.means) if center else gram
+
+    def _centered(self, gram: Tensor, means: Tensor | None) -> Tensor:
+        if means is None:
+            return gram
+        return gram.sub_(means).sub_(means[:, None]).add_(self.grand_mean)
+
+    def rows(self, data: Any) -> Tensor:
+        """k(x, x_n) of prepared data, not centred."""
+        return self.loaded.kernel._gram(data, self.loaded.anchors)
+
+    def centered(self, rows: Tensor) -> Tensor:
+        """⟨φ(x) − m, φ(x_n) − m⟩ from k(x, x_n)."""
+        if self.loaded.means is None:
+            return rows
+        return rows - rows.mean(1, keepdim=True) - self.loaded.means + self.grand_mean
+
+    def nearest(self, rows: Tensor) -> Tensor:
+        """The training sample nearest to each new one, in feature space, from k(x, x_n)."""
+        return (2.0 * rows - self.loaded.diagonal).argmax(1)
+
+    def twins(self, gram: Tensor) -> Tensor:
+        """For each training sample the one that is nearest to it as a new sample: itself, or one that is the same.
+
+        Only samples that are close to another in the (centred) Gram matrix are looked at.
+        """
+        twins = torch.arange(len(gram), device=gram.device)
+        norms, close = gram.diagonal(), torch.finfo(gram.dtype).eps ** 0.5 * self.loaded.diagonal.abs().max()
+        for rows in row_blocks(len(gram), 2 * len(gram) * gram.element_size()):
+            near = 2.0 * gram[rows] - norms >= norms[rows, None] - close
+            numbers = twins[rows][near.sum(1) > 1]
+            if len(numbers):
+                twins[numbers] = self.nearest(self.rows(take(self.loaded.anchors, numbers)))
+        return twins
+
+
+# -- all levels -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Levels(Function):
+    """The hidden features of all levels side by side, x ↦ (h_1, …, h_L), from those of the training samples.
+
+    Parameters
+    ----------
+    data : DataLevel
+        The kernel of the data.
+    kernels : tuple of Kernel
+        The kernels of the levels above the first.
+    etas : tuple of float
+        The weights η_j of all levels.
+    hidden : tuple of arrays (n, s_j)
+        H_j.
+    multipliers : tuple of arrays (s_j, s_j)
+        Λ_j.
+    variances : tuple of arrays (s_j, s_j)
+        H_jᵀ K_j H_j / η_j.
+    forward : array (n, s_1)
+        K_1 H_1 / η_1.
+    coupled : bool
+        Do the levels feel those above them?
+    extension : {"exact", "smoother"}
+        Do new samples solve the equations that training samples solve, or are their hidden features a mean of the
+        training samples' own, weighted by the first kernel?
+    """
+
+    data: DataLevel
+    kernels: tuple[Kernel, ...]
+    etas: tuple[float, ...]
+    hidden: tuple[np.ndarray, ...]
+    multipliers: tuple[np.ndarray, ...]
+    variances: tuple[np.ndarray, ...]
+    forward: np.ndarray
+    coupled: bool = True
+    extension: str = "exact"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of components of each level."""
+        return [H.shape[1] for H in self.hidden]
+
+    @cached_property
+    def equations(self) -> Extension:
+        """The equations of new samples, as tensors."""
+        tensor = self.data.representation.tensor
+        return Extension(
+            [tensor(H) for H in self.hidden],
+            [tensor(multiplier) for multiplier in self.multipliers],
+            [tensor(variance) for variance in self.variances],
+            tensor(self.forward),
+            self.kernels,
+            self.etas,
+            coupled=self.coupled,
+            largest=self.data.loaded.diagonal.abs().max().item(),
+        )
+
+    def columns(self, level: int | None) -> slice:
+        """Where a level stands among all of them; None: all of them."""
+        if level is None:
+            return slice(None)
+        stop = sum(self.sizes[: level + 1])
+        return slice(stop - self.sizes[level], stop)
+
+    def __call__(self, X: Any) -> Tensor:
+        """Hidden features (n, Σ s_j) of samples, in blocks of rows."""
+        return self.extended(X)[0]
+
+    def extended(self, X: Any) -> tuple[Tensor, Tensor]:
+        """Hidden features of samples, and for which of them (n,) the equations were solved.
+
+        The others have those of the training sample nearest to them.
+        """
+        data = self.data.inputs(X)
+        n, blocks = len(self.hidden[0]), []
+        for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden))):
+            k = self.data.rows(take(data, torch.arange(rows.start, rows.stop)))
+            if self.extension == "smoother":
+                blocks.append((self._smoothed(k), torch.ones(len(k), dtype=torch.bool, device=k.device)))
+            else:
+                blocks.append(self.equations(self.data.centered(k), self.data.nearest(k)))
+        values, solved = zip(*blocks, strict=True)
+        return torch.cat(values), torch.cat(solved)
+
+    def _smoothed(self, rows: Tensor) -> Tensor:
+        """The mean of the training samples' hidden features, weighted by k(x, x_n)."""
+        far = int((rows == 0).all(1).sum())
+        if far:
+            raise ValueError(
+                f"extension='smoother' takes means weighted by the first kernel, which is 0, to rounding, between "
+                f"{far} of {len(rows)} new samples and all training samples: they are too far away. Use a larger "
+                "lengthscale, or extension='exact'."
+            )
+        if bool((rows < 0).any()):
+            raise ValueError(
+                "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
+                "Use a kernel that is not (rbf, laplacian), or extension='exact'."
+            )
+        return rows @ torch.cat(list(self.equations.hidden), 1) / rows.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Extension:
+    """The equations of new points, for fitted levels."""
+
+    hidden: Sequence[Tensor]
+    multipliers: Sequence[Tensor]  # Λ_j
+    variances: Sequence[Tensor]  # H_jᵀ K_j H_j / η_j
+    forward: Tensor  # K_1 H_1 / η_1
+    kernels: Sequence[Kernel]  # k_2, …, k_L
+    etas: Sequence[float]
+    coupled: bool = True  # False: each level only follows the one below
+    largest: float = 0.0  # the largest k_1(x, x), not centred: what centring has rounded
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of components of each level."""
+        return [H.shape[1] for H in self.hidden]
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Are all kernels above the first linear?"""
+        return all(isinstance(kernel, Linear) for kernel in self.kernels)
+
+    @cached_property
+    def _weights(self) -> Sequence[Tensor]:
+        """What h_j is multiplied by where it only follows the level below.
+
+        It is Λ_j for levels that are not coupled. Between linear levels, H_{j+1} of a stationary point lies within the
+        span of H_j or orthogonal to it; so the term of the level above takes off Λ_j what coupling has added, and the
+        level's own variance is left. (Formed by subtraction, it would be rounding where the data are small.) Of a
+        linear level, only what it has from directions with variance of the level below is variance.
+        """
+        if not self.is_linear:
+            return self.multipliers
+        weights = list(self.variances[:1])
+        for below, H, eta in zip(self.hidden, self.hidden[1:], self.etas[1:], strict=False):
+            cross = H.mT @ below @ _projection(weights[-1])
+            weights.append(cross @ cross.mT / eta)
+        return weights
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The number of components with variance of each level."""
+        return [int(resolved(torch.linalg.eigvalsh(weight)).sum()) for weight in self._weights]
+
+    @cached_property
+    def _span(self) -> Tensor:
+        """The projection on directions with variance, of all levels side by side."""
+        return torch.block_diag(*(_projection(weight) for weight in self._weights))
+
+    @cached_property
+    def training(self) -> Tensor:
+        """The extension to the training samples: their hidden features, but 0 in directions without variance."""
+        hidden = torch.cat(list(self.hidden), 1)
+        return hidden if self.ranks == self.sizes else hidden @ self._span
+
+    def __call__(self, rows: Tensor, nearest: Tensor) -> tuple[Tensor, Tensor]:
+        """Hidden features (m, Σ s_j) for k_1(x, x_n) (m, N), from those of the nearest samples; and which converged."""
+        start = self.training[nearest]
+        change = rows @ self.hidden[0] / self.etas[0] - self.forward[nearest]
+        change[(change.abs() <= self._rounding * self._largest_forward).all(1)] = 0.0
+        values, converged = self._following(change, start), torch.ones_like(nearest, dtype=torch.bool)
+        if self.coupled and not self.is_linear:
+            moved = change.any(1)
+            values[moved], converged[moved] = self._solved(change[moved], nearest[moved], values[moved])
+            values[~moved] = start[~moved]
+        return values, converged
+
+    def _solved(self, change: Tensor, nearest: Tensor, following: Tensor) -> tuple[Tensor, Tensor]:
+        """The solutions near the nearest samples, by Broyden's method from their Jacobians, and which were found.
+
+        Where that strays, or fails, steps that only descend begin there, at the features that follow, and at 0.
+        """
+        samples, number = nearest.unique(return_inverse=True)
+        left_over = self._within(self.training[samples], self.forward[samples])[number]
+        inverses = self._inverse_jacobians(samples)[number]
+        start, forward = self.training[nearest], self.forward[nearest] + change
+        tol = max(ACCURACY, 10.0 * torch.finfo(start.dtype).eps)
+        limits: dict[str, Any] = {
+            "scale": self._scale,
+            "tol": tol,
+            "noise": self._noise,
+            "max_iter": MAX_ITER,
+        }
+
+        def equations(h: Tensor, rows: Tensor) -> Tensor:
+            return self._within(h, forward[rows]) - left_over[rows]
+
+        values, converged = broyden(equations, start, inverses, **limits)
+        # At the start the equations are off by −change, at the first level.
+        newton = (inverses[:, :, : change.shape[1]] @ change[:, :, None])[:, :, 0]
+        near = (values - start).norm(dim=1) <= REACH * newton.norm(dim=1)
+        open_ = ~(converged & near)
+        for begin in (start, following, torch.zeros_like(start)):
+            left = torch.nonzero(open_)[:, 0]
+            if not len(left):
+                break
+            equations_left = partial(_at_rows, equations, left)
+            solutions, done = levenberg_marquardt(equations_left, begin[left], **limits)
+            values[left[done]], converged[left[done]] = solutions[done], True
+            open_ = ~converged
+        values[~converged] = start[~converged]
+        return values, converged
+
+    def equations(self, h: Tensor, forward: Tensor) -> Tensor:
+        """Left minus right side, for hidden features (m, Σ s_j) and H_1ᵀ k_1(x) / η_1 (m, s_1)."""
+        parts = list(h.split(self.sizes, 1))
+        sides = []
+        for j, part in enumerate(parts):
+            side = part @ self.multipliers[j] - forward
+            if j + 1 < len(parts):
+                kernel, H, above, eta = self.kernels[j], self.hidden[j], self.hidden[j + 1], self.etas[j + 1]
+                gram = kernel._gram(part, H)
+                side = side - slope(kernel, part, H, parts[j + 1] @ above.mT, gram) / eta
+                forward = gram @ above / eta
+            sides.append(side)
+        return torch.cat(sides, 1)
+
+    def _within(self, h: Tensor, forward: Tensor) -> Tensor:
+        """The equations along directions with variance, for hidden features that are 0 along the others."""
+        return self.equations(h @ self._span, forward) @ self._span
+
+    def _following(self, change: Tensor, start: Tensor) -> Tensor:
+        """Each level follows the one below, by as much as that differs from the nearest sample's."""
+        parts = list(start.split(self.sizes, 1))
+        for j, (nearest, weight) in enumerate(zip(list(parts), self._weights, strict=True)):
+            parts[j] = nearest + change @ _inverse(weight)
+            if j + 1 < len(parts):
+                kernel, H, above = self.kernels[j], self.hidden[j], self.hidden[j + 1]
+                change = (kernel._gram(parts[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
+        return torch.cat(parts, 1)
+
+    @cached_property
+    def _scale(self) -> float:
+        """The largest hidden feature."""
+        return max(H.abs().max().item() for H in self.hidden)
+
+    @cached_property
+    def _rounding(self) -> float:
+        """The rounding of sums over the samples, relative to their largest terms."""
+        return float(ROUNDING * torch.finfo(self.forward.dtype).eps * len(self.forward) ** 0.5)
+
+    @cached_property
+    def _largest_forward(self) -> float:
+        """The largest term of the first level's equations."""
+        return max(self.forward.abs().max().item(), self.largest / abs(self.etas[0]))
+
+    @cached_property
+    def _noise(self) -> Tensor:
+        """How far each equation may be off by rounding alone."""
+        levels = zip(self.hidden, self.multipliers, strict=True)
+        largest = [(H @ multiplier).abs().max().expand(H.shape[1]) for H, multiplier in levels]
+        largest[0] = largest[0].clamp(min=self._largest_forward)
+        return self._rounding * torch.cat(largest)
+
+    def _inverse_jacobians(self, samples: Tensor) -> Tensor:
+        """The inverse Jacobians (m, S, S) of training samples' equations, in which every level has its own units."""
+        h, forward = self.training[samples], self.forward[samples]
+
+        def equations(h: Tensor, rows: Tensor) -> Tensor:
+            return self._within(h, forward[rows])
+
+        rows = torch.arange(len(h), device=h.device)
+        J = jacobian(equations, h, equations(h, rows), rows, self._scale)
+        units = torch.cat([_largest(part).sqrt().expand(len(part)) for part in self.multipliers])
+        return _inverse(J / units[:, None] / units) / units[:, None] / units
+
+
+def _at_rows(equations: Callable[[Tensor, Tensor], Tensor], rows: Tensor, h: Tensor, index: Tensor) -> Tensor:
+    """The equations of some of the rows, which are numbered anew."""
+    return equations(h, rows[index])
+
+
+def _largest(matrix: Tensor) -> Tensor:
+    """The largest entry of a matrix in size, or 1 if all are zero."""
+    size = matrix.abs().max()
+    return torch.where(size > 0, size, 1.0)
+
+
+def _inverse(matrix: Tensor) -> Tensor:
+    """The pseudo-inverse of symmetric matrices: directions without variance stay at zero."""
+    values, vectors = torch.linalg.eigh(0.5 * (matrix + matrix.mT))
+    inverses = torch.where(resolved(values), 1.0 / values, 0.0)
+    return (vectors * inverses[..., None, :]) @ vectors.mT
+
+
+def _projection(matrix: Tensor) -> Tensor:
+    """The projection on the directions with variance."""
+    values, vectors = torch.linalg.eigh(matrix)
+    kept = vectors[:, resolved(values)]
+    return kept @ kept.mT
+
+
+def resolved(values: Tensor) -> Tensor:
+    """Which eigenvalues of matrices are more than rounding, beside the largest."""
+    sizes = values.abs()
+    return sizes > values.shape[-1] * torch.finfo(values.dtype).eps ** 0.75 * sizes.amax(-1, keepdim=True)

@@ -1,0 +1,193 @@
+"""What fitted levels say of themselves: the variance they recover, the bounds of lemmas 4.1 and 4.2, what collapsed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import count, plain, take
+from representer.functions.levels import Levels, resolved
+from representer.kernels.products import Linear
+from representer.linalg.memory import row_blocks
+from representer.parameters import is_count, is_real
+from representer.problems.levels import LevelsProblem, coupling, symmetric
+
+# Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.
+SAME = 1e-6
+
+
+class ApproximationBounds(NamedTuple):
+    """‖K_1/η_1 − H_1 Λ_1 H_1ᵀ‖_F between its bounds."""
+
+    lower: float
+    error: float
+    upper: float
+
+
+def are_leading(levels: Levels) -> list[bool]:
+    """For each level, does it keep the leading eigenvectors of sign(η_j) M_j?"""
+    problem = LevelsProblem(levels.data.gram(), list(levels.kernels), levels.etas)
+    state = problem.at(list(levels.equations.hidden), coupled=levels.coupled)
+    return problem.are_leading(state, coupled=levels.coupled)
+
+
+# -- how much of the data is kept -------------------------------------------------------------------------------------
+def recovered_variance(levels: Levels, X: Any, hidden: Tensor) -> float:
+    """The share of the variance of X that the best linear map of the training samples recovers from hidden features."""
+    data = levels.data.inputs(X)
+    Z = torch.cat(list(levels.equations.hidden), 1)
+    A = torch.linalg.pinv(Z - Z.mean(0)).mT  # (N, S): the map is φ(x) − m ≈ Σ_n (φ(x_n) − m) (A z)_n
+    weights = (hidden - Z.mean(0)) @ A.mT
+    if levels.data.kernel.domain == "vectors" and isinstance(data, Tensor):
+        train = levels.data.loaded.anchors
+        target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
+        error, variance = (target - recovered).square().sum().item(), target.square().sum().item()
+    else:
+        error, variance = _feature_space_error(levels, data, weights)
+    return 1.0 - error / variance if variance > 0 else 0.0
+
+
+def _feature_space_error(levels: Levels, data: Any, weights: Tensor) -> tuple[float, float]:
+    """Σ ‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and Σ ‖φ(x) − m‖²."""
+    kernel, gram = levels.data.loaded.kernel, levels.data.gram(center=False)
+    means, error, variance = gram.mean(0), 0.0, 0.0
+    weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
+    for rows in row_blocks(count(data), 4 * 8 * len(gram)):
+        block = take(data, torch.arange(rows.start, rows.stop))
+        k, w = levels.data.rows(block), weights[rows]
+        if kernel.domain == "gram":
+            same = k.shape == gram.shape and bool(torch.equal(k, gram))
+            diagonal = gram.diagonal() if same else gram.diagonal().mean().expand(len(k))
+        else:
+            diagonal = kernel._diag(block)
+        norms = diagonal - 2.0 * k.mean(1) + means.mean()
+        cross = (w * (k - means)).sum(1)
+        variance += norms.sum().item()
+        error += (norms - 2.0 * cross + (w * (w @ gram)).sum(1)).sum().item()
+    return error, variance
+
+
+# -- lemmas -----------------------------------------------------------------------------------------------------------
+def approximation_bounds(levels: Levels) -> ApproximationBounds:
+    """How well the first level approximates the Gram matrix of the data, and between which bounds (lemma 4.1)."""
+    K = levels.data.gram() / levels.etas[0]
+    hidden = levels.equations.hidden
+    H, values = hidden[0], levels.equations.multipliers[0].diagonal()
+    low_rank = (H * values) @ H.mT
+    error = (K - low_rank).norm().item()
+    if len(hidden) == 1:
+        return ApproximationBounds(error, error, error)
+    above, eta, kernel = hidden[1], levels.etas[1], levels.kernels[0]
+    lemma = len(hidden) == 2 and isinstance(kernel, Linear)
+    if lemma:
+        B = above @ above.mT / eta
+    else:
+        G = coupling(kernel, H, above)
+        B = (G @ H.mT + H @ G.mT - H @ symmetric(H.mT @ G) @ H.mT) / eta
+    tail, size = (K + B - low_rank).norm().item(), B.norm().item()
+    lower, upper = max(0.0, tail - size), tail + size
+    if lemma:
+        s2, spectrum = above.shape[1], torch.linalg.eigvalsh(K).flip(0)
+        if eta > 0:  # With η_1 < 0, K is negative.
+            positive = values.clamp(min=0.0).sort(descending=True).values[:s2].sum()
+            extra = 2.0 / eta * (positive - spectrum[-s2:].sum().clamp(max=0.0)).item()
+        else:
+            negative = (-values).clamp(min=0.0).sort(descending=True).values[:s2].sum()
+            extra = -2.0 / eta * (spectrum[:s2].sum() + negative).item()
+        upper = min(upper, max(0.0, tail**2 - s2 / eta**2 + extra) ** 0.5)
+    return ApproximationBounds(lower, error, upper)
+
+
+def eta_for_explained_variance(levels: Levels, n_components: Any, ratio: Any) -> float:
+    """The η_2 of a linear second level with which n components of the first hold a share of s eigenvalues (lemma 4.2).
+
+    Without both numbers it is the largest negative one that keeps all of them positive, −1/λ_s.
+    """
+    eta, s = levels.etas[0], levels.sizes[0]
+    if eta < 0:
+        raise ValueError(
+            f"eta of level 0 is {eta!r}: with a negative one all eigenvalues of K_1/η_1 are negative, and the lemma "
+            "says nothing. Fit with a positive eta of level 0."
+        )
+    values = (torch.linalg.eigvalsh(levels.data.gram()).flip(0)[:s] / eta).cpu().numpy()
+    if values[-1] <= len(levels.hidden[0]) * np.finfo(values.dtype).eps * values[0]:
+        raise ValueError(
+            f"The Gram matrix of the data has no {s} positive eigenvalues, to rounding, so that no negative eta "
+            "keeps all of them positive. Lower n_components (a centred Gram matrix has rank n_samples − 1)."
+        )
+    if ratio is None and n_components is None:
+        return -1.0 / float(values[-1])
+    if not (is_count(n_components) and n_components < s and is_real(ratio) and 0 < ratio < 1):
+        raise ValueError(
+            f"Give both n_components, from 1 to {s - 1}, and ratio, between 0 and 1; got {n_components!r} and "
+            f"{ratio!r}."
+        )
+    head, total, least = values[:n_components].sum(), values.sum(), values[-1]
+    slope, width = ratio * total - head, n_components - ratio * s
+    shift = slope / width if width != 0 else np.inf
+    if shift == 0:
+        raise ValueError(f"Kernel PCA holds exactly {ratio} already: no finite eta is needed.")
+    beyond = shift < -least * (1.0 + 1e-9) or (shift > 0 and ratio > head / total)
+    if not np.isfinite(shift) or beyond:
+        largest = (head - n_components * least) / (total - s * least) if total > s * least else 1.0
+        raise ValueError(
+            f"{n_components} components hold {head / total:.3f} in kernel PCA and {largest:.3f} with the largest "
+            f"negative eta, {-1.0 / least:.3g}; ratio={ratio!r} is out of reach."
+        )
+    return float(1.0 / shift)
+
+
+# -- what collapsed ---------------------------------------------------------------------------------------------------
+def is_constant(H: np.ndarray) -> np.ndarray:
+    """Which components are the same for all samples."""
+    return np.asarray(np.ptp(H, axis=0) <= _same(H) * np.abs(H).max(0))
+
+
+def _same(H: np.ndarray) -> float:
+    return max(SAME, float(np.finfo(H.dtype).eps) ** 0.5)
+
+
+def collapse(levels: Levels) -> str | None:
+    """Which components mean less than they seem to, in words; None if all have variance."""
+    training, sizes = plain(levels.equations.training), levels.sizes
+    hidden = np.concatenate(levels.hidden, 1)
+    away = np.abs(hidden - training).max(0) > _same(hidden) * np.abs(training).max()
+    arbitrary = np.split(away, np.cumsum(sizes)[:-1])
+    own = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in levels.equations.variances]
+    ranks = np.minimum(own, levels.equations.ranks)
+    missing = np.asarray(sizes) - ranks
+    constant = is_constant(levels.hidden[0])
+    outweighed = levels.coupled and len(sizes) > 1 and sizes[0] < len(hidden)
+    centered = levels.data.means is not None
+    if centered and outweighed and constant.any() and missing[0] <= constant.sum():
+        j = int(np.flatnonzero(constant)[0])
+        zero = ", and 0 in transform" if arbitrary[0][j] else ""
+        return (
+            f"Component {j} of level 0 is the same for all samples{zero}: the levels above outweigh it. Choose a "
+            "larger eta or lengthscale for level 1, or fewer components for level 0."
+        )
+    if (missing > 0).any():
+        j = int(np.flatnonzero(missing > 0)[0])
+        zero = "arbitrary in hidden_ and 0 in transform" if arbitrary[j].any() else "made by the levels above"
+        return (
+            f"Level {j} has only {ranks[j]} components with variance; the others are {zero}, and levels above may "
+            f"depend on them. Ask for fewer than n_components={sizes[j]}."
+        )
+    return None
+
+
+def parted_twins(levels: Levels, gram: Tensor, subset: np.ndarray) -> str | None:
+    """Samples that are the same, but have different hidden features, which no function has; None if there are none."""
+    H, twins = plain(levels.equations.training), plain(levels.data.twins(gram))
+    apart = np.abs(H - H[twins]).max(1) > _same(H) * np.abs(H).max()
+    if not apart.any():
+        return None
+    i = int(np.flatnonzero(apart)[0])
+    return (
+        f"Samples {subset[twins[i]]} and {subset[i]} are the same to the first kernel, but have different hidden_ "
+        f"({apart.sum()} such samples): the levels above tell them apart. transform gives both the same. Leave "
+        "duplicates out, or choose a larger lengthscale or |eta| for the upper levels."
+    )

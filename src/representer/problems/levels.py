@@ -1,0 +1,632 @@
+"""Deep kernel PCA as a problem (Tonin et al., 2023): an energy over levels, its stationary points, and their solvers.
+
+Level j has orthonormal hidden features H_j (N × s_j) and K_j = k_j(H_{j−1}), K_1 the Gram matrix of the data. The
+multi-level equations (6) of the paper,
+
+    K_j H_j / η_j + G_j / η_{j+1} = H_j Λ_j,     G_j = ∇_{H_j} ½ Tr(H_{j+1}ᵀ K_{j+1}(H_j) H_{j+1}),
+
+are the stationarity conditions of E = Σ_j Tr(H_jᵀ K_j H_j) / (2 η_j) on the product of Stiefel manifolds. Level j keeps
+the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j equal to the left-hand side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.functions.levels import slope
+from representer.kernels.base import Kernel
+from representer.kernels.names import as_kernel
+from representer.kernels.products import Linear
+from representer.kernels.stationary import Gaussian
+from representer.linalg import RitzPairs, leading, orthonormal
+from representer.linalg.leading import Product
+from representer.linalg.memory import row_blocks
+from representer.optimize.runs import HistoryEntry, Monitor
+from representer.optimize.search import SearchSettings
+from representer.optimize.stiefel import (
+    ManifoldResult,
+    critical_point,
+    projected_gradient,
+    riemannian_adam,
+    self_consistent,
+    trust_region,
+)
+from representer.parameters import is_count, is_real
+from representer.values import number
+
+Hidden = list[Tensor]
+
+# The Ritz pairs in a preconditioner are this accurate. The smallest gap that it divides by is a share of the smallest
+# eigenvalue, and of what coupling adds to it.
+PRECONDITIONER_ACCURACY = 1e-6
+SMALLEST_GAP = 1e-3
+COUPLING_PART = 0.01
+# Eigenvalues that are kept are compared with others to this accuracy, relative to the largest one.
+COMPARED = 1e-6
+# A sweep solves an eigenvalue problem to this share of the residual that its start has.
+SHARE = 0.05
+# Autograd holds so many temporaries of the size of a block of Gram rows.
+TEMPORARIES = 6
+# A block of so many bytes is used at once, while it is in the processor's cache.
+CACHED = 2**20
+# The levels' own eigenvectors are found to this accuracy where they are a start, and where they are the answer.
+START_ACCURACY, EXACT = 1e-6, 1e-12
+# A component of little variance is extended to new samples this accurately, a tenth of what is promised for samples.
+EXTENDED = 1e-7
+# A search cannot reach residuals below so many units of rounding.
+LEAST_RESIDUAL = 100.0
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class LevelModel:
+    """The sizes, kernels and weights of all levels, from the data on."""
+
+    sizes: tuple[int | float, ...]  # numbers of components, or shares of the variance
+    kernels: tuple[Kernel, ...]
+    etas: tuple[float, ...]
+
+    @staticmethod
+    def of(n_components: Any, kernel: Any, eta: Any) -> LevelModel:
+        """Make a model from lists with one entry for each level; what is no list holds for all levels."""
+        arguments = {"n_components": n_components, "kernel": kernel, "eta": eta}
+        lists = {name: list(v) for name, v in arguments.items() if isinstance(v, list | tuple | np.ndarray)}
+        lengths = {name: len(entries) for name, entries in lists.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                "n_components, kernel and eta have one entry for each level (or are no list: the same for all levels), "
+                f"but there are {' and '.join(f'{length} {name}' for name, length in lengths.items())}."
+            )
+        depth = next(iter(lengths.values()), 1)
+        if depth == 0:
+            raise ValueError(f"{', '.join(lists)}: an empty list. There must be at least one level.")
+        entries = {name: lists.get(name, [value] * depth) for name, value in arguments.items()}
+        return LevelModel(
+            tuple(_size(j, entry) for j, entry in enumerate(entries["n_components"])),
+            tuple(_checked_kernel(j, entry) for j, entry in enumerate(entries["kernel"])),
+            tuple(_eta(j, entry) for j, entry in enumerate(entries["eta"])),
+        )
+
+    def check_samples(self, n: int) -> None:
+        """Refuse more orthonormal columns than samples, in one level or in nonlinear levels together.
+
+        Each of several linear levels may have N components: lemma 4.2 of Tonin et al. is about them.
+        """
+        for j, size in enumerate(self.sizes):
+            if isinstance(size, int) and size > n:
+                raise ValueError(
+                    f"n_components of level {j} is {size}, but there are only {n} samples (n_samples = {n}): its "
+                    "components are orthonormal vectors with one entry for each sample."
+                )
+        total = sum(size for size in self.sizes if isinstance(size, int))
+        if total > n and not all(isinstance(kernel, Linear) for kernel in self.kernels[1:]):
+            raise ValueError(
+                f"n_components are {total} in all levels together, but there are only {n} samples (n_samples = {n}): "
+                "nonlinear levels then fit anything. Ask for fewer components or levels, or for linear upper levels."
+            )
+
+
+def _size(level: int, size: Any) -> int | float:
+    if is_count(size):
+        return int(size)
+    if is_real(size) and not isinstance(size, int | np.integer) and 0.0 < size < 1.0:
+        return float(size)
+    raise ValueError(
+        f"n_components of level {level} must be a positive integer or a share of the variance between 0 and 1; got "
+        f"{size!r}."
+    )
+
+
+def _checked_kernel(level: int, kernel: Any) -> Kernel:
+    numbers = level_kernel(level, kernel).numbers()
+    if level and numbers.domain != "vectors":
+        raise ValueError(
+            f"The kernel of level {level}, {numbers!r}, takes data of the kind {numbers.domain!r}, but it gets hidden "
+            "features, which are vectors. Only the first kernel sees the data themselves."
+        )
+    return numbers
+
+
+def level_kernel(level: int, kernel: Any) -> Kernel:
+    """A copy of a level's kernel; the words of a name above the first level stand for 1, the scale of the features."""
+    copy = as_kernel(kernel).__sklearn_clone__()
+    if level and isinstance(kernel, str):
+        words = [name for name in copy.hyperparameters if isinstance(getattr(copy, name), str)]
+        copy = copy.set_params(**dict.fromkeys(words, 1.0))
+    return copy
+
+
+def _eta(level: int, eta: Any) -> float:
+    if not is_real(eta) or not np.isfinite(eta) or eta == 0 or abs(eta) < 1.0 / np.finfo(float).max:
+        raise ValueError(
+            f"eta of level {level} must be a finite number other than 0, and 1/eta, which weighs the level, must "
+            f"be finite, too; got {eta!r}."
+        )
+    return float(eta)
+
+
+# -- the energy -------------------------------------------------------------------------------------------------------
+def coupling(kernel: Kernel, H: Tensor, above: Tensor, gram: Tensor | None = None) -> Tensor:
+    """G_j of equation (7), for the kernel k_{j+1}, H_j and H_{j+1}, in blocks of rows."""
+    if isinstance(kernel, Linear):
+        return above @ (above.mT @ H)
+    if isinstance(kernel, Gaussian) and gram is not None:
+        return _gaussian_coupling(kernel, H, above, gram)
+    G = torch.empty_like(H)
+    for rows in row_blocks(len(H), TEMPORARIES * len(H) * H.element_size()):
+        block = None if gram is None else gram[rows]
+        G[rows] = slope(kernel, H[rows], H, above[rows] @ above.mT, block)
+    return G
+
+
+def _gaussian_coupling(kernel: Gaussian, H: Tensor, above: Tensor, gram: Tensor) -> Tensor:
+    """The sums of ``slope`` for all points at once, by the symmetry of K ∘ H_{j+1}H_{j+1}ᵀ."""
+    points = torch.cat([H, torch.ones_like(H[:, :1])], 1)
+    sums = torch.zeros_like(points.mT)
+    for rows in row_blocks(len(H), len(H) * H.element_size(), CACHED):
+        sums.addmm_(points[rows].mT, (above[rows] @ above.mT).mul_(gram[rows]))
+    return (sums[:-1].mT - sums[-1:].mT * H) / number(kernel, "lengthscale", H) ** 2
+
+
+def times(gram: Tensor, V: Tensor) -> Tensor:
+    """The product K V = (Vᵀ K)ᵀ, in the order that is twice as fast for few columns."""
+    return (V.mT @ gram).mT
+
+
+def symmetric(matrix: Tensor) -> Tensor:
+    """The symmetric part ½ (A + Aᵀ)."""
+    return 0.5 * (matrix + matrix.mT)
+
+
+@dataclass(frozen=True)
+class Stationarity:
+    """A point and how far it is from solving equations (6)."""
+
+    hidden: Hidden
+    gradients: list[Tensor]  # ∇_{H_j} E
+    multipliers: list[Tensor]  # Λ_j: the symmetric part of H_jᵀ ∇_j
+    energies: list[float]  # Tr(H_jᵀ K_j H_j) / (2 η_j)
+    totals: list[float]  # Tr M_j: the sum of all eigenvalues of level j
+    variances: list[Tensor]  # H_jᵀ K_j H_j / η_j: what the components hold of their own level
+    forward: Tensor  # K_1 H_1 / η_1
+
+    @property
+    def energy(self) -> float:
+        """The energy of all levels."""
+        return sum(self.energies)
+
+    @property
+    def residual(self) -> float:
+        """The largest ‖∇_j − H_j Λ_j‖ / ‖∇_j‖ of all levels."""
+        tiny = torch.finfo(self.gradients[0].dtype).tiny
+        shares = []
+        for H, gradient, multiplier in zip(self.hidden, self.gradients, self.multipliers, strict=True):
+            scale = gradient.abs().max().clamp(min=tiny)  # Squares of huge entries would overflow.
+            defect = (gradient - H @ multiplier) / scale
+            shares.append((defect.norm() / (gradient / scale).norm().clamp(min=tiny)).item())
+        return max(shares)
+
+    def explained_variance(self) -> list[np.ndarray]:
+        """Eigenvalues of each level over their sum; NaN where eigenvalues of both signs cancel to rounding."""
+        ratios = []
+        for H, multiplier, total in zip(self.hidden, self.multipliers, self.totals, strict=True):
+            values = multiplier.diagonal().cpu().numpy()
+            rounding = len(H) * np.finfo(values.dtype).eps * np.abs(values).sum()
+            ratios.append(np.full_like(values, np.nan) if abs(total) <= rounding else values / total)
+        return ratios
+
+
+@dataclass
+class LevelsProblem:
+    """The levels above one Gram matrix of the data; it remembers the subspaces where it last found eigenvectors."""
+
+    gram: Tensor  # K_1
+    kernels: list[Kernel]  # k_2, …, k_L
+    etas: Sequence[float]  # η_1, …, η_L
+    ritz: dict[int, RitzPairs] = field(default_factory=dict)  # the last Ritz pairs of each level's field
+    own: dict[int, RitzPairs] = field(default_factory=dict)  # the last Ritz pairs of K_j alone
+
+    def __len__(self) -> int:
+        return len(self.etas)
+
+    @property
+    def ascends(self) -> bool:
+        """Does every level raise the energy? With a negative η a stationary point is a saddle."""
+        return all(eta > 0 for eta in self.etas)
+
+    @property
+    def has_closed_form(self) -> bool:
+        """Above linear kernels Tr(P_j P_{j−1}) ≤ min(s_j, s_{j−1}), which nested leading subspaces reach."""
+        return len(self) > 1 and self.ascends and all(isinstance(kernel, Linear) for kernel in self.kernels)
+
+    def gram_of(self, level: int, hidden: Hidden) -> Tensor:
+        """K_j; levels count from 0 here."""
+        return self.gram if level == 0 else self.kernels[level - 1]._gram(hidden[level - 1], None)
+
+    def at(self, hidden: Hidden, *, coupled: bool = True) -> Stationarity:
+        """Energy, gradients and multipliers at a point; not ``coupled``: as if no level felt the one above."""
+        return self._descend(hidden, None, coupled=coupled)[0]
+
+    def sweep(self, hidden: Hidden, tol: float) -> tuple[Stationarity, Hidden]:
+        """The state where the last level is solved, and there the leading eigenvectors of every level's field.
+
+        They are only as accurate as a sweep deserves, and at most to ``tol``.
+        """
+        return self._descend(hidden, tol)
+
+    def _descend(
+        self, hidden: Hidden, tol: float | None, *, coupled: bool = True
+    ) -> tuple[Stationarity, Hidden]:
+        """From the last level to the first: one Gram matrix beside that of the data is alive at a time."""
+        hidden, proposals = list(hidden), list(hidden)
+        gradients, energies, totals, variances = [], [], [], []
+        G: Tensor | None = None
+        for j in reversed(range(len(self))):
+            K = self.gram_of(j, hidden)
+            if tol is not None:
+                H = hidden[j]
+                proposals[j] = self.solve(j, self.field(j, K, H, G), H, H.shape[1], tol, SHARE)
+                if G is None:
+                    hidden[j] = proposals[j]
+            H = hidden[j]
+            own = times(K, H) / self.etas[j]
+            backward = torch.zeros_like(own) if G is None else G / self.etas[j + 1]
+            gradients.append(own + backward)
+            variances.append(symmetric(H.mT @ own))
+            energies.append(0.5 * (own * H).sum().item())
+            totals.append(K.diagonal().sum().item() / self.etas[j] + (backward * H).sum().item())
+            if j and coupled:
+                G = coupling(self.kernels[j - 1], hidden[j - 1], H, K)
+        gradients.reverse()
+        multipliers = [symmetric(H.mT @ g) for H, g in zip(hidden, gradients, strict=True)]
+        sums = energies[::-1], totals[::-1], variances[::-1]
+        return Stationarity(hidden, gradients, multipliers, *sums, own), proposals
+
+    def field(self, level: int, gram: Tensor, H: Tensor, G: Tensor | None) -> Product:
+        """V ↦ sign(η_j) M_j V, M_j = K_j/η_j + (G_j H_jᵀ + H_j G_jᵀ − H_j sym(H_jᵀG_j) H_jᵀ)/η_{j+1}."""
+        sign = 1.0 if self.etas[level] > 0 else -1.0
+        scale = sign / self.etas[level]
+        if G is None:
+            return lambda V: scale * times(gram, V)
+        left = (sign / self.etas[level + 1]) * G
+        inner = symmetric(H.mT @ left)
+
+        def product(V: Tensor) -> Tensor:
+            inside = H.mT @ V
+            return scale * times(gram, V) + left @ inside + H @ (left.mT @ V - inner @ inside)
+
+        return product
+
+    def solve(
+        self, level: int, product: Product, H: Tensor, size: int, tol: float, share: float = 0.0
+    ) -> Tensor:
+        """Leading eigenvectors of a field, from where the last search for this level ended.
+
+        They have a residual of ``tol``, or the ``share`` of the first residual that is left, whichever is larger.
+        """
+        start = torch.cat([H, self.ritz[level].vectors[:, H.shape[1] :]], 1) if level in self.ritz else H
+        self.ritz[level] = leading(product, start, size, tol=tol, share=share)
+        return self.ritz[level].vectors[:, :size]
+
+    def levelwise(self, sizes: Sequence[int | float], start: Tensor, tol: float) -> Hidden:
+        """Kernel PCA of each level after the one below (Deng et al., 2019); a fraction is a share of the trace.
+
+        Kernels with words for hyperparameters are given their numbers by the hidden features of the level below.
+        """
+        hidden: Hidden = []
+        for j, size in enumerate(sizes):
+            if j:
+                self.kernels[j - 1] = self.kernels[j - 1].resolve(hidden[-1])
+            K = self.gram_of(j, hidden)
+            if not bool(torch.isfinite(K.abs().max() / self.etas[j])):
+                what = f"{self.kernels[j - 1]!r} gives" if j else "The kernel of the data gives"
+                raise ValueError(
+                    f"{what} values at level {j} that overflow, or do so when divided by eta={self.etas[j]!r}. Choose "
+                    "another kernel or a larger |eta|, or scale the data."
+                )
+            spread = (K.max() - K.min()).item()
+            if j and spread <= len(K) * torch.finfo(K.dtype).eps * K.diagonal().abs().max().item():
+                raise ValueError(
+                    f"Level {j} has collapsed: {self.kernels[j - 1]!r} gives the same value for every pair of the "
+                    f"hidden features of level {j - 1}, to rounding. Choose a kernel that depends on its input, or a "
+                    "smaller lengthscale."
+                )
+            n = size if isinstance(size, int) else components_for(K, size)
+            columns = torch.cat([start, start.new_zeros(len(K), max(0, n - start.shape[1]))], 1)[:, :n]
+            hidden.append(self.solve(j, self.field(j, K, columns, None), columns, n, tol))
+        return hidden
+
+    def nested(self, sizes: Sequence[int | float], start: Tensor) -> Hidden:
+        """The closed form of linear upper levels: H_j holds the s_j leading eigenvectors of K_1."""
+        hidden = self.levelwise(sizes, start, START_ACCURACY)
+        counts = [H.shape[1] for H in hidden]
+        # The search begins with the leading vectors: beside the guards, others would seem to have converged.
+        widest = self.solve(0, self.field(0, self.gram, start, None), hidden[0], max(counts), EXACT)
+        return [widest[:, :s].contiguous() for s in counts]
+
+    def are_leading(self, state: Stationarity, *, coupled: bool = True) -> list[bool]:
+        """For each level, is no other eigenvalue of sign(η_j) M_j larger than those that are kept?"""
+        answers: list[bool] = []
+        G: Tensor | None = None
+        for j in reversed(range(len(self))):
+            H, K = state.hidden[j], self.gram_of(j, state.hidden)
+            sign = 1.0 if self.etas[j] > 0 else -1.0
+            values = torch.linalg.eigvalsh(sign * state.multipliers[j])
+            shift = values.abs().max().item() + abs(state.totals[j])
+            complement = _deflated(self.field(j, K, H, G), H, shift)
+            others = leading(complement, H.new_ones(len(H), 1), 1, tol=COMPARED)
+            answers.append(bool(others.values[0] <= values[0] + COMPARED * values.abs().max()))
+            if j and coupled:
+                G = coupling(self.kernels[j - 1], state.hidden[j - 1], H, K)
+        return answers[::-1]
+
+    def residual_objective(self, hidden: Hidden, eigenvalues: Hidden) -> Tensor:
+        """Equation (9), differentiable: ½ Σ_j ‖K_j H_j / η_j + G_j / η_{j+1} − H_j Λ_j‖² with diagonal Λ_j."""
+        with torch.enable_grad():
+            points = [H if H.requires_grad else H.detach().requires_grad_(True) for H in hidden]
+            grams = [self.gram_of(j, points) for j in range(len(points))]
+            total = points[0].new_zeros(())
+            for j, (H, values) in enumerate(zip(points, eigenvalues, strict=True)):
+                left = grams[j] @ H / self.etas[j]
+                if j + 1 < len(points):
+                    above = 0.5 * (grams[j + 1] * (points[j + 1] @ points[j + 1].mT)).sum()
+                    left = left + torch.autograd.grad(above, H, create_graph=True)[0] / self.etas[j + 1]
+                total = total + 0.5 * (left - H * values).square().sum()
+        return total
+
+    def preconditioner(self, state: Stationarity) -> Callable[[Hidden], Hidden]:
+        """The inverse of V ↦ V Λ − K_j V / η_j, the Hessian of each level without coupling.
+
+        Coupling adds to Λ_j what its second derivative takes away where levels move together, so it is left out; but
+        no gap counts for less than a part of what coupling adds.
+        """
+        inverses = []
+        for j, H in enumerate(state.hidden):
+            if j or not self.own:  # K_1 stays the same.
+                product = self.field(j, self.gram_of(j, state.hidden), H, None)
+                last = self.own.get(j, self.ritz.get(j))
+                start = H if last is None else last.vectors
+                self.own[j] = leading(product, start, H.shape[1], tol=PRECONDITIONER_ACCURACY)
+            coupling_energy = state.multipliers[j].trace().item() - 2.0 * state.energies[j]
+            inverses.append(_inverse_gaps(H, self.own[j], COUPLING_PART * abs(coupling_energy) / H.shape[1]))
+        return lambda vectors: [inverse(V) for inverse, V in zip(inverses, vectors, strict=True)]
+
+
+def _inverse_gaps(H: Tensor, pairs: RitzPairs, least: float) -> Callable[[Tensor], Tensor]:
+    """Division by |λ_i − θ_a| on the Ritz vector a, and by |λ_i| outside of their span and within that of H."""
+    Q, theta = pairs.vectors, pairs.values
+    overlap = Q.mT @ H
+    values, rotation = torch.linalg.eigh(symmetric(overlap.mT @ (theta[:, None] * overlap)))
+    sizes = values.abs()
+    rounding = torch.finfo(H.dtype).eps ** 0.5 * theta[0].item()
+    floor = max(least, SMALLEST_GAP * max(sizes.min().item(), rounding))
+    gaps, sizes = (values - theta[:, None]).abs().clamp(min=floor), sizes.clamp(min=floor)
+    Q = Q - H @ (H.mT @ Q)
+
+    def inverse(V: Tensor) -> Tensor:
+        V = V @ rotation
+        within = H @ (H.mT @ V)
+        V = V - within
+        inside = Q.mT @ V
+        result = Q @ (inside / gaps - inside / sizes) + V / sizes
+        return (result - H @ (H.mT @ result) + within / sizes.mean()) @ rotation.mT
+
+    return inverse
+
+
+def _deflated(product: Product, H: Tensor, shift: float) -> Product:
+    """The product on the complement of H, the span of H sent to −shift."""
+
+    def deflated(V: Tensor) -> Tensor:
+        within = H @ (H.mT @ V)
+        image = product(V - within)
+        return image - H @ (H.mT @ image) - shift * within
+
+    return deflated
+
+
+def components_for(gram: Tensor, share: float) -> int:
+    """The least number of eigenvectors that hold a share of the trace."""
+    values = torch.linalg.eigvalsh(gram).flip(0)
+    ratios = values.cumsum(0) / values.sum()
+    return int((ratios < share * (1.0 - torch.finfo(ratios.dtype).eps * len(ratios))).sum().item()) + 1
+
+
+# -- the solvers ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class LevelSearch:
+    """How to search: which solver, from where, and how long."""
+
+    solver: str  # "auto", "scf", "riemannian", "projected_gradient", "riemannian_adam" or "levelwise"
+    settings: SearchSettings
+    init: str | Sequence[Any] = "levelwise"
+    learning_rate: float = 1e-3
+
+    @property
+    def solves_equations(self) -> bool:
+        """Is the solver one of those that end at a stationary point, and not one of the paper's?"""
+        return self.solver in ("auto", "scf", "riemannian")
+
+    def tolerance(self, like: Tensor) -> float:
+        """The residual where the search ends, no smaller than what the precision of the Gram matrix allows."""
+        return max(self.settings.tol, LEAST_RESIDUAL * torch.finfo(like.dtype).eps)
+
+
+@dataclass(frozen=True)
+class LevelSolution:
+    """Hidden features of all levels, and how they were found."""
+
+    state: Stationarity
+    solver: str  # the solver that found them
+    converged: bool
+    message: str
+    n_iter: int
+    history: list[HistoryEntry]
+    interrupted: bool = False
+
+    @property
+    def coupled(self) -> bool:
+        """Do the levels feel those above them?"""
+        return self.solver != "levelwise"
+
+
+def solve(problem: LevelsProblem, sizes: Sequence[int | float], search: LevelSearch) -> LevelSolution:
+    """Find the hidden features of all levels."""
+    exact = search.solver == "levelwise" or len(problem) == 1
+    widest = max([int(size) for size in sizes if isinstance(size, int)], default=1)
+    # Eigenvectors are first looked for in random directions, which decide nothing.
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(len(problem.gram), widest, generator=generator, dtype=problem.gram.dtype).to(
+        problem.gram
+    )
+    if search.solver == "auto" and problem.has_closed_form:
+        state = problem.at(problem.nested(sizes, noise))
+        return LevelSolution(state, "closed_form", True, "closed form", 1, [])
+    start = problem.levelwise(sizes, noise, EXACT if exact else START_ACCURACY)
+    if exact:
+        name = "levelwise" if len(problem) > 1 else "closed_form"
+        state = problem.at(start, coupled=False)
+        return LevelSolution(state, name, True, "one eigenvalue problem for each level", 1, [])
+    from_levelwise = isinstance(search.init, str) and search.init == "levelwise"
+    first = start if from_levelwise else initial(search.init, start, search.settings.seed)
+    _check_range(problem)
+    settings = search.settings
+    with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
+        solution = _search(problem, first, search, monitor)
+        again = (
+            search.solves_equations and first is not start and problem.ascends and not solution.interrupted
+        )
+        if again and solution.state.energy < problem.at(start).energy:
+            solution = _search(problem, start, search, monitor)
+    if not search.solves_equations:
+        return solution
+    return _with_exact_last_level(problem, solution, search.tolerance(problem.gram))
+
+
+def _with_exact_last_level(problem: LevelsProblem, solution: LevelSolution, tol: float) -> LevelSolution:
+    """The last level solved exactly where it has components of little variance.
+
+    A residual is relative to its level: beside it, such a component may be wrong by λ_1/λ_s as much, and so would be
+    its extension to new samples.
+    """
+    hidden, state = list(solution.state.hidden), solution.state
+    values = state.multipliers[-1].diagonal().abs()
+    if not state.residual * values.max() > EXTENDED * values.min():
+        return solution
+    last, H = len(hidden) - 1, hidden[-1]
+    product = problem.field(last, problem.gram_of(last, hidden), H, None)
+    hidden[-1] = problem.solve(last, product, H, H.shape[1], EXACT)
+    state = problem.at(hidden)
+    # Another solution than the one that was found would not be stationary with the levels below.
+    return replace(solution, state=state) if state.residual <= max(tol, solution.state.residual) else solution
+
+
+def _check_range(problem: LevelsProblem) -> None:
+    """A search multiplies squares of eigenvalues: they must leave room for that."""
+    limit = torch.finfo(problem.gram.dtype).max ** 0.25
+    for j, pairs in problem.ritz.items():
+        largest = pairs.values.abs().max().item()
+        if not largest < limit:
+            raise ValueError(
+                f"Level {j} has eigenvalues up to {largest:.1e} (divided by eta={problem.etas[j]!r}), too large for a "
+                "search. Choose a larger |eta| or another kernel, or scale the data."
+            )
+
+
+def initial(init: str | Sequence[Any], like: Hidden, seed: int) -> Hidden:
+    """Orthonormal columns where a search starts: random ones, or those of a user's arrays."""
+    generator = torch.Generator().manual_seed(seed)
+    if isinstance(init, str):
+        return [orthonormal(torch.randn(H.shape, generator=generator, dtype=H.dtype).to(H)) for H in like]
+    if len(init) != len(like):
+        raise ValueError(f"init must have one array for each level, {len(like)}; got {len(init)}.")
+    return [orthonormal(_independent(j, part, H)) for j, (part, H) in enumerate(zip(init, like, strict=True))]
+
+
+def _independent(level: int, columns: Any, like: Tensor) -> Tensor:
+    """A user's start of one level as a tensor, checked to have independent columns."""
+    try:
+        start = torch.as_tensor(columns).to(like)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"init of level {level} must be an array of numbers: {error}") from error
+    if start.shape != like.shape:
+        raise ValueError(
+            f"init of level {level} must have one row for each sample and one column for each component, "
+            f"{tuple(like.shape)}; got shape {tuple(start.shape)}."
+        )
+    if not bool(torch.isfinite(start).all()):
+        raise ValueError(f"init of level {level} must not hold NaN or infinite numbers.")
+    start = start / start.abs().max().clamp(min=torch.finfo(start.dtype).tiny)
+    rank = int(torch.linalg.matrix_rank(start).item())
+    if rank < start.shape[1]:
+        raise ValueError(f"init of level {level} has {start.shape[1]} columns, but only rank {rank}.")
+    return start
+
+
+def _search(problem: LevelsProblem, start: Hidden, search: LevelSearch, monitor: Monitor) -> LevelSolution:
+    tol, max_iter = search.tolerance(problem.gram), search.settings.max_iter
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "monitor": monitor}
+    result: ManifoldResult[Stationarity]
+
+    def solution(result: ManifoldResult[Stationarity], solver: str) -> LevelSolution:
+        message = "; ".join(messages)
+        return LevelSolution(
+            result.state, solver, result.converged, message, n_iter, monitor.history, result.interrupted
+        )
+
+    n_iter, messages, sweeps = 0, [], None
+    if search.solver in ("projected_gradient", "riemannian_adam"):
+        loss = problem.residual_objective
+        if search.solver == "projected_gradient":
+            result = projected_gradient(loss, problem.at, start, **limits)
+        else:
+            result = riemannian_adam(loss, problem.at, start, rate=search.learning_rate, **limits)
+        n_iter, messages = result.n_iter, [f"{search.solver}: {result.message}"]
+        return solution(result, search.solver)
+    if search.solver in ("auto", "scf"):
+        sweeps = self_consistent(problem.sweep, start, ascending=problem.ascends, **limits)
+        n_iter, messages, start = sweeps.n_iter, [f"scf: {sweeps.message}"], sweeps.state.hidden
+        if sweeps.converged or sweeps.interrupted:
+            return solution(sweeps, "scf")
+    method = trust_region if problem.ascends else critical_point
+    result = method(problem.at, start, problem.preconditioner, **limits)
+    n_iter += result.n_iter
+    messages.append(f"riemannian: {result.message}")
+    if sweeps is not None and not problem.ascends and sweeps.state.residual < result.state.residual:
+        # No energy says which of the two is better, only the residual.
+        return solution(replace(sweeps, interrupted=result.interrupted), "scf")
+    return solution(result, "riemannian")
+
+
+# -- order and signs --------------------------------------------------------------------------------------------------
+def canonical(problem: LevelsProblem, solution: LevelSolution) -> Stationarity:
+    """The same solution with diagonal Λ_j, leading components first, and in each column the largest entry positive.
+
+    A kernel above that does not see a rotation or a sign allows it; another one (ARD, ℓ₁ distances) keeps its columns.
+    """
+    hidden = list(solution.state.hidden)
+    for j, H in enumerate(hidden):
+        above = problem.kernels[j] if j < len(problem.kernels) else None
+        sign = 1.0 if problem.etas[j] > 0 else -1.0
+        vectors = torch.linalg.eigh(sign * solution.state.multipliers[j]).eigenvectors
+        rotated = _if_unseen(above, H, H @ vectors.flip(1))
+        peaks = rotated.gather(0, rotated.abs().argmax(0, keepdim=True)).sign()
+        hidden[j] = _if_unseen(above, rotated, rotated * torch.where(peaks == 0, 1.0, peaks)).contiguous()
+    return problem.at(hidden, coupled=solution.coupled)
+
+
+def _if_unseen(kernel: Kernel | None, before: Tensor, after: Tensor) -> Tensor:
+    """The new columns, if the kernel of the next level is the same for them."""
+    if kernel is None:
+        return after
+    for rows in (slice(0, 200), slice(-200, None)):
+        old, new = kernel._gram(before[rows], before), kernel._gram(after[rows], after)
+        if (old - new).abs().max() > torch.finfo(old.dtype).eps ** 0.75 * old.abs().max():
+            return before
+    return after
