@@ -2,6 +2,7 @@
 
 from representer.functions.base import Function
 from representer.functions.chain import Chain
+from representer.functions.composed import Composed
 from representer.functions.embedding import Embedding, mean_embedding
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, StoredFeatures
@@ -11,6 +12,7 @@ from representer.functions.network import Network
 
 __all__ = [
     "Chain",
+    "Composed",
     "Embedding",
     "Expansion",
     "FeatureFunction",

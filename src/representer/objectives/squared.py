@@ -194,8 +194,10 @@ class Ridge(SquaredLoss):
     def _solver(self, gram: Tensor, alpha: Tensor) -> Callable[[Tensor], Tensor] | None:
         """R ↦ PR of a batch of Gram matrices; None if one of them cannot be factored, or the targets are elsewhere."""
         Y = self.targets.factor
+        weights = self._weights(gram)
+        noise = self.n * alpha[:, None] if weights is None else alpha[:, None] * (weights.sum() / weights)
         W = gram.clone()
-        W.diagonal(dim1=-2, dim2=-1).add_(self.n * alpha[:, None])
+        W.diagonal(dim1=-2, dim2=-1).add_(noise)
         factor, info = torch.linalg.cholesky_ex(W)
         if bool(info.any()) or Y.dtype != gram.dtype or Y.device != gram.device:
             return None

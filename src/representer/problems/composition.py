@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.data import take
-from representer.problems.losses import Objectives
+from representer.problems.losses import Objectives, Targets
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
@@ -61,8 +61,8 @@ class DeepProblem:
     ----------
     composition : Composition
         With numbers for all hyperparameters; they may be exchanged for others at each evaluation.
-    X, Y : prepared data, tensor (n, p)
-        All samples.
+    X, Y : prepared data, tensor (n, p) or Targets
+        All samples; ``Targets`` have weights and groups.
     objectives : Objectives
     rows : tensor of int, optional
         The training samples; the others serve the score only.
@@ -80,7 +80,7 @@ class DeepProblem:
         self,
         composition: Composition,
         X: Any,
-        Y: Tensor,
+        Y: Tensor | Targets,
         objectives: Objectives,
         *,
         rows: Tensor | None = None,
@@ -89,10 +89,11 @@ class DeepProblem:
         free: Sequence[str] = (),
         chain: Chain | None = None,
     ):
-        self.composition, self.X, self.Y = composition, X, Y
+        self.targets = Targets(Y) if isinstance(Y, Tensor) else Y
+        self.composition, self.X, self.Y = composition, X, self.targets.Y
         self.inner_moves = any(name.startswith("layers__") and not name.endswith("__alpha") for name in free)
         self.outer_moves = any(name.startswith("kernel__") for name in free)
-        self.rows = torch.arange(len(Y)) if rows is None else rows
+        self.rows = torch.arange(len(self.Y)) if rows is None else rows
         self._all_rows = rows is None
         self.objectives, self.landmarks = objectives, landmarks
         layers = composition.layers
@@ -127,8 +128,8 @@ class DeepProblem:
         p = self.Y.shape[1]
         grams, rotation, coupled = outer_grams(kernel, p, self.Y)
         if coupled:
-            entries = self.Y.reshape(-1, 1)
-            fit = self.objectives.fit(entries[_entries(self.rows, p)])
+            entries = self.targets.entries()
+            fit = self.objectives.fit(entries.rows(_entries(self.rows, p)))
             if fit.intercept:
                 raise ValueError(
                     f"The outputs of {kernel!r} are coupled, for which no intercept is fitted. Use fit_intercept=False "
@@ -136,13 +137,15 @@ class DeepProblem:
                 )
             score = None if self.objectives.score is None else self.objectives.score(entries)
             return None, [Block(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
-        Y = self.Y if rotation is None else self.Y @ rotation
+        targets = self.targets if rotation is None else self.targets.rotated(rotation)
+        training = targets if self._all_rows else targets.rows(self.rows)
+        score = self.objectives.score
         return rotation, [
             Block(
                 gram,
                 outputs,
-                self.objectives.fit(Y[self.rows][:, outputs]),
-                None if self.objectives.score is None else self.objectives.score(Y[:, outputs]),
+                self.objectives.fit(training.columns(outputs)),
+                None if score is None else score(targets.columns(outputs)),
             )
             for gram, outputs in grams
         ]

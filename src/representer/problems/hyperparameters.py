@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from representer.problems.composition import Composition, DeepProblem
 from representer.linalg import conjugate_gradient
-from representer.optimize import Callback, HistoryEntry, OptimizeResult, lbfgs
+from representer.optimize import Callback, OptimizeResult, lbfgs
+from representer.optimize.search import Choice
 from representer.parameters import Packing
 
 # A hypergradient only has to point downhill: two digits are enough.
@@ -62,16 +63,12 @@ def minimise(
     history = [
         e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history
     ]
-    return OptimizeResult(
-        result.point,
-        result.value * factor,
-        result.values * factor,
-        result.converged or vanished,
-        result.message,
-        result.n_iter,
-        result.n_evaluations,
-        result.interrupted,
-        history,
+    return replace(
+        result,
+        value=result.value * factor,
+        values=result.values * factor,
+        converged=result.converged or vanished,
+        history=history,
     )
 
 
@@ -81,16 +78,6 @@ class Fold:
 
     problem: DeepProblem
     point: Tensor
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The hyperparameters chosen, their error, and how they were found."""
-
-    composition: Composition
-    value: float
-    history: list[HistoryEntry]
-    interrupted: bool = False
 
 
 class HyperparameterSearch:
@@ -220,7 +207,7 @@ class HyperparameterSearch:
             chosen = self.unpack(result.point).numbers()
         unit = self.unit or 1.0
         history = [entry._replace(value=entry.value * unit) for entry in result.history]
-        return Choice(chosen, result.value * unit, history, result.interrupted)
+        return Choice(chosen, chosen.alpha, result.value * unit, history, result.interrupted)
 
 
 def hypergradient(

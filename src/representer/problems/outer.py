@@ -1,36 +1,30 @@
-"""Deep kernel machines of many samples: inner layers from a random part, the outer function by sums over all."""
+"""Outer functions of many samples: inner layers come from a random part, the outer function from sums over all."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import FeatureMap, LandmarkFeatures
-from representer.approximation.sampling import sample_rows
-from representer.data import plain, take
-from representer.problems.deep import Solution
+from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
+from representer.data import plain
 from representer.estimators._large_parts import (
-    HELD_ROWS,
     block_limit,
     choose_alpha_by_sums,
     leave_one_out,
     predictive_std,
 )
-from representer.estimators._lazy import is_flat, source_on_dask
-from representer.estimators.validation import DTYPES, check_inputs, check_targets, seed_of
-from representer.functions import Expansion
-from representer.operators.adapted import takes_sparse
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import is_dask
+from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
+from representer.operators import Decomposable
+from representer.operators.adapted import silent_repairs
+from representer.samples import rows as limits
+from representer.samples.in_memory import Block, Samples
 from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.sums import NormalRidge, NormalStep, NormalSums
-
-# With an approximation, inner layers and hyperparameters are learned on so many random samples.
-INNER_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -68,135 +62,136 @@ class ImageFeatures(FeatureMap):
 
 @dataclass(frozen=True)
 class Part:
-    """The samples that a deep machine sees, and all of them if these are more."""
+    """The samples that a deep machine sees, and all of them if these are more.
+
+    Parameters
+    ----------
+    X : checked inputs
+        The samples that are seen.
+    rows : array of int
+        Their numbers among all.
+    seed : int
+        The seed with which they were drawn.
+    source : Samples, optional
+        All samples, if the outer function is to be fitted to them.
+    """
 
     X: Any
-    Y: np.ndarray
     rows: np.ndarray
-    seed: int  # of the draw
+    seed: int = 0
     source: Samples | None = None
 
 
-def _refuse_too_many_landmarks(learner: Any, n: int) -> None:
-    """More than all samples; inner fits, which see fewer, take as many as there are."""
-    if learner.approximation is not None:
-        learner.approximation.size(n)
+@dataclass(frozen=True)
+class SummedSpread:
+    """Standard deviations of new observations at images, from sums over all samples.
 
+    Parameters
+    ----------
+    features : StoredFeatures
+        The features of images.
+    sums : NormalSums
+        The sums, of NumPy arrays.
+    frame : Frame, optional
+        The frame of the features beside a constant, of NumPy arrays.
+    images, targets : array
+        Samples that the inner layers have not seen.
+    alpha : float
+    """
 
-def part_on_dask(learner: Any, kernel: Any, X: Any, Y: Any) -> Part:
-    """Of samples in Dask collections, with numbers as targets."""
-    source = source_on_dask(learner, kernel, X, Y, dtype=DTYPES[learner.dtype])
-    _refuse_too_many_landmarks(learner, source.n)
-    seed = seed_of(learner.random_state)
-    rows = sample_rows(source.n, INNER_ROWS, seed)
-    block = source.rows(rows)
-    return Part(plain(block.X), plain(block.Y), rows, seed, source if source.n > len(rows) else None)
+    features: StoredFeatures
+    sums: NormalSums
+    frame: Frame | None
+    images: np.ndarray
+    targets: np.ndarray
+    alpha: float
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-def part_in_memory(learner: Any, kernel: Any, X: Any, Y: np.ndarray) -> Part:
-    """Of checked samples: all of them, unless an approximation meets too many."""
-    _refuse_too_many_landmarks(learner, len(X))
-    if learner.approximation is None or len(X) <= INNER_ROWS:
-        return Part(X, Y, np.arange(len(X)), 0)
-    seed = seed_of(learner.random_state)
-    rows = sample_rows(len(X), INNER_ROWS, seed)
-    learner._dtype, learner._sparse = DTYPES[learner.dtype], hasattr(X, "toarray")
-    source = InMemory(Block(learner._prepared(kernel, X), learner._tensor(Y)))
-    return Part(take(X, torch.from_numpy(rows)), Y[rows], rows, seed, source)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
 
+    @cached_property
+    def _made(self) -> tuple[NormalRidge, Frame | None, Tensor]:
+        tensor = self.features.representation.tensor
+        frame = None if self.frame is None else self.frame.map(tensor)
+        ridge = _outer_ridge(self.sums.map(torch.from_numpy), frame)
+        seen = self.features.map if frame is None else CentredFeatures(self.features.map, frame)
+        held = Block(tensor(self.images), tensor(self.targets))
+        residuals, variances = leave_one_out(ridge, seen, held, self.alpha)
+        return ridge, frame, (residuals**2 / variances).mean(0)
 
-def regression_part(learner: Any, kernel: Any, X: Any, y: Any) -> Part:
-    """Of samples with numbers as targets, checked."""
-    if is_dask(X):
-        learner._flat = is_flat(y)
-        return part_on_dask(learner, kernel, X, y)
-    X = check_inputs(learner, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-    targets, learner._flat = check_targets(y, len(X))
-    if np.isnan(targets).any():
-        raise ValueError(
-            f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
-            "out, or use OperatorRidge, which takes missing targets."
-        )
-    return part_in_memory(learner, kernel, X, targets)
-
-
-def autoencoder_part(learner: Any, kernel: Any, X: Any) -> Part:
-    """Of samples that are their own targets, checked; batches see all of them."""
-    if is_dask(X):
-        return part_on_dask(learner, kernel, X, X)
-    X = check_inputs(learner, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-    _refuse_too_many_landmarks(learner, len(X))
-    if learner.batch_size is not None or kernel.domain == "gram":
-        return Part(X, X, np.arange(len(X)), 0)
-    if isinstance(X, np.ndarray) and kernel.domain == "vectors":
-        return part_in_memory(learner, kernel, X, X)
-    seed = seed_of(learner.random_state)
-    rows = sample_rows(len(X), len(X) if learner.approximation is None else INNER_ROWS, seed)
-    return Part(X if len(rows) == len(X) else take(X, torch.from_numpy(rows)), X, rows, seed)
+    def __call__(self, Z: Tensor) -> Tensor:
+        """Standard deviations (m, p) at the images Z."""
+        ridge, frame, scale = self._made
+        return predictive_std(ridge, self.features.map, Z, self.alpha, scale, frame=frame)
 
 
 @dataclass(frozen=True)
-class OuterSums:
-    """What the standard deviations of an outer function need: its sums, and samples whose images were not learned."""
+class OuterFit:
+    """The outer function of all samples, and how it was found."""
 
-    sums: NormalSums  # of NumPy arrays
-    frame: Frame | None  # of the features, of NumPy arrays
-    images: np.ndarray
-    targets: np.ndarray
+    function: Composed
+    alpha: float
+    criterion: float | None  # None where alpha was given
+    value: float  # mean loss + alpha·‖f‖²
+    left_out: Tensor  # f₋ᵢ + b₋ᵢ at samples that the inner layers have not seen
+    targets: np.ndarray  # of these
+    spread: SummedSpread
 
 
-def fit_outer(learner: Any, part: Part, solution: Solution) -> tuple[Tensor, np.ndarray]:
-    """The outer function once more, for all samples: its alpha too, if it is left to the learner.
+def fit_outer(
+    function: Composed, part: Part, alpha: float | None, *, intercept: bool, memory_limit: int | str | None
+) -> OuterFit:
+    """Fit the outer function once more, to all samples; alpha too, if it is None.
 
-    Samples that the inner layers have not seen are left out one by one; returned are f₋ᵢ + b₋ᵢ at them, and their
-    targets.
+    Samples that the inner layers have not seen are left out one by one.
     """
     source = part.source
     assert source is not None
-    inner = tuple(learner._placed()[:-1])
-    outer: LandmarkFeatures = learner._outer_features()
-    with torch.no_grad():
-        more = sample_rows(source.n, len(part.rows) + HELD_ROWS, part.seed)
+    outer = function.outer_expansion()
+    assert isinstance(outer.kernel, Decomposable) and outer.representation is not None  # as an approximation needs
+    with torch.no_grad(), silent_repairs():  # the fit has said it
+        features: LandmarkFeatures = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
+        more = source.random_rows(len(part.rows) + limits.HELD_ROWS, part.seed)
         block = source.rows(np.setdiff1d(more, part.rows))
-        held = Block(learner._image(block.X), block.Y)
-        frame = frame_of(outer, held.X) if learner.fit_intercept else None
-        seen = outer if frame is None else CentredFeatures(outer, frame)
-        limit = block_limit(learner.memory_limit, outer.n_features, block.Y.shape[1], held=len(held))
+        inner = tuple(f.loaded for f in function.inner)
+        held = replace(block, X=_image(inner, block.X))
+        frame = frame_of(features, held.X) if intercept else None
+        seen = features if frame is None else CentredFeatures(features, frame)
+        limit = block_limit(memory_limit, features.n_features, block.Y.shape[1], held=len(held))
         sums = source.total(NormalStep(ImageFeatures(inner, seen)), limit=limit)
         ridge = _outer_ridge(sums, frame)
-        if isinstance(learner.alpha, str):
-            found = choose_alpha_by_sums(ridge, None, "loo", seen, held, limit)
-            learner.alpha_, learner.criterion_value_ = found
-        theta = ridge.coefficients(learner.alpha_)
-        learner._keep_outer(theta.to(outer.dtype), ridge.intercepts(theta).to(outer.dtype))
-        norm = float(theta.square().sum())
-        learner.layer_norms_[-1] = norm**0.5
-        penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
-        learner.objective_value_ = ridge.training_error(learner.alpha_) + learner.alpha_ * norm + penalty
-        kept = None if frame is None else frame.map(plain)
-        learner._outer_sums = OuterSums(sums.map(plain), kept, plain(held.X), plain(held.Y))
-        residuals, _ = leave_one_out(ridge, seen, held, learner.alpha_, limit)
-        return held.Y.double() - residuals, plain(held.Y)
+        criterion = None
+        if alpha is None:
+            alpha, criterion = choose_alpha_by_sums(ridge, None, "loo", seen, held, limit)
+        theta = ridge.coefficients(alpha)
+        residuals, _ = leave_one_out(ridge, seen, held, alpha, limit)
+    stored = StoredFeatures.of(Nystroem(features.n_features), features, outer.representation)
+    b = plain(ridge.intercepts(theta).to(features.dtype)) if intercept else None
+    fitted = FeatureFunction(stored, plain(theta.to(features.dtype)), b)
+    norm = float(theta.square().sum())
+    spread = SummedSpread(
+        stored, sums.map(plain), None if frame is None else frame.map(plain), plain(held.X), plain(held.Y), alpha
+    )
+    return OuterFit(
+        replace(function, outer=fitted),
+        alpha,
+        criterion,
+        ridge.training_error(alpha) + alpha * norm,
+        held.Y.double() - residuals,
+        plain(held.Y),
+        spread,
+    )
+
+
+def _image(inner: tuple[Expansion, ...], X: Any) -> Any:
+    for f in inner:
+        X = f(X)
+    return X
 
 
 def _outer_ridge(sums: NormalSums, frame: Frame | None) -> NormalRidge:
-    """Beside a constant there is a frame."""
+    """The normal equations; beside a constant there is a frame."""
     return NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=frame is not None, frame=frame)
-
-
-class SummedSpread:
-    """Standard deviations of new observations at images, as ``PredictiveSpread`` gives them, from sums."""
-
-    def __init__(self, learner: Any):
-        known: OuterSums = learner._outer_sums
-        self.features: LandmarkFeatures = learner._outer_features()
-        self.frame = None if known.frame is None else known.frame.map(learner._tensor)
-        self.ridge = _outer_ridge(known.sums.map(torch.from_numpy), self.frame)
-        self.alpha = learner.alpha_
-        held = Block(learner._tensor(known.images), learner._tensor(known.targets))
-        seen = self.features if self.frame is None else CentredFeatures(self.features, self.frame)
-        residuals, variances = leave_one_out(self.ridge, seen, held, self.alpha)
-        self.scale = (residuals**2 / variances).mean(0)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return predictive_std(self.ridge, self.features, images, self.alpha, self.scale, frame=self.frame)

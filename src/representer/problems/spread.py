@@ -1,22 +1,29 @@
-"""The spread of a new observation around a ridge fit with an intercept: a Gaussian process on the images."""
+"""The spread of a new observation around a deep fit by squared loss: a Gaussian process on the images."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import LandmarkFeatures, landmark_features
+from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import count
-from representer.estimators._ridge import RidgeProblem, prior_scale, ridge_system
-from representer.functions import Expansion
+from representer.functions import Composed, Expansion
 from representer.kernels import Linear
+from representer.linalg import repair_gram
 from representer.linalg.memory import row_blocks
 from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import silent_repairs
-from representer.systems import System
+from representer.operators.adapted import repaired_gram, silent_repairs
+from representer.optimize.search import SearchSettings
+from representer.problems.composition import Composition
+from representer.problems.deep import DeepFit, Splits
+from representer.problems.fixed_gram import precompute
+from representer.problems.losses import Targets, squared
+from representer.systems import factor_system
 
 
 class PredictiveSpread:
@@ -36,6 +43,8 @@ class PredictiveSpread:
     residuals : tensor (n, p), optional
         Of predictions for samples that a fit has not seen, NaN where there are none; by default those of leaving one
         out, inner layers fixed.
+    weights : tensor (n,), optional
+        Sample weights of mean 1; a new observation has weight 1.
     """
 
     def __init__(
@@ -48,40 +57,39 @@ class PredictiveSpread:
         intercept: bool,
         landmarks: Any = None,
         residuals: Tensor | None = None,
+        weights: Tensor | None = None,
     ):
         self.noise = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
-        weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
-        problem = RidgeProblem(Z, Y, weights, None)
         self.inner: OperatorKernel = kernel
+        gram = None
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
-            self.inner = Decomposable(Linear())
-            problem = replace(problem, X=self.features(Z))
-        elif isinstance(kernel, Decomposable):
+            self.inner, Z = Decomposable(Linear()), self.features(Z)
+        elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
             with silent_repairs():  # fit has said it
-                problem = problem.with_fixed_gram(kernel.kernel)
-        p = Y.shape[1]
-        self.system: System = ridge_system(self.inner, problem, alpha)
+                gram, _ = repaired_gram(kernel.kernel, Z)
+        noise = torch.full_like(Y[:, 0], self.noise)
+        noise = noise if weights is None else noise / weights
+        self.points = Z
+        self.system = factor_system(self.inner, Z, noise, Y.shape[1], observed=None, gram=gram)
         if residuals is None:
-            self.scale = prior_scale(self.system, problem, self.system.solve(Y))
-        else:
-            self.scale = (residuals**2 / self.system.loo_variance()).nanmean(0)
-        self.p, self.bytes_per_row = p, Y.numel() * Y.element_size()
-        self.open = self._intercepts(problem) if intercept else []
+            residuals = Y - self.system.loo_predictions(Y, self.system.solve(Y))
+        self.scale = (residuals**2 / self.system.loo_variance()).nanmean(0)
+        self.bytes_per_row = Y.numel() * Y.element_size()
+        self.open = self._intercepts(Y) if intercept else []
 
-    def _intercepts(self, problem: RidgeProblem) -> list[tuple[Tensor, Expansion, Tensor]]:
+    def _intercepts(self, Y: Tensor) -> list[tuple[Tensor, Expansion, Tensor]]:
         """For each direction v in which outputs come apart: the function K·W⁻¹(1 ⊗ v), and vᵀ(1ᵀ W⁻¹ 1)v."""
-        form = self.inner.diagonal_form(self.p, problem.Y)
+        form = self.inner.diagonal_form(Y.shape[1], Y)
         rotation = None if form is None else form.rotation
-        directions = torch.eye(self.p).to(problem.Y) if rotation is None else rotation
-        found = []
+        directions = torch.eye(Y.shape[1]).to(Y) if rotation is None else rotation
+        explained = []
         for v in directions.mT:
-            dual = self.system.solve(torch.ones_like(problem.Y[:, :1]) * v)
-            explained = Expansion(self.inner, problem.X, problem.known(dual))
-            found.append((v, explained, (dual.sum(0) * v).sum()))
-        return found
+            dual = self.system.solve(torch.ones_like(Y[:, :1]) * v)
+            explained.append((v, Expansion(self.inner, self.points, dual), (dual.sum(0) * v).sum()))
+        return explained
 
     def __call__(self, Z: Any) -> Tensor:
         """Standard deviations (m, p) at the images Z."""
@@ -96,3 +104,83 @@ class PredictiveSpread:
         for v, explained, weight in self.open:
             variance = variance + (1.0 - explained(points) @ v)[:, None] ** 2 / weight * v**2
         return ((variance + self.noise) * self.scale).sqrt()
+
+
+@dataclass(frozen=True)
+class Refits:
+    """How a fit is repeated without each of its folds."""
+
+    composition: Composition
+    settings: SearchSettings
+    folds: list[tuple[np.ndarray, np.ndarray]]
+    approximation: Nystroem | None
+
+
+@dataclass(frozen=True)
+class DeepSpread:
+    """What the standard deviations of a deep regression need, as arrays; they are computed when they are asked for.
+
+    Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: then ``refits`` say
+    how fits are repeated without each fold.
+    """
+
+    function: Composed
+    X: Any
+    Y: np.ndarray
+    weights: np.ndarray | None
+    alpha: float
+    intercept: bool
+    by_landmarks: bool
+    refits: Refits | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def __call__(self, Z: Tensor) -> Tensor:
+        """Standard deviations (m, p) at the images Z."""
+        return self._made(Z)
+
+    @cached_property
+    def _made(self) -> PredictiveSpread:
+        outer = self.function.outer_expansion().loaded
+        if outer.kernel.domain == "gram":
+            raise ValueError(
+                "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
+            )
+        images = self.function.images(self.X)
+        Y = torch.as_tensor(self.Y).to(outer.coefficients)
+        weights = None if self.weights is None else torch.as_tensor(self.weights).to(Y)
+        centred = Y if outer.intercept is None else Y - outer.intercept
+        return PredictiveSpread(
+            outer.kernel,
+            images[-1],
+            centred,
+            self.alpha,
+            intercept=self.intercept,
+            landmarks=outer.anchors if self.by_landmarks else None,
+            residuals=self._held_out_residuals(images, Targets(Y, weights)),
+            weights=weights,
+        )
+
+    def _held_out_residuals(self, images: list[Any], targets: Targets) -> Tensor | None:
+        """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
+        if self.refits is None:
+            return None
+        composition, data = self.refits.composition, images[0]
+        if composition.input_kernel.domain == "gram":
+            data = repair_gram(data)
+        approximation = self.refits.approximation
+        with silent_repairs():  # fit has spoken of it
+            composition, data, _ = precompute(composition, data, targets.Y, once=approximation is None)
+        folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
+        splits = Splits(torch.arange(len(targets)), lambda rows: folds)
+        fit = DeepFit(
+            composition, data, targets, squared(self.intercept), self.refits.settings, splits, approximation
+        )
+        residuals = torch.full_like(targets.Y, torch.nan)
+        for decisions, rows in fit.held_out(composition, images[1:]):
+            residuals[rows] = targets.Y[rows] - decisions
+        return residuals

@@ -18,6 +18,10 @@ DENSE_LIMIT = (
 )
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
 
+# -- deep kernel machines ---------------------------------------------------------------------------------------------
+DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
+INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
+
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = (
     10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
