@@ -11,7 +11,7 @@ from representer import StructuredPredictor
 from representer.kernels import Gaussian
 from representer.linalg import eigh
 from representer.objectives.operator_valued import CrossValidation
-from representer.operators import Decomposable, Dense
+from representer.operators import ConditionalCovariance, Decomposable, Dense
 
 N, SMALL, D = 1000, 50, 10
 ALPHA, EPSILON = 1e-4, 1e-2
@@ -38,7 +38,8 @@ def sample(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def learner(operator: str) -> StructuredPredictor:
     """With all numbers given."""
-    return StructuredPredictor(Gaussian(3.0), Gaussian(2.0), operator, ALPHA, epsilon=EPSILON)
+    values = {"identity": None, "conditional_covariance": ConditionalCovariance(EPSILON)}
+    return StructuredPredictor(Gaussian(3.0), Gaussian(2.0), values.get(operator, operator), ALPHA)
 
 
 def against_eigendecomposition(operator: str) -> Row:

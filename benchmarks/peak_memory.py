@@ -24,7 +24,7 @@ from representer import (
 )
 from representer.approximation import Nystroem
 from representer.kernels import Gaussian
-from representer.operators import CurlFree, Dense
+from representer.operators import ConditionalCovariance, CurlFree, Dense
 
 Task = Callable[[], Any]  # what is measured
 N = 2400
@@ -91,7 +91,7 @@ def structured() -> StructuredPredictor:
     """400 landmarks on both sides, numbers given."""
     landmarks = Nystroem(400)
     return StructuredPredictor(
-        Gaussian(5.0), Gaussian(2.0), "conditional_covariance", 1e-4, epsilon=1e-2, approximation=landmarks
+        Gaussian(5.0), Gaussian(2.0), ConditionalCovariance(1e-2), 1e-4, approximation=landmarks
     )
 
 

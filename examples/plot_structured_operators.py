@@ -2,7 +2,7 @@
 When an operator on the outputs pays
 ====================================
 
-``StructuredPredictor`` shrinks all directions of the output space alike (``operator="identity"``), or those more in
+``StructuredPredictor`` shrinks all directions of the output space alike (``operator=None``), or those more in
 which the outputs vary less (``"covariance"``), or keeps only the leading ones (``"kpca"``). Twenty noisy mixtures of
 two functions are the case for it: what the outputs have in common is signal, the rest is noise. For twenty functions
 that have nothing in common but their noise it is the other way round. Everything is tuned by leave-one-out.
@@ -29,7 +29,7 @@ def sample(case, seed, n=40):
     return X[:n], (signal + noise)[:n], X[n:], signal[n:]
 
 
-operators = ["identity", "kpca", "covariance", "conditional_covariance"]
+operators = [None, "kpca", "covariance", "conditional_covariance"]
 figure, axes = plt.subplots(1, 2, figsize=(8, 3), layout="constrained", sharey=True)
 for ax, case in zip(axes, ("two factors", "noise in common"), strict=True):
     scores = np.empty((5, len(operators)))
@@ -40,7 +40,9 @@ for ax, case in zip(axes, ("two factors", "noise in common"), strict=True):
             row[i] = 1 - ((model.predict(new) - signal) ** 2).sum() / ((signal - signal.mean(0)) ** 2).sum()
     for i, operator in enumerate(operators):
         error = scores[:, i].std(ddof=1) / np.sqrt(len(scores))
-        print(f"{case:16} {operator:23} R² of the signal = {scores[:, i].mean():.2f} ± {error:.2f}")
+        print(
+            f"{case:16} {operator or 'identity':23} R² of the signal = {scores[:, i].mean():.2f} ± {error:.2f}"
+        )
     ax.errorbar(range(4), scores.mean(0), scores.std(0, ddof=1) / np.sqrt(len(scores)), fmt="o", capsize=4)
     ax.set(title=case, xticks=range(4), xticklabels=["identity", "kpca", "cov.", "cond. cov."])
 axes[0].set_ylabel("R² of the signal, ± standard error")

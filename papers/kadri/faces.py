@@ -63,7 +63,7 @@ def error(truth: np.ndarray, predicted: np.ndarray) -> Result:
     return {MSE: float(((truth - predicted) ** 2).mean())}
 
 
-def regression_result(operator: str, views: Views) -> Result:
+def regression_result(operator: str | None, views: Views) -> Result:
     """Width, alpha, epsilon and components by leave-one-out; what differs from the mean frontal view is regressed."""
     X, Y, new, truth = views
     mean = Y.mean(0)
@@ -149,7 +149,9 @@ def table3(run: Run) -> None:
             run.part(TABLE, method + AS_PUBLISHED, seed, published_result, method, views)
 
 
-def low_rank_result(operator: str, rank: int | None, rows: int | None, views: Views, seed: int) -> Result:
+def low_rank_result(
+    operator: str | None, rank: int | None, rows: int | None, views: Views, seed: int
+) -> Result:
     """With so many landmarks of inputs and outputs, or on so many random views; the width of the exact fit."""
     X, Y, new, truth = views
     if rows is not None:

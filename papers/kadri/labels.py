@@ -62,9 +62,14 @@ class Split:
     truth: np.ndarray
 
 
-def regression_result(operator: str, split: Split) -> Result:
+def regression_result(operator: str | None, split: Split) -> Result:
     """Kernel, alpha and epsilon by leave-one-out; the threshold that is best for leave-one-out predictions."""
-    options = {"output_kernel": Linear(), "operator": operator, "center": True, "decoder": LabelSet("auto")}
+    options = {
+        "output_kernel": Linear(),
+        "operator": operator,
+        "fit_intercept": True,
+        "decoder": LabelSet("auto"),
+    }
     model = tuned(split.kernels, split.X, split.Y, **options)
     embedding = model.decision_embedding(split.new)
     half = LabelSet().resolve(model.output_kernel_, split.Y).decode(embedding)
@@ -74,7 +79,7 @@ def regression_result(operator: str, split: Split) -> Result:
 def nearest_set_result(split: Split) -> Result:
     """The nearest of the training sets in the RKHS of a Gaussian kernel of sets; the kernel by leave-one-out."""
     width = float(np.sqrt(split.Y.sum(1).mean()))
-    model = tuned(split.kernels, split.X, split.Y, output_kernel=Gaussian(width), center=True)
+    model = tuned(split.kernels, split.X, split.Y, output_kernel=Gaussian(width), fit_intercept=True)
     predicted = model.predict(split.new)
     return measures(split.truth, predicted, predicted)
 

@@ -10,8 +10,8 @@ from representer import StructuredPredictor
 PAPER = "Kadri, Ghavamzadeh, Preux: A generalized kernel approach to structured output learning"
 IDENTITY, KPCA = "identity (Cortes)", "kernel PCA (Weston)"
 COVARIANCE, CONDITIONAL = "covariance", "conditional covariance"
-OPERATORS = {
-    IDENTITY: "identity",
+OPERATORS: dict[str, str | None] = {
+    IDENTITY: None,
     KPCA: "kpca",
     COVARIANCE: "covariance",
     CONDITIONAL: "conditional_covariance",

@@ -75,13 +75,13 @@ def draw_result(name: str, method: str, n: int, seed: int) -> Result:
     signal, noise = CASES[name](X, rng)
     Y, new, truth = (signal + noise)[:n], X[n:], signal[n:]
     if method == SEPARATE:
-        predicted = np.column_stack([_fitted("identity", X[:n], y[:, None]).predict(new) for y in Y.T])
+        predicted = np.column_stack([_fitted(None, X[:n], y[:, None]).predict(new) for y in Y.T])
     else:
         predicted = _fitted(OPERATORS[method], X[:n], Y).predict(new)
     return {RELATIVE: float(((predicted - truth) ** 2).sum() / ((truth - truth.mean(0)) ** 2).sum())}
 
 
-def _fitted(operator: str, X: np.ndarray, Y: np.ndarray) -> StructuredPredictor:
+def _fitted(operator: str | None, X: np.ndarray, Y: np.ndarray) -> StructuredPredictor:
     return tuned(map(Gaussian, WIDTHS), X, Y, output_kernel=Linear(), operator=operator, decoder="direct")
 
 

@@ -58,7 +58,7 @@ def losses(Y: np.ndarray, predicted: np.ndarray) -> Result:
 Halves = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def digit_result(operator: str, halves: Halves, seed: int) -> Result:
+def digit_result(operator: str | None, halves: Halves, seed: int) -> Result:
     """All numbers chosen by the loss itself, in five folds of the training digits."""
     X, Y, new, truth = halves
     options = {"criterion": "validation", "task_loss": rbf_loss, "random_state": seed}

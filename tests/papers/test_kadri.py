@@ -87,7 +87,7 @@ def test_digit_results_on_a_few() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     halves = X[:20], np.sin(X[:20]), X[20:], np.sin(X[20:])
-    learned = table2.digit_result("identity", halves, 0)[table2.LOSS]
+    learned = table2.digit_result(None, halves, 0)[table2.LOSS]
     by_chance = table2.simple_digit_result(table2.RANDOM, halves, 0)[table2.LOSS]
     nearest = table2.simple_digit_result(table2.NEIGHBOUR, halves, 0)[table2.LOSS]
     assert learned < by_chance and nearest < by_chance

@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
 from representer.data import count, take
 from representer.estimators._ridge import RidgeProblem
-from representer.linalg.memory import BLOCK_BYTES, as_bytes, require, row_blocks
+from representer.linalg.memory import room_beside_sums, row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
 from representer.samples.held import HeldSamples as HeldSamples
 from representer.samples.held import chosen_of_both as chosen_of_both
@@ -38,24 +38,8 @@ def search_problem(source: Samples, seed: int) -> RidgeProblem:
 
 
 def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int = HELD_ROWS) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part.
-
-    ``held`` is how many samples are left out one by one: their coordinates are kept while alpha is chosen.
-    """
-    limit = as_bytes(memory_limit)
-    # Matrices: the factor of the features, S, its eigenvectors in the place of a copy, and twice for LAPACK to work in.
-    # Then twice the coefficients, the targets' squares, and the coordinates.
-    sums = 8 * (matrices * m * m + 2 * m * p + p * p + held * m)
-    if limit is None:
-        require(sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them.")
-        return None
-    least = 64 * 3 * 8 * m
-    if limit < sums + least:
-        raise MemoryError(
-            f"memory_limit={memory_limit!r} leaves no room for a fit with {m} features, which needs "
-            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, or a higher limit."
-        )
-    return limit - sums
+    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
+    return room_beside_sums(memory_limit, m, p, held=held, matrices=matrices)
 
 
 def choose_alpha_by_sums(

@@ -242,6 +242,16 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     return weights
 
 
+def check_groups(groups: Any, n: int) -> np.ndarray | None:
+    """Labels of what belongs together as numbers from 0 on, one for each of n samples; None where there are none."""
+    if groups is None:
+        return None
+    labels = np.asarray(plain(groups))
+    if labels.shape != (n,):
+        raise ValueError(f"groups must have one label for each of the {n} samples; got shape {labels.shape}.")
+    return np.unique(labels, return_inverse=True)[1]
+
+
 def check_columns(learner: Any, X: Any) -> None:
     """Refuse a Dask collection with other columns than those of the fit."""
     names = getattr(learner, "feature_names_in_", None)

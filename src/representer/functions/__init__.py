@@ -9,11 +9,13 @@ from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.functions.herding import herd, herd_rows
 from representer.functions.layers import Layer
 from representer.functions.network import Network
+from representer.functions.weights import EmbeddingFunction
 
 __all__ = [
     "Chain",
     "Composed",
     "Embedding",
+    "EmbeddingFunction",
     "Expansion",
     "FeatureFunction",
     "Function",

@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.data import Array, count, plain, same_features
 from representer.functions.base import Function
 from representer.linalg.memory import row_blocks
-from representer.operators import OperatorKernel
+from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import Representation, original
 
 
@@ -82,7 +82,9 @@ class Expansion(Function):
         if isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f.kernel.apply(X, f.anchors, f.coefficients)
         else:
-            bytes_per_row = f.coefficients.numel() * f.coefficients.element_size()
+            m, p = f.coefficients.shape[-2:]
+            numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
+            bytes_per_row = numbers * f.coefficients.element_size()
             blocks = row_blocks(count(X), bytes_per_row)
             parts = [f.kernel.apply(X[rows], f.anchors, f.coefficients) for rows in blocks]
             values = torch.cat(parts, dim=-2)  # coefficients may be a batch

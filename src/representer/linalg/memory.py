@@ -150,6 +150,29 @@ def as_bytes(limit: int | float | str | None) -> int | None:
     return size
 
 
+def room_beside_sums(
+    memory_limit: int | float | str | None, m: int, p: int, *, held: int, matrices: int = 5
+) -> int | None:
+    """What is left of a memory limit for blocks, when the sums of m features have taken their part.
+
+    ``held`` is how many samples are left out one by one: their coordinates are kept while alpha is chosen.
+    """
+    limit = as_bytes(memory_limit)
+    # Matrices: the factor of the features, S, its eigenvectors in the place of a copy, and twice for LAPACK to work in.
+    # Then twice the coefficients, the targets' squares, and the coordinates.
+    sums = 8 * (matrices * m * m + 2 * m * p + p * p + held * m)
+    if limit is None:
+        require(sums + BLOCK_BYTES, what=f"A fit with {m} features", advice="Use fewer of them.")
+        return None
+    least = 64 * 3 * 8 * m
+    if limit < sums + least:
+        raise MemoryError(
+            f"memory_limit={memory_limit!r} leaves no room for a fit with {m} features, which needs "
+            f"{(sums + least) / 1e9:.3g} GB beside the data. Use fewer features, or a higher limit."
+        )
+    return limit - sums
+
+
 def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
     """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
     fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))

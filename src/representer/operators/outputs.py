@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from representer.linalg import Spectrum, factorize, shifted
-from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite, is_count
+from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite, Word, is_count
 from representer.values import Value, number
 
 
@@ -150,8 +150,9 @@ class ConditionalCovariance(DataDriven):
 
     Parameters
     ----------
-    epsilon : float
-        ε; a large one leaves the covariance of the outputs as it is.
+    epsilon : float or "auto"
+        ε; a large one leaves the covariance of the outputs as it is. ``"auto"`` is for ``StructuredPredictor``, whose
+        criterion compares some multiples of the mean k(x, x).
 
     Examples
     --------
@@ -164,15 +165,22 @@ class ConditionalCovariance(DataDriven):
     """
 
     needs_gram = True
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"epsilon": Hyperparameter(Positive())}
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "epsilon": Hyperparameter(Positive(), {"auto": Word(lambda X: X.new_tensor(1e-2))}, scalar=True)
+    }
 
-    def __init__(self, epsilon: Any = 1e-2):
+    def __init__(self, epsilon: float | Literal["auto"] = 1e-2):
         self.epsilon = epsilon
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
         """From the targets and the inputs' Gram matrix."""
         if gram is None:
             raise ValueError("ConditionalCovariance needs the inputs' Gram matrix: resolve(Y, gram).")
+        if isinstance(self.epsilon, str) and self.epsilon == "auto":
+            raise ValueError(
+                f"{self!r} is chosen by the criterion of StructuredPredictor only. Give a number, such as "
+                "ConditionalCovariance(1e-2)."
+            )
         n = len(Y)
         shift = n * number(self, "epsilon", Y)
         half = factorize(lambda: shifted(gram, shift), name="The Gram matrix of the inputs").half_solve(Y)
@@ -184,8 +192,9 @@ class PrincipalComponents(DataDriven):
 
     Parameters
     ----------
-    n_components : int
-        How many; more than there are is all of them.
+    n_components : int or "auto"
+        How many; more than there are is all of them. ``"auto"`` is for ``StructuredPredictor``, which takes as many as
+        its criterion likes best.
 
     Examples
     --------
@@ -195,7 +204,7 @@ class PrincipalComponents(DataDriven):
     Dense(matrix=[[0.0, 0.0], [0.0, 1.0]])
     """
 
-    def __init__(self, n_components: int):
+    def __init__(self, n_components: int | Literal["auto"]):
         self.n_components = n_components
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:

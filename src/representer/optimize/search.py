@@ -121,7 +121,9 @@ def least(errors: Tensor) -> int:
     return int(torch.where(torch.isfinite(errors), errors, torch.inf).argmin())
 
 
-def best_alpha(errors: Callable[[Tensor], Tensor], alphas: Tensor, *, refine: bool) -> tuple[float, float]:
+def best_alpha(
+    errors: Callable[[Tensor], Tensor], alphas: Tensor, *, refine: bool, size: int | None = None
+) -> tuple[float, float]:
     """The alpha of least error and the error there; with ``refine``, on a finer grid between the best one's neighbours.
 
     Parameters
@@ -132,11 +134,14 @@ def best_alpha(errors: Callable[[Tensor], Tensor], alphas: Tensor, *, refine: bo
         The candidates, in order.
     refine : bool
         Are numbers between the candidates allowed?
+    size : int, optional
+        How many numbers the finer grid has; by default as many as there are candidates.
     """
     values = errors(alphas)
     best = least(values)
     if refine:
-        alphas = log_spaced(alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)], len(alphas))
+        low, high = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
+        alphas = log_spaced(low, high, len(alphas) if size is None else size)
         values = errors(alphas)
         best = least(values)
     return float(alphas[best]), float(values[best])

@@ -22,6 +22,14 @@ ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for
 DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
+# -- structured outputs -----------------------------------------------------------------------------------------------
+KNOWN_ROWS = (
+    20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
+)
+STRUCTURED_ROWS = (
+    2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many
+)
+
 # -- embeddings -------------------------------------------------------------------------------------------------------
 SEARCH_LIMIT = (
     10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
