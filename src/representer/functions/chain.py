@@ -23,11 +23,12 @@ CANDIDATES_PER_PIVOT = 4
 class Chain:
     """f_L ∘ … ∘ f_1 on n training points, in orthonormal coordinates.
 
-    The coordinates have the ``shapes`` (r_l, size_l), or one column where outputs have their own factors, and are
-    ``size`` unknowns in all. The anchors of each layer are the images of the training points under the layers before it (the deep representer
+    The anchors of each layer are the images of the training points under the layers before it (the deep representer
     theorem). With K_l = B_l B_lᵀ on those anchors, f_l(X) = B_l Θ_l A_l^½ and ‖f_l‖² = ‖Θ_l‖²: the coordinates Θ_l
     (r_l × size) are well conditioned where expansion coefficients are not. The first factor does not depend on any Θ
-    and is computed once, by pivoted Cholesky; a degree-1 polynomial kernel on ℝ² gives it r = 3 columns.
+    and is computed once, by pivoted Cholesky; a degree-1 polynomial kernel on ℝ² gives it r = 3 columns. The
+    coordinates have the ``shapes`` (r_l, size_l), or one column where outputs have their own factors, and are ``size``
+    unknowns in all.
 
     Parameters
     ----------

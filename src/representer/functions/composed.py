@@ -70,6 +70,20 @@ class Composed(Function):
         with torch.no_grad():
             return self.outer.loaded(Z) if isinstance(self.outer, Expansion) else self.outer(Z)
 
+    def from_image(self, Z: Any, layer: int) -> Tensor:
+        """The values (n, p) at images under the first ``layer`` inner functions."""
+        with torch.no_grad():
+            for f in self.inner[layer:]:
+                Z = f.loaded(Z)
+        return self.at_image(Z)
+
+    def first_columns(self, p: int) -> Composed:
+        """The same inner functions, and the first p outputs."""
+        b = None if self.outer.intercept is None else self.outer.intercept[:p]
+        return replace(
+            self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b)
+        )
+
     def __call__(self, X: Any) -> Tensor:
         """The values (n, p)."""
         return self.at_image(self.images(X)[-1])

@@ -47,7 +47,9 @@ class _Evaluator:
     def __call__(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients; the value is NaN in the rows where either is not finite."""
         tensors = torch.from_numpy(points).to(self.like.device)
-        values, gradients = (part.numpy(force=True) for part in checked_output(self.function(tensors), tensors))
+        values, gradients = (
+            part.numpy(force=True) for part in checked_output(self.function(tensors), tensors)
+        )
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
@@ -119,7 +121,9 @@ class _Curvature:
     def forget(self, rows: np.ndarray) -> None:
         if rows.any():
             self.scale = np.where(rows, 0.0, self.scale).astype(self.scale.dtype)
-            self.pairs = [(s, y, np.where(rows, 0.0, inverse).astype(s.dtype)) for s, y, inverse in self.pairs]
+            self.pairs = [
+                (s, y, np.where(rows, 0.0, inverse).astype(s.dtype)) for s, y, inverse in self.pairs
+            ]
 
     def keep(self, rows: np.ndarray) -> None:
         self.scale = self.scale[rows]

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from representer.data import take
-from representer.problems.losses import Objectives, Targets
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
@@ -21,6 +20,7 @@ from representer.objectives import Interpolation, Ridge
 from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.parameters import Hyperparameter
+from representer.problems.losses import Objectives, Targets
 from representer.values import Value
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
@@ -213,7 +213,9 @@ class DeepProblem:
         coordinates = [] if self.chain is None else self.chain.split(points)
         return self._penalty(coordinates, points, composition.layers)
 
-    def _penalty(self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None) -> Tensor:
+    def _penalty(
+        self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None
+    ) -> Tensor:
         total = points.new_zeros(len(points))
         layers = self.composition.layers if layers is None else layers
         for layer, theta in zip(layers, coordinates, strict=True):
@@ -260,7 +262,9 @@ class DeepProblem:
                     roots.append(gram)
                     slopes.append(slope)
                 if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
-                    apart = self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
+                    apart = (
+                        self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
+                    )
                     value = value + apart.detach()
                     roots.append(apart)
                     slopes.append(torch.ones_like(apart))
@@ -296,7 +300,9 @@ class DeepProblem:
                 return None
 
         def product(direction: Tensor) -> Tensor:
-            second, *changes = torch.autograd.grad(gradient, [leaf, *slopes], direction[None], retain_graph=True)
+            second, *changes = torch.autograd.grad(
+                gradient, [leaf, *slopes], direction[None], retain_graph=True
+            )
             follow = [scale * change(dK) for (scale, _, change), dK in zip(responses, changes, strict=True)]
             (first,) = torch.autograd.grad(grams, leaf, follow, retain_graph=True)
             return (first + second)[0]

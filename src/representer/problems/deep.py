@@ -265,7 +265,9 @@ class DeepFit:
         targets = _known(targets)
         grid, errors = leave_one_out_path(self.composition, X, targets)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets)))
+        alpha = max(
+            min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets))
+        )
         variance = _variance(targets)
         return alpha, errors.min().item() / variance if variance > 0 else 0.0
 

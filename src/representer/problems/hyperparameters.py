@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from representer.problems.composition import Composition, DeepProblem
 from representer.linalg import conjugate_gradient
 from representer.optimize import Callback, OptimizeResult, lbfgs
 from representer.optimize.search import Choice
 from representer.parameters import Packing
+from representer.problems.composition import Composition, DeepProblem
 
 # A hypergradient only has to point downhill: two digits are enough.
 SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20

@@ -88,7 +88,9 @@ class Loss:
         """A fit whose error on other data is known: closed forms for squared loss, held-out rows for any."""
         if criterion == "validation":
             if self.squared:
-                return Objectives(self.make, lambda T: known(T, lambda T, rows: self._held_out(validation, T, rows)))
+                return Objectives(
+                    self.make, lambda T: known(T, lambda T, rows: self._held_out(validation, T, rows))
+                )
             return Objectives(self.make, lambda T: HeldOutLoss(self.make(T), validation=validation))
         if not self.squared:
             raise ValueError(

@@ -151,7 +151,9 @@ def fit_outer(
     source = part.source
     assert source is not None
     outer = function.outer_expansion()
-    assert isinstance(outer.kernel, Decomposable) and outer.representation is not None  # as an approximation needs
+    assert (
+        isinstance(outer.kernel, Decomposable) and outer.representation is not None
+    )  # as an approximation needs
     with torch.no_grad(), silent_repairs():  # the fit has said it
         features: LandmarkFeatures = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
         more = source.random_rows(len(part.rows) + limits.HELD_ROWS, part.seed)
@@ -169,11 +171,16 @@ def fit_outer(
         theta = ridge.coefficients(alpha)
         residuals, _ = leave_one_out(ridge, seen, held, alpha, limit)
     stored = StoredFeatures.of(Nystroem(features.n_features), features, outer.representation)
-    b = plain(ridge.intercepts(theta).to(features.dtype)) if intercept else None
+    b = plain(ridge.intercepts(theta).to(features.dtype))
     fitted = FeatureFunction(stored, plain(theta.to(features.dtype)), b)
     norm = float(theta.square().sum())
     spread = SummedSpread(
-        stored, sums.map(plain), None if frame is None else frame.map(plain), plain(held.X), plain(held.Y), alpha
+        stored,
+        sums.map(plain),
+        None if frame is None else frame.map(plain),
+        plain(held.X),
+        plain(held.Y),
+        alpha,
     )
     return OuterFit(
         replace(function, outer=fitted),

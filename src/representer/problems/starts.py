@@ -11,17 +11,15 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from representer.problems.composition import Composition
 from representer.functions import Chain, Layer
 from representer.notices import warn
+from representer.problems.composition import Composition
 
 # Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
 LANCZOS_SIZE, LANCZOS_SHARE = 200, 10
 
 
-def principal_start(
-    chain: Chain, generator: torch.Generator, weights: Tensor | None = None
-) -> list[Tensor]:
+def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | None = None) -> list[Tensor]:
     """Coordinates of kernel PCA, layer by layer: the images are the leading principal components of the features.
 
     With weights (n,) of all samples it is that of a weighted covariance.
