@@ -274,7 +274,9 @@ def test_directions_descend_whatever_the_pairs(seed, n_pairs):
     gradients = normal(20, 4, seed=seed).numpy()
     curvature = _Curvature(4, gradients)
     for i in range(n_pairs):
-        curvature.push(normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy())
+        curvature.push(
+            normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy()
+        )
     assert ((curvature.direction(gradients) * gradients).sum(-1) < 0).all()
 
 

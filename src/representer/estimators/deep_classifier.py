@@ -234,14 +234,14 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_options(self, {"loss": LOSSES, "calibration": ("cv", None)})
         check_deep(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
-        samples, n = self._samples(composition.input_kernel, X, y, sample_weight, groups)
+        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         labels = self._labels(samples.Y)
         squared = self.loss == "squared"
         loss = losses.squared(self.fit_intercept) if squared else losses.convex(self.loss, self.fit_intercept)
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         fitted = solve_deep(self, composition, samples, loss, labels, self._iteration_callback())
-        vars(self).update(deep_attributes(self, fitted, samples, n))
+        vars(self).update(deep_attributes(self, fitted, samples))
         if samples.part.source is not None:
             alpha = None if isinstance(self.alpha, str) else self.alpha_
             options = {"intercept": self.fit_intercept, "memory_limit": self.memory_limit}
@@ -257,8 +257,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     def _samples(
         self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
-    ) -> tuple[DeepSamples, int]:
-        """The checked samples with codes as targets, and how many there are of any weight."""
+    ) -> DeepSamples:
+        """The checked samples with codes as targets."""
         if is_dask(X):
             needs_approximation(self, kernel)
             if y is None:
@@ -272,7 +272,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
             samples = samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups)
             self._keep_columns(X)
-            return samples, len(samples.Y)
+            return samples
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         n = len(X)
         weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
@@ -292,7 +292,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, self.classes_[labels])
             weights = balance if weights is None else weights * balance
-        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups), n
+        whole = self.approximation is None
+        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups, whole=whole)
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""

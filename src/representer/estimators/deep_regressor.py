@@ -156,6 +156,8 @@ class DeepSamples:
     Y: np.ndarray
     weights: np.ndarray | None
     groups: np.ndarray | None
+    kept: np.ndarray  # the numbers of the samples that are seen among all n
+    n: int
 
     def targets(self, representation: Representation) -> Targets:
         """The targets of a problem; weights have mean one."""
@@ -189,35 +191,38 @@ def samples_on_dask(
     block = source.rows(rows)
     weights, labels = (None if a is None else plain(a) for a in (block.weights, block.groups))
     part = Part(plain(block.X), rows, seed, source if source.n > len(rows) else None)
-    return DeepSamples(part, plain(block.Y), weights, labels)
+    return DeepSamples(part, plain(block.Y), weights, labels, rows, source.n)
 
 
 def samples_in_memory(
-    learner: Any, kernel: OperatorKernel, X: Any, Y: np.ndarray, weights: Any, groups: Any
+    learner: Any,
+    kernel: OperatorKernel,
+    X: Any,
+    Y: np.ndarray,
+    weights: np.ndarray | None,
+    groups: np.ndarray | None,
+    *,
+    whole: bool,
 ) -> DeepSamples:
-    """Checked samples: all that have a weight, unless an approximation meets too many."""
+    """Checked samples that have a weight: all of them if ``whole``, otherwise as many as inner layers may see."""
     n = len(Y)
     rows = np.arange(n) if weights is None else np.flatnonzero(weights > 0)
     if len(rows) < n:
         X, Y, weights = take(X, torch.from_numpy(rows)), Y[rows], weights[rows]
         X = X[:, rows] if kernel.domain == "gram" else X
         groups = None if groups is None else np.unique(groups[rows], return_inverse=True)[1]
-    if learner.approximation is None:
-        return DeepSamples(Part(X, rows), Y, weights, groups)
-    learner.approximation.size(len(Y))
-    if len(Y) <= limits.INNER_ROWS:
-        return DeepSamples(Part(X, rows), Y, weights, groups)
-    representation = learner._representation(sparse=isinstance(X, SparseRows))
-    tensors = (
-        None if weights is None else representation.tensor(weights),
-        None if groups is None else torch.from_numpy(groups),
-    )
-    source = InMemory(Block(representation.inputs(kernel, X), representation.tensor(Y), *tensors))
+    if learner.approximation is not None:
+        learner.approximation.size(len(Y))
+    if whole or len(Y) <= limits.INNER_ROWS:
+        return DeepSamples(Part(X, np.arange(len(Y))), Y, weights, groups, rows, n)
+    how = learner._representation(sparse=isinstance(X, SparseRows))
+    tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
+    source = InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
     seed = seed_of(learner.random_state)
     chosen = source.random_rows(limits.INNER_ROWS, seed)
     some = [None if a is None else a[chosen] for a in (weights, groups)]
     part = Part(take(X, torch.from_numpy(chosen)), chosen, seed, source)
-    return DeepSamples(part, Y[chosen], *some)
+    return DeepSamples(part, Y[chosen], *some, rows[chosen], n)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
@@ -254,7 +259,7 @@ def solve_deep(
     if not loss.learnable and composition.free():
         composition = without_search(composition, learner.loss)
     settings = settings_of(learner, callback)
-    folds = Folds(len(samples.Y), learner.cv, settings.seed, labels, samples.groups)
+    folds = Folds(len(samples.Y), learner.cv, settings.seed, labels, samples.groups, samples.kept, samples.n)
     splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
     targets = samples.targets(representation)
     fitted = fit_composition(composition, data, targets, loss, settings, splits, learner.approximation)
@@ -290,11 +295,13 @@ def warn_of_search(solution: Solution) -> None:
         )
 
 
-def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples, n: int) -> dict[str, Any]:
-    """What deep learners keep of a fit to some of n samples, by name."""
+def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples) -> dict[str, Any]:
+    """What deep learners keep of a fit, by name."""
     functions = fitted.functions()
-    if functions[0].kernel.domain == "gram" and len(samples.Y) < n:  # new rows have a column for every sample
-        functions[0] = _spread_out(functions[0], samples.part.rows, n)
+    if (
+        functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n
+    ):  # new rows have a column for every sample
+        functions[0] = _spread_out(functions[0], samples.kept, samples.n)
     representation = learner._representation(sparse=isinstance(samples.part.X, SparseRows))
     function, composition, choice = (
         Composed.of(functions, representation),
@@ -551,9 +558,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_deep(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
         loss = self._loss(composition)
-        samples, n = self._samples(composition.input_kernel, X, y, sample_weight, groups)
+        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         fitted = solve_deep(self, composition, samples, loss, None, self._iteration_callback())
-        vars(self).update(deep_attributes(self, fitted, samples, n))
+        vars(self).update(deep_attributes(self, fitted, samples))
         self.X_fit_ = plain(samples.part.X, copy=True)
         self.system_ = self._spread(fitted, samples, loss) if loss.squared else None
         if self.loss == "interpolate":
@@ -564,13 +571,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _samples(
         self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
-    ) -> tuple[DeepSamples, int]:
-        """The checked samples, and how many there are of any weight."""
+    ) -> DeepSamples:
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
             self._keep_columns(X)
             self._flat = (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
-            return samples, len(samples.Y)
+            return samples
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         n = len(X)
         targets, self._flat = check_targets(y, n)
@@ -580,7 +586,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "out, or use OperatorRidge, which takes missing targets."
             )
         weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
-        return samples_in_memory(self, kernel, X, targets, weights, groups), n
+        return samples_in_memory(self, kernel, X, targets, weights, groups, whole=self.approximation is None)
 
     def _spread(self, fitted: Fitted, samples: DeepSamples, loss: Loss) -> DeepSpread:
         """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""

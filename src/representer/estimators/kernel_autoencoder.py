@@ -353,7 +353,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """
         self._check()
         first = self._first_kernel()
-        samples, n_all = self._samples(first, X, sample_weight, groups)
+        samples = self._samples(first, X, sample_weight, groups)
         X, n = samples.part.X, len(samples.part.X)
         if n < 2:
             raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
@@ -378,10 +378,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self._check_spaces(composition, space)
         values = coordinates
         if self.supervision > 0:
-            labels = label_targets(rows_of(y, samples.part.rows), coordinates, self.supervision, n)
+            labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
             values = torch.cat([coordinates, labels], 1)
         weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
-        fit = self._problem(composition, encoder_input, Targets(values, weights, samples.groups))
+        fit = self._problem(composition, encoder_input, Targets(values, weights, samples.groups), samples)
         with restore.advice():
             solution, collapsed = rescued(fit, fit.run())
         if collapsed:
@@ -396,42 +396,35 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
         solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
         fitted = Fitted(fit, solution, restore)
-        vars(self).update(deep_attributes(self, fitted, samples, n_all))
+        vars(self).update(deep_attributes(self, fitted, samples))
         if samples.part.source is not None and isinstance(space, FeatureSpace) and not self.supervision > 0:
             self._fit_to_all(fitted, samples.part)
         self._keep(space, coordinates, data, code, weights)
         self.X_fit_ = plain(X, copy=True)
         return self
 
-    def _samples(
-        self, kernel: OperatorKernel, X: Any, sample_weight: Any, groups: Any
-    ) -> tuple[DeepSamples, int]:
-        """The checked samples, which are their own targets, and how many there are; batches see all of them."""
+    def _samples(self, kernel: OperatorKernel, X: Any, sample_weight: Any, groups: Any) -> DeepSamples:
+        """The checked samples, which are their own targets; batches see all of them."""
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
             self._keep_columns(X)
-            return samples, len(samples.Y)
+            return samples
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         n = len(X)
         weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
-        if self.approximation is not None:
-            self.approximation.size(n)
-        vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors" and self.batch_size is None
+        vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((n, 0))  # only decoders into vectors are fitted by sums
-        samples = samples_in_memory(self, kernel, X, numbers, weights, groups)
-        if vectors or samples.part.source is None:
-            return samples, n
-        if self.batch_size is not None or kernel.domain == "gram":
-            return DeepSamples(Part(X, np.arange(n)), numbers, weights, groups), n
-        return replace(samples, part=replace(samples.part, source=None)), n
+        whole = self.approximation is None or self.batch_size is not None or kernel.domain == "gram"
+        samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
+        return samples if vectors else replace(samples, part=replace(samples.part, source=None))
 
-    def _problem(self, composition: Composition, X: Any, targets: Targets) -> DeepFit:
+    def _problem(self, composition: Composition, X: Any, targets: Targets, samples: DeepSamples) -> DeepFit:
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
             split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
-        folds = Folds(len(targets), cv, settings.seed, None, targets.groups)
+        folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)
         splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
         search = minimise if self.batch_size is None else batch_minimiser(self.batch_size, settings.seed)
         loss = losses.squared(self.fit_intercept)

@@ -358,6 +358,8 @@ class Folds:
         The classes, from 0 on, which folds and subsets keep in proportion: each has a training row in every fold.
     groups : array (n,), optional
         What is held out together.
+    kept : array of int (n,), optional
+        The numbers of the samples among those that a user has passed, which a list of splits counts.
     """
 
     n: int
@@ -365,6 +367,8 @@ class Folds:
     seed: int
     labels: np.ndarray | None = None
     groups: np.ndarray | None = None
+    kept: np.ndarray | None = None
+    total: int = 0  # how many samples the user has passed
 
     def some(self, most: int) -> Tensor:
         """All rows, or as many random ones as a search can afford: whole groups, or the classes in proportion."""
@@ -422,6 +426,8 @@ class Folds:
             )
         if is_count(self.cv):
             splitter = self._folds(min(self.cv, max(2, most)))
+        elif not hasattr(self.cv, "split") and self.kept is not None:
+            return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
         else:
             splitter = check_cv(self.cv, labels, classifier=labels is not None)
         blank = np.zeros((n, 1))
@@ -431,6 +437,16 @@ class Folds:
             return [(every[training], every[held_out]) for training, held_out in parts]
         except IndexError as error:
             raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
+
+    def _places(self, rows: Any) -> np.ndarray:
+        """Where the samples that a user has numbered stand among those that are kept."""
+        assert self.kept is not None
+        numbers = np.arange(len(rows))[rows] if np.asarray(rows).dtype == bool else np.asarray(rows)
+        if len(numbers) and not (numbers.max() < self.total and numbers.min() >= -self.total):
+            raise ValueError(f"cv={self.cv!r} does not fit to {self.total} samples: it numbers more of them.")
+        place = np.full(self.total, -1)
+        place[self.kept] = np.arange(self.n)
+        return place[numbers][place[numbers] >= 0]
 
     def _folds(self, k: int) -> Any:
         """Shuffled folds, of whole groups and of classes in proportion where there are some."""

@@ -17,7 +17,7 @@ from representer.kernels import Linear
 from representer.linalg import repair_gram
 from representer.linalg.memory import row_blocks
 from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import repaired_gram, silent_repairs
+from representer.operators.adapted import Projected, repaired_gram, silent_repairs
 from representer.optimize.search import SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
@@ -63,17 +63,21 @@ class PredictiveSpread:
         self.features: LandmarkFeatures | None = None
         self.inner: OperatorKernel = kernel
         gram = None
+        self.kept: Tensor | None = None  # if the Gram matrix was repaired, the eigenvectors that have stayed
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
             self.inner, Z = Decomposable(Linear()), self.features(Z)
         elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
             with silent_repairs():  # fit has said it
-                gram, _ = repaired_gram(kernel.kernel, Z)
+                gram, self.kept = repaired_gram(kernel.kernel, Z)
         noise = torch.full_like(Y[:, 0], self.noise)
         noise = noise if weights is None else noise / weights
         self.points = Z
-        self.system = factor_system(self.inner, Z, noise, Y.shape[1], observed=None, gram=gram)
+        known = self.inner
+        if self.kept is not None and isinstance(kernel, Decomposable):
+            known = Decomposable(Projected(kernel.kernel, self.kept), kernel.operator)
+        self.system = factor_system(known, Z, noise, Y.shape[1], observed=None, gram=gram)
         if residuals is None:
             residuals = Y - self.system.loo_predictions(Y, self.system.solve(Y))
         self.scale = (residuals**2 / self.system.loo_variance()).nanmean(0)
@@ -88,7 +92,8 @@ class PredictiveSpread:
         explained = []
         for v in directions.mT:
             dual = self.system.solve(torch.ones_like(Y[:, :1]) * v)
-            explained.append((v, Expansion(self.inner, self.points, dual), (dual.sum(0) * v).sum()))
+            coefficients = dual if self.kept is None else self.kept @ (self.kept.mT @ dual)
+            explained.append((v, Expansion(self.inner, self.points, coefficients), (dual.sum(0) * v).sum()))
         return explained
 
     def __call__(self, Z: Any) -> Tensor:
@@ -145,8 +150,10 @@ class DeepSpread:
 
     @cached_property
     def _made(self) -> PredictiveSpread:
-        outer = self.function.outer_expansion().loaded
-        if outer.kernel.domain == "gram":
+        stored = self.function.outer_expansion()
+        assert stored.representation is not None
+        outer, kernel = stored.loaded, stored.representation.adapted(stored.kernel, repair=True)
+        if kernel.domain == "gram":
             raise ValueError(
                 "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
             )
@@ -155,7 +162,7 @@ class DeepSpread:
         weights = None if self.weights is None else torch.as_tensor(self.weights).to(Y)
         centred = Y if outer.intercept is None else Y - outer.intercept
         return PredictiveSpread(
-            outer.kernel,
+            kernel,
             images[-1],
             centred,
             self.alpha,

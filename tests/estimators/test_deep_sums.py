@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from naive_deep import functions_of
 from sklearn.base import clone
 
 from representer import DeepKernelClassifier, DeepKernelPCA, DeepKernelRegressor, KernelAutoencoder
 from representer.approximation import Nystroem
 from representer.estimators import _deep_large as large
-from representer.problems.spread import PredictiveSpread
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import Decomposable
+from representer.problems.spread import PredictiveSpread
 
 da: Any = pytest.importorskip("dask.array")
 
@@ -46,7 +47,7 @@ def test_the_outer_function_is_that_of_all_samples(data, few):
     model = regressor().fit(X, y)
     assert len(model.X_fit_) == 150
     Z, images = (torch.from_numpy(model.transform_layers(part)[0]) for part in (X, Q))
-    outer = model._functions[-1]
+    outer = functions_of(model)[-1]
     kernel: Any = outer.kernel
     L = torch.linalg.cholesky(kernel.kernel._gram(outer.anchors, None))
     B, new = (
@@ -188,7 +189,7 @@ def test_an_autoencoder(data, few):
     local = autoencoder().fit(X)
     assert len(local.X_fit_) == 150
     Z, new = (torch.from_numpy(local.transform(part)) for part in (X, Q))
-    outer: Any = local._functions[-1]
+    outer: Any = functions_of(local)[-1]
     L = torch.linalg.cholesky(outer.kernel.kernel._gram(outer.anchors, None))
     B, at = (
         torch.linalg.solve_triangular(L, outer.kernel.kernel._gram(outer.anchors, z), upper=False).T
