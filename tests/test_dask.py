@@ -27,7 +27,6 @@ from representer import (
     StructuredPredictor,
 )
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
-from representer.estimators._lazy import without_data
 from representer.kernels import Gaussian, Polynomial, Spectrum
 from representer.operators import Dense
 from representer.samples.on_dask import is_dask
@@ -106,8 +105,8 @@ def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, 
     np.testing.assert_allclose(remote.predict(new), expected, rtol=0, atol=1e-8 * size)
     lazy = remote.predict(on_dask(new, rows=77)[0]).compute()
     np.testing.assert_allclose(lazy, expected, rtol=0, atol=1e-8 * size)
-    features = np.sqrt(local._sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
-    shares = [features[:, None] * m._large_ridge().coefficients(m.alpha_).numpy() for m in (local, remote)]
+    features = np.sqrt(local.system_.sums.gram.diagonal() / len(X))  # what each coefficient is multiplied by
+    shares = [features[:, None] * m.system_.coefficients().numpy() for m in (local, remote)]
     np.testing.assert_allclose(shares[1], shares[0], rtol=0, atol=1e-8 * size)
 
 
@@ -130,11 +129,12 @@ def test_features_travel_with_a_lazy_prediction():
         KernelFeatures(Gaussian(9.9), Nystroem(146), random_state=0).fit(X),
         OperatorRidge(Gaussian(9.9), approximation=Nystroem(146), random_state=0).fit(X, Y),
     ]
-    for learner in learners:  # a worker with other threads would compute another factor
-        there = pickle.loads(pickle.dumps(without_data(learner)))
-        expected = learner._cached_features.factor.factor
-        assert np.array_equal(there._cached_features.factor.factor, expected)
-        assert "_cached_features" not in pickle.loads(pickle.dumps(learner)).__dict__
+    # A worker with other threads would compute another factor.
+    for stored in (learners[0].features_, learners[1].function_.features):
+        assert stored.factor is not None
+        there = pickle.loads(pickle.dumps(stored))
+        assert "map" not in vars(there)
+        assert np.array_equal(there.map.factor.factor, stored.map.factor.factor)
 
 
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE[:3])

@@ -29,15 +29,18 @@ from representer.approximation import (
     TensorSketch,
     approximation_error,
 )
-from representer.approximation.sampling import sample_rows, sampling_keys
-from representer.estimators import _embedding_large, _large_parts, _large_ridge
+from representer.estimators import _embedding_large
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
+from representer.problems import ridge as problem
+from representer.samples import rows as limits
 from representer.samples.in_memory import Block, InMemory
+from representer.samples.rows import sample_rows, sampling_keys
+from representer.systems.falkon import solve_falkon
 from representer.systems.frames import CentredFeatures, Frame, frame_of
-from representer.systems.separate import SeparateStep
-from representer.systems.sums import NormalRidge, NormalStep
+from representer.systems.ridge import FalkonSystem, SummedSystem
+from representer.systems.sums import NormalRidge, NormalStep, SeparateStep
 
 OPERATORS: Any = [None, Diagonal([1.0, 0.5, 0.0]), Dense(np.eye(3) + 0.5)]
 
@@ -172,7 +175,7 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
     model = OperatorRidge(
         Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0
     )
-    monkeypatch.setattr(_large_ridge, "approximation_error", lambda features, X: 0.0)
+    monkeypatch.setattr(problem, "approximation_error", lambda features, X: 0.0)
     model.fit(X, X[:, 0])
     assert max(sizes) <= 100 * 20 + 20 * 20
 
@@ -223,7 +226,7 @@ def test_single_precision_blocks_are_summed_in_double(data):
     options: Any = {"alpha": 0.01, "approximation": Nystroem(30), "random_state": 0}
     double = OperatorRidge(Gaussian(1.0), **options).fit(X, Y)
     single = OperatorRidge(Gaussian(1.0), dtype="float32", **options).fit(X, Y)
-    assert single.dual_coef_.dtype == np.float32 and single._sums.gram.dtype == np.float64
+    assert single.dual_coef_.dtype == np.float32 and single.system_.sums.gram.dtype == np.float64
     np.testing.assert_allclose(single.predict(X), double.predict(X), atol=2e-3)
 
 
@@ -231,7 +234,7 @@ def test_leave_one_out_on_a_sample_of_large_data(data, monkeypatch):
     X, Y, _ = data
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
     whole = clone(model).fit(X, Y)
-    monkeypatch.setattr(_large_ridge, "HELD_ROWS", 50)
+    monkeypatch.setattr(limits, "HELD_ROWS", 50)
     some = clone(model).fit(X, Y)
     held = sample_rows(200, 50, some._seed)
     expected = np.sum((Y - some.loo_predict_)[held] ** 2) / 50
@@ -255,24 +258,24 @@ def test_conjugate_gradients_equal_the_direct_solve(data, operator, approximatio
 def test_the_preconditioner_saves_iterations(data, monkeypatch):
     X, Y, _ = data
     passes: list[int] = []
-    total, solve = InMemory.total, Falkon.solve
+    total = InMemory.total
 
-    def without(self: Any, features: Any, source: Any, preconditioner: Any, **options: Any) -> Any:
-        return solve(self, features, source, 0.0 * preconditioner, **options)
+    def without(settings: Any, features: Any, source: Any, standing: Any, **options: Any) -> Any:
+        return solve_falkon(settings, features, source, 0.0 * standing, **options)
 
     monkeypatch.setattr(InMemory, "total", lambda *a, **o: passes.append(1) or total(*a, **o))
     options: Any = {"alpha": 1e-4, "approximation": Nystroem(100), "random_state": 0}
     model = OperatorRidge(Gaussian(0.7), solver=Falkon(1e-6, max_iter=1000), **options)
     model.fit(X, Y)
     few = len(passes)
-    monkeypatch.setattr(Falkon, "solve", without)
+    monkeypatch.setattr("representer.systems.ridge.solve_falkon", without)
     model.fit(X, Y)
     assert len(passes) - few > 3 * few
 
 
 def test_alpha_with_conjugate_gradients_comes_from_fewer_landmarks(data, monkeypatch):
     X, Y, _ = data
-    monkeypatch.setattr(_large_parts, "PILOT_LANDMARKS", 40)
+    monkeypatch.setattr(limits, "PILOT_LANDMARKS", 40)
     direct = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0).fit(X, Y)
     model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0, solver="cg").fit(X, Y)
     assert 0.1 < model.alpha_ / direct.alpha_ < 10
@@ -283,10 +286,11 @@ def test_alpha_with_conjugate_gradients_comes_from_fewer_landmarks(data, monkeyp
 
 def test_many_landmarks_go_by_conjugate_gradients(data, monkeypatch):
     X, Y, _ = data
-    monkeypatch.setattr(_large_ridge, "DIRECT_LIMIT", 30)
+    monkeypatch.setattr(limits, "DIRECT_LIMIT", 30)
     options: Any = {"alpha": 1e-3, "random_state": 0}
-    assert OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), **options).fit(X, Y)._sums is not None
-    assert OperatorRidge(Gaussian(1.0), approximation=Nystroem(31), **options).fit(X, Y)._sums is None
+    for m, kind in ((30, SummedSystem), (31, FalkonSystem)):
+        model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(m), **options).fit(X, Y)
+        assert isinstance(model.system_, kind)
 
 
 def test_too_few_iterations_are_announced(data):
@@ -303,6 +307,51 @@ def test_too_few_iterations_are_announced(data):
     assert eval(repr(model.solver)) == clone(model).solver == Falkon(1e-12, 2)
 
 
+@pytest.mark.parametrize("approximation", [Nystroem(60), RandomFeatures(40)], ids=repr)
+@pytest.mark.parametrize("operator", OPERATORS, ids=repr)
+def test_every_solver_has_an_intercept(data, operator, approximation):
+    """Ridge regression with a constant at no cost, by sums, by conjugate gradients, and exactly."""
+    X, Y, w = data
+    options: Any = {"alpha": 1e-3, "approximation": approximation, "random_state": 0, "fit_intercept": True}
+    direct = OperatorRidge(Gaussian(1.0), operator, **options).fit(X, Y + 5.0, w)
+    features = KernelFeatures(Gaussian(1.0), approximation, random_state=0).fit(X)
+    B = features.transform(X)
+    A = np.eye(3) if operator is None else operator.as_matrix(3, torch.zeros(1).double()).numpy()
+    values, V = np.linalg.eigh(A)
+    expected = np.zeros_like(Y)
+    for a, v in zip(values.clip(0.0), V.T, strict=True):
+        linear = Ridge(alpha=1e-3 * w.sum()).fit(np.sqrt(a) * B, (Y + 5.0) @ v, sample_weight=w)
+        expected += np.outer(linear.predict(np.sqrt(a) * B), v)
+    np.testing.assert_allclose(direct.predict(X), expected, atol=1e-7)
+    iterative = clone(direct).set_params(solver=Falkon(tol=1e-12)).fit(X, Y + 5.0, w)
+    np.testing.assert_allclose(iterative.predict(X), expected, atol=1e-6)
+    assert iterative.system_.residual() < 1e-8 and direct.system_.residual() < 1e-10
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("missing", [False, True])
+def test_groups_by_sums_equal_refits(data, intercept, missing):
+    X, Y, w = (a[:30] for a in data)
+    if missing:
+        Y = np.where(np.random.default_rng(0).random(Y.shape) < 0.2, np.nan, Y)
+    groups = np.arange(30) // 4
+    w = w.copy()
+    w[3] = 0.0
+    operator = Diagonal([1.0, 0.5, 2.0]) if missing else Dense(np.eye(3) + 0.5)
+    points = Landmarks(data[0][100:110])
+    options: Any = {"approximation": points, "fit_intercept": intercept}
+    model = OperatorRidge(Gaussian(1.0), operator, alpha=0.02, **options).fit(X, Y, w, groups=groups)
+    assert isinstance(model.system_, SummedSystem)
+    for group in np.unique(groups):
+        rest = groups != group
+        alpha = 0.02 * w.sum() / w[rest].sum()  # without the group the ridge stays what it was
+        left = clone(model).set_params(alpha=alpha).fit(X[rest], Y[rest], w[rest])
+        np.testing.assert_allclose(model.loo_predict_[~rest], left.predict(X[~rest]), atol=1e-8)
+    chosen = clone(model).set_params(alpha="auto").fit(X, Y, w, groups=groups)
+    error = np.nansum(w[:, None] * (Y - chosen.loo_predict_) ** 2) / w.sum()
+    assert chosen.criterion_value_ == pytest.approx(error)
+
+
 # -- batches ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("kernel", "approximation"),
@@ -315,7 +364,7 @@ def test_too_few_iterations_are_announced(data):
 )
 @pytest.mark.parametrize("criterion", ["loo", "gcv"])
 def test_batches_equal_one_fit(data, kernel, approximation, criterion, monkeypatch):
-    monkeypatch.setattr(_large_ridge, "HELD_ROWS", 70)  # so that batches compete for a place
+    monkeypatch.setattr(limits, "HELD_ROWS", 70)  # so that batches compete for a place
     X, Y, w = data
     model = OperatorRidge(
         kernel, Dense(np.eye(3) + 0.5), approximation=approximation, criterion=criterion, random_state=0
@@ -432,8 +481,8 @@ def test_conjugate_gradients_say_why_they_ended(data):
             return sign * super().total(step, limit=limit)
 
     def solve(falkon: Falkon, source: InMemory) -> str | None:
-        options: Any = {"shift": 0.2, "weight": 200.0, "scales": torch.ones(3).double(), "rotation": None}
-        return falkon.solve(features, source, features(X[:40]), **options)[1]
+        options: Any = {"alpha": 1e-3, "scales": torch.ones(3).double(), "rotation": None}
+        return solve_falkon(falkon, features, source, features(X[:40]), **options).problem
 
     assert solve(Falkon(), InMemory(Block(X, Y))) is None
     assert "have not reached" in str(solve(Falkon(1e-12, 2), InMemory(Block(X, Y))))
@@ -442,7 +491,7 @@ def test_conjugate_gradients_say_why_they_ended(data):
 
 # -- choices ----------------------------------------------------------------------------------------------------------
 def test_hyperparameters_are_learned_on_a_part(rng, monkeypatch):
-    monkeypatch.setattr(_large_parts, "SEARCH_ROWS", 100)
+    monkeypatch.setattr(limits, "SEARCH_ROWS", 100)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=800)
     model = OperatorRidge(Gaussian("ard"), approximation=Nystroem(60), random_state=0, tol=1e-3).fit(X, y)

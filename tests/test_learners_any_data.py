@@ -18,7 +18,6 @@ from sklearn.utils import get_tags
 from representer import OperatorRidge
 from representer.approximation import Nystroem
 from representer.kernels import (
-    Cached,
     Callable,
     Columns,
     Constant,
@@ -154,7 +153,7 @@ def _spread(clipped: OperatorRidge, model: OperatorRidge, bags: Any) -> np.ndarr
         K * np.linalg.solve(K + noise * np.eye(len(K)), K), 0
     )
     inverse = np.linalg.inv(K + noise * np.eye(len(K)))
-    residuals = inverse @ clipped._targets[:, 0] / np.diag(inverse)
+    residuals = inverse @ clipped.system_.samples.Y[:, 0] / np.diag(inverse)
     scale = np.mean(residuals**2 * np.diag(inverse))
     return np.sqrt((variance.clip(min=0.0) + noise) * scale)
 
@@ -353,11 +352,6 @@ def test_explicit_features_of_compositions(kernel: Kernel, X: Any) -> None:
     known, rows = (sparse.csr_array(part.matrix).toarray() for part in (features, new))
     np.testing.assert_allclose(known @ known.T, resolved(train), rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(rows @ known.T, resolved(test, train), rtol=1e-10, atol=1e-12)
-
-
-def test_a_stored_kernel_has_its_features(tmp_path: Any) -> None:
-    features = Cached(Spectrum(2), str(tmp_path)).explicit_features(WORDS)
-    assert features.columns == Spectrum(2).explicit_features(WORDS).columns
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
 """Deep kernel machines for any data, with the scikit-learn interface."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-import representer.threads  # noqa: F401  # before torch
-
-# isort: split
-from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
+from representer import approximation, kernels, operators, preimage
 from representer.estimators import (
     MACCS,
     AtomPairs,
@@ -24,7 +23,10 @@ from representer.estimators import (
     Torsions,
 )
 from representer.functions import Layer, herd, mean_embedding
-from representer.metrics import mmd
+
+if TYPE_CHECKING:
+    from representer import datasets, metrics, plotting
+    from representer.metrics import mmd
 
 __version__ = version("representer")
 
@@ -57,3 +59,16 @@ __all__ = [
     "plotting",
     "preimage",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the rooms that only some programs need when they are first asked for."""
+    if name in ("datasets", "metrics", "plotting"):
+        return import_module(f"representer.{name}")
+    if name == "mmd":
+        return import_module("representer.metrics").mmd
+    raise AttributeError(f"module 'representer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
 from rich.progress import Progress
@@ -15,11 +15,13 @@ from rich.table import Table
 if TYPE_CHECKING:
     import typer
 
+    from representer.datasets import Source
+
 WIDTH = 150  # of tables where there is no terminal
 
 
 def main() -> None:
-    """Run the command."""
+    """Run the command ``representer``, or say what it needs."""
     try:
         application = make_application()
     except ModuleNotFoundError as error:
@@ -30,7 +32,7 @@ def main() -> None:
 
 
 def make_application() -> "typer.Typer":
-    """The command with its subcommands."""
+    """The command ``representer`` with its subcommands."""
     import typer
 
     application = typer.Typer(
@@ -74,29 +76,32 @@ def make_application() -> "typer.Typer":
 
 
 def console_for(json_output: bool) -> Console:
-    """Progress goes where it does not mix with JSON; a file or a pipe has no width, and tables need one."""
+    """The console of a subcommand, whose progress does not mix with JSON.
+
+    A file or a pipe has no width, and tables need one.
+    """
     console = Console(stderr=json_output)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = WIDTH
     return console
 
 
-def print_json(record: Any) -> None:
+def print_json(record: object) -> None:
     """Print a record where a program reads it."""
     sys.stdout.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 # -- the subcommands; each returns the exit status --------------------------------------------------------------------
 def list_data(console: Console, json_output: bool) -> int:
-    """Every file that a loader reads, and whether it is there."""
+    """List every file that a loader reads, and whether it is there."""
     from representer import datasets
 
-    rows: list[dict[str, Any]] = [
+    rows = [
         {
             "file": s.file,
             "what": s.description,
             "origin": s.origin,
-            "found": str(path) if (path := _find(s)) else None,
+            "found": str(path) if (path := _path_of(s)) else None,
             "fetch": s.file in datasets.DOWNLOADS,
         }
         for s in datasets.sources()
@@ -109,12 +114,13 @@ def list_data(console: Console, json_output: bool) -> int:
     )
     for row in rows:
         here = "yes" if row["found"] else "no; `data fetch` gets it" if row["fetch"] else "no"
-        table.add_row(row["file"], row["what"], row["origin"], here)
+        table.add_row(str(row["file"]), str(row["what"]), str(row["origin"]), here)
     console.print(table)
     return 0
 
 
-def _find(source: Any) -> Path | None:
+def _path_of(source: "Source") -> Path | None:
+    """Where the file of a set is, or None if it is not there."""
     from representer.datasets.files import MissingDataError, find_file
 
     try:
@@ -128,32 +134,32 @@ def fetch_data(files: list[str], folder: Path | None, console: Console, json_out
     from representer.datasets.downloads import DOWNLOADS, fetch
     from representer.datasets.files import VARIABLE, writable_folder
 
-    chosen = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    if chosen is None:
+    name = folder or os.environ.get(VARIABLE)
+    if not name:
         console.print(
             f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
         )
         return 2
     try:
-        chosen = writable_folder(chosen.expanduser())
+        target = writable_folder(Path(name).expanduser())
     except OSError as error:
         console.print(str(error), style="red", markup=False)
         return 2
-    found, failed = {}, {}
+    paths, errors = {}, {}
     with Progress(console=console, transient=True) as progress:
         bar = progress.add_task("", total=len(files or DOWNLOADS))
         for file in files or DOWNLOADS:
             progress.update(bar, description=file)
             try:
-                found[file] = str(fetch(file, chosen))
+                paths[file] = str(fetch(file, target))
             except (OSError, ValueError) as error:
-                failed[file] = str(error)
+                errors[file] = str(error)
             progress.advance(bar)
     if json_output:
-        print_json({"found": found, "failed": failed})
+        print_json({"found": paths, "failed": errors})
     else:
-        for file, path in found.items():
+        for file, path in paths.items():
             console.print(f"{file}: {path}", markup=False, soft_wrap=True)
-        for file, reason in failed.items():
+        for file, reason in errors.items():
             console.print(f"{file}: {reason}", style="red", markup=False)
-    return int(bool(failed))
+    return int(bool(errors))

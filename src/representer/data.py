@@ -14,6 +14,7 @@ from torch import Tensor
 from representer.linalg import is_finite
 
 Array = Any  # a tensor, or the NumPy array that is stored of one
+Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
 def as_vectors(X: Any) -> Tensor:
@@ -112,6 +113,11 @@ def is_single(X: Any) -> bool:
         or getattr(X, "ndim", 1) == 0
         or hasattr(X, "is_multigraph")  # networkx: a graph is a collection of its nodes
     )
+
+
+def is_dask(X: Any) -> bool:
+    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
+    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
 
 
 def as_items(X: Any) -> Any:

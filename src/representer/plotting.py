@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,13 +45,13 @@ def panels(
     Parameters
     ----------
     n_rows, n_columns : int
-        How many panels.
+        The numbers of rows and columns of panels.
     size : float, default=3.2
         The side of a panel in inches.
     row_labels, column_labels : sequence of str, default=()
-        Written at the left and above.
+        The texts at the left and above.
     title : str, default=""
-        Above everything.
+        The text above everything.
 
     Returns
     -------
@@ -82,11 +83,11 @@ def panels(
 
 
 def surface_map(
-    values: Any,
+    values: npt.ArrayLike,
     *,
     limits: tuple[float, float] | None = None,
     colors: str = "viridis",
-    points: Any = None,
+    points: npt.ArrayLike | None = None,
     label: str = "",
     colorbar: bool = True,
     ax: Axes | None = None,
@@ -102,9 +103,9 @@ def surface_map(
     colors : str, default="viridis"
         A colour map of matplotlib.
     points : array-like of shape (n, 2) or None, default=None
-        Drawn as dots.
+        Points that are drawn as dots.
     label : str, default=""
-        Of the colour scale.
+        The text beside the colour scale.
     colorbar : bool, default=True
         Draw the colour scale beside the panel.
     ax : Axes or None, default=None
@@ -138,10 +139,10 @@ def surface_map(
 
 
 def error_map(
-    error: Any,
+    error: npt.ArrayLike,
     *,
     limit: float = 0.1,
-    points: Any = None,
+    points: npt.ArrayLike | None = None,
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -155,10 +156,8 @@ def error_map(
         The upper end of the colour scale.
     points : array-like of shape (n, 2) or None, default=None
         The training points, drawn as dots.
-    colorbar : bool, default=True
-        Draw the colour scale beside the panel.
-    ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+    colorbar, ax
+        As for ``surface_map``.
 
     Returns
     -------
@@ -180,7 +179,12 @@ def error_map(
 
 
 def grid_transformation(
-    images: Any, values: Any, *, label: str = "", colorbar: bool = True, ax: Axes | None = None
+    images: npt.ArrayLike,
+    values: npt.ArrayLike,
+    *,
+    label: str = "",
+    colorbar: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """The points of a grid where a function into the plane puts them.
 
@@ -190,12 +194,8 @@ def grid_transformation(
         The points g(x_i).
     values : array-like of shape (n,)
         The colours: the value of the target function at x_i.
-    label : str, default=""
-        Of the colour scale.
-    colorbar : bool, default=True
-        Draw the colour scale beside the panel.
-    ax : Axes or None, default=None
-        Where to draw; None is the current axes of pyplot.
+    label, colorbar, ax
+        As for ``surface_map``.
 
     Returns
     -------
@@ -203,12 +203,12 @@ def grid_transformation(
         Where it was drawn.
     """
     ax = ax or _matplotlib("pyplot").gca()
-    images = np.asarray(images, dtype=float)
-    if images.ndim != 2 or images.shape[1] != 2:
+    places = np.asarray(images, dtype=float)
+    if places.ndim != 2 or places.shape[1] != 2:
         raise ValueError(
-            f"Only points of the plane, an array (n, 2), can be drawn; got shape {images.shape}."
+            f"Only points of the plane, an array (n, 2), can be drawn; got shape {places.shape}."
         )
-    cloud = ax.scatter(images[:, 0], images[:, 1], c=np.asarray(values), s=6, linewidths=0, cmap="turbo")
+    cloud = ax.scatter(places[:, 0], places[:, 1], c=np.asarray(values), s=6, linewidths=0, cmap="turbo")
     ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.set_box_aspect(1)
     if colorbar:
@@ -216,7 +216,7 @@ def grid_transformation(
     return ax
 
 
-def class_colors(probabilities: Any) -> np.ndarray:
+def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:
     """The colours of samples by the probabilities of their classes: those of the classes, mixed.
 
     Parameters
@@ -229,21 +229,21 @@ def class_colors(probabilities: Any) -> np.ndarray:
     colors : ndarray of shape (n, 3)
         Red, green and blue in [0, 1], which people with colour-blindness can tell apart, too.
     """
-    probabilities = np.asarray(probabilities, dtype=float)
-    if probabilities.ndim != 2 or probabilities.shape[1] > len(CLASSES):
+    p = np.asarray(probabilities, dtype=float)
+    if p.ndim != 2 or p.shape[1] > len(CLASSES):
         raise ValueError(
-            f"An array (n, n_classes) of at most {len(CLASSES)} classes is expected; got shape {probabilities.shape}."
+            f"An array (n, n_classes) of at most {len(CLASSES)} classes is expected; got shape {p.shape}."
         )
-    return (probabilities @ CLASSES[: probabilities.shape[1]]).clip(0.0, 1.0)
+    return (p @ CLASSES[: p.shape[1]]).clip(0.0, 1.0)
 
 
-def _square(values: Any) -> np.ndarray:
+def _square(values: npt.ArrayLike) -> np.ndarray:
     """Values on a square grid as a picture."""
-    values = np.asarray(values, dtype=float)
-    size = round(values.size**0.5)
-    if size * size != values.size or values.ndim > 2:
-        raise ValueError(f"Values on a square grid are expected, size² of them; got shape {values.shape}.")
-    return values.reshape(size, size)
+    picture = np.asarray(values, dtype=float)
+    size = round(picture.size**0.5)
+    if size * size != picture.size or picture.ndim > 2:
+        raise ValueError(f"Values on a square grid are expected, size² of them; got shape {picture.shape}.")
+    return picture.reshape(size, size)
 
 
 def _matplotlib(module: str) -> Any:

@@ -17,7 +17,7 @@ from representer.data import count
 from representer.kernels import Kernel
 from representer.operators import OperatorKernel
 from representer.parameters import Packing
-from representer.systems import factor_system
+from representer.systems import RidgeData, factor_system
 from representer.values import Value, same
 
 # A derivative is checked along this many directions: all axes if there are no more of them.
@@ -386,7 +386,9 @@ def _check_structure(kernel: OperatorKernel, X: Any, p: int) -> None:
         _close(torch.stack(parts).sum(0), block, "diagonal_form is the block matrix")
     noise = torch.linspace(0.5, 1.0, count(X), dtype=block.dtype) * block.diagonal().mean()
     targets = torch.randn(count(X), p, generator=torch.Generator().manual_seed(3), dtype=block.dtype)
-    solved = factor_system(kernel, X, noise, p).solve(targets).reshape(-1)
+    weights = (1.0 / noise) / (1.0 / noise).mean()
+    system = factor_system(RidgeData(kernel, X, targets, weights), float((weights * noise).mean() / count(X)))
+    solved = system.coefficients().reshape(-1)
     ridge = block + torch.diag(noise.repeat_interleave(p))
     _close(ridge @ solved, targets.reshape(-1), "factor_system solves (K(X) + diag(noise)) C = Y")
 

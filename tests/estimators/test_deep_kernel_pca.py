@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from naive_deep_pca import coupling_7, residuals_9
+from naive_deep_pca import residuals_9
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA, KernelPCA
@@ -21,19 +21,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import CollapsedComponentWarning, DeepKernelPCA
-from representer.approximation import Nystroem
+from representer.approximation import Nystroem, RandomFeatures
 from representer.kernels import (
     Constant,
     Gaussian,
-    Laplacian,
-    Linear,
     Matern,
     Polynomial,
-    RationalQuadratic,
     Spectrum,
 )
 from representer.problems import levels
-from representer.problems.levels import LevelsProblem, coupling
 
 CHECKED = {
     "two levels": DeepKernelPCA(
@@ -72,41 +68,6 @@ def gram_of(model, X):
 
 
 # -- the equations ----------------------------------------------------------------------------------------------------
-KERNELS = [
-    Linear(),
-    Gaussian(0.4),
-    Polynomial(3, 0.5),
-    Matern(2.5, 0.7),
-    RationalQuadratic(0.5),
-    Laplacian(0.6),
-]
-
-
-@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
-def test_coupling_is_the_khatri_rao_formula_and_a_gradient(rng, kernel):
-    H, above = (torch.linalg.qr(torch.tensor(rng.standard_normal((12, s)))).Q for s in (3, 2))
-    G = coupling(kernel, H, above)
-    assert np.allclose(G.numpy(), coupling_7(kernel, H.numpy(), above.numpy()), atol=1e-12)
-    leaf = H.clone().requires_grad_(True)
-    (0.5 * (kernel(leaf) * (above @ above.mT)).sum()).backward()
-    assert torch.allclose(G, leaf.grad, atol=1e-12)
-    assert torch.allclose(G, coupling(kernel, H, above, kernel(H)), atol=1e-12)
-
-
-def test_gradients_of_the_energy_are_those_of_autograd(rng):
-    gram = torch.tensor(np.cov(rng.standard_normal((15, 30))))
-    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
-    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((15, s)))).Q for s in (4, 3, 2)]
-    state = problem.at(hidden)
-    leaves = [H.clone().requires_grad_(True) for H in hidden]
-    grams = [gram, Gaussian(0.5)(leaves[0]), Polynomial(2)(leaves[1])]
-    parts = [
-        (K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)
-    ]
-    sum(parts).backward()
-    assert state.energies == pytest.approx([part.item() for part in parts])
-    for gradient, leaf in zip(state.gradients, leaves, strict=True):
-        assert torch.allclose(gradient, leaf.grad, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -247,19 +208,6 @@ def test_residual_minimisation_keeps_any_eigenvectors(X):
     with pytest.warns(ConvergenceWarning):
         theirs = DeepKernelPCA(**arguments, solver="projected_gradient", max_iter=150).fit(X)
     assert theirs.energy_ < 0.9 * DeepKernelPCA(**arguments, solver="scf").fit(X).energy_
-
-
-def test_the_residual_objective_is_equation_9(rng):
-    gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
-    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
-    hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
-    values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
-    pairs = residuals_9(
-        gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
-    )
-    assert problem.residual_objective(hidden, values).item() == pytest.approx(
-        0.5 * sum(d**2 for d, _ in pairs)
-    )
 
 
 # -- lemmas -----------------------------------------------------------------------------------------------------------
@@ -849,3 +797,42 @@ def test_twins_that_the_levels_above_tell_apart_are_reported():
     assert np.abs(found - together)[15:][~apart].max() <= 1e-4
     with pytest.warns(CollapsedComponentWarning, match="transform gives both the same"):
         assert np.allclose(clone(model).fit_transform(X), found, atol=1e-8)
+
+
+@pytest.mark.parametrize("upper", [Gaussian(1.0), Gaussian(0.5), "linear"], ids=str)
+def test_single_precision_gives_the_same_components(X, upper):
+    arguments = {"n_components": [3, 2], "kernel": [Gaussian(1.5), upper]}
+    double, single = DeepKernelPCA(**arguments).fit(X), DeepKernelPCA(**arguments, dtype="float32").fit(X)
+    new = X[:10] + 0.1
+    assert single.hidden_[0].dtype == single.transform(new).dtype == np.float32
+    assert single.residual_ < 1e-3 and single.energy_ == pytest.approx(double.energy_, rel=1e-5)
+    for level in (0, 1):  # Inner products do not see rotations among equal eigenvalues.
+        features = [model.transform(new, level) @ model.hidden_[level].T for model in (double, single)]
+        np.testing.assert_allclose(features[1], features[0], atol=2e-3)
+    np.testing.assert_allclose(single.reconstruct(new, 0), double.reconstruct(new, 0), atol=0.02)
+    with pytest.raises(ValueError, match="dtype must be one of 'float64', 'float32'; got 'half'"):
+        DeepKernelPCA(dtype="half").fit(X)
+
+
+def test_the_same_call_gives_the_same_answer(X):
+    model = DeepKernelPCA([3, 2], ["rbf", Gaussian(0.5)])
+    together = model.fit_transform(X)
+    assert np.array_equal(together, model.transform(X)) and np.array_equal(together, np.hstack(model.hidden_))
+    new = X[:7] + 0.3
+    assert np.array_equal(model.transform(new), model.transform(new))
+    assert np.array_equal(model.reconstruct(new), pickle.loads(pickle.dumps(model)).reconstruct(new))
+
+
+def test_a_fit_keeps_no_memory_of_the_caller(X):
+    data = X.copy()
+    model = DeepKernelPCA([3, 2]).fit(data)
+    before = model.transform(X[:5] + 0.1)
+    data[:] = 0.0
+    assert np.array_equal(model.transform(X[:5] + 0.1), before) and np.array_equal(model.X_fit_, X)
+
+
+def test_only_samples_can_stand_for_all(X):
+    with pytest.raises(ValueError, match="landmarks must be samples"):
+        DeepKernelPCA([2, 2], approximation=Nystroem(20, "kmeans")).fit(X)
+    with pytest.raises(ValueError, match=r"approximation must be None or Nystroem\(m\)"):
+        DeepKernelPCA([2, 2], approximation=RandomFeatures(20)).fit(X)

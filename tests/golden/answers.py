@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from golden.data import Data
+from golden.data import N_QUERIES, Data
 from golden.vocabulary import attribute
 from representer.kernels import Graph
 
@@ -62,6 +62,7 @@ class Interview:
 def _regression(talk: Interview, Q: Any, data: Data) -> None:
     talk.call("predict", Q)
     talk.ask("std", lambda: talk.model.predict(data.Q, return_std=True)[1])
+    talk.ask("deep_kernel", lambda: talk.model.deep_kernel_(data.Q))
     talk.read(
         "loo_predict_",
         "alpha_",
@@ -88,6 +89,8 @@ def _autoencoder(talk: Interview, Q: Any, data: Data) -> None:
     talk.call("reconstruct", Q)
     talk.call("reconstruction_error", Q)
     talk.call("score", data.Q)
+    talk.ask("bound", lambda: talk.model.generalization_bound()(1.0))
+    talk.ask("deep_kernel", lambda: talk.model.deep_kernel_(data.Q))
     talk.read("alpha_", "criterion_value_", "objective_value_", "layer_norms_", "explained_variance_ratio_")
 
 
@@ -101,6 +104,8 @@ def _structured(talk: Interview, Q: Any, data: Data) -> None:
     talk.ask("topk", lambda: talk.model.predict_topk(data.Q, 3)[1])
     talk.ask("scores", lambda: talk.model.score_candidates(data.Q, _candidates(talk.model)))
     talk.ask("inner", lambda: talk.model.decision_embedding(data.Q).inner())
+    pairs = (data.Q, getattr(talk.model, "Y_fit_", [])[:N_QUERIES])
+    talk.ask("joint_kernel", lambda: talk.model.joint_kernel(*pairs, *pairs))
     talk.read("alpha_", "epsilon_", "n_components_", "criterion_value_")
 
 
@@ -131,6 +136,13 @@ def _levels(talk: Interview, Q: Any, data: Data) -> None:
         talk.ask(f"inner_{level}", lambda level=level: _inner(model.transform(Q, level=level)))
         talk.ask(f"reconstruct_{level}", lambda level=level: model.reconstruct(data.Q, level=level))
     talk.call("score", data.Q)
+    for density in ("gaussian", "kde"):
+        talk.ask(
+            f"sample_{density}", lambda density=density: model.sample(3, density=density, random_state=0)
+        )
+    # The first level has simple eigenvalues; the direction of a component is arbitrary, and so is the order along it.
+    talk.ask("traverse", lambda: np.sort(numbers(model.traverse(0, level=0, steps=3)), axis=0))
+    talk.ask("eta", lambda: model.eta_for_explained_variance())
     talk.ask("bounds", lambda: list(model.approximation_bounds()))
 
 

@@ -41,7 +41,7 @@ from representer.operators import (
     joint_kernel,
 )
 from representer.operators.base import common_eigenvectors
-from representer.systems import factor_system
+from representer.systems import RidgeData, factor_system
 from representer.testing import check_operator
 from representer.values import Value
 
@@ -149,7 +149,8 @@ def test_fitted_fields_have_no_curl_or_no_divergence(d: int, rng: np.random.Gene
     X, Y = rng.standard_normal((10, d)), rng.standard_normal((10, d))
     curls, divergences = {}, {}
     for kernel in (CurlFree(1.2), DivergenceFree(1.2), CurlFree(1.2) + DivergenceFree(1.2)):
-        c = factor_system(kernel, tensor(X), torch.full((10,), 0.1, dtype=torch.float64), d).solve(tensor(Y))
+        data = RidgeData(kernel, tensor(X), tensor(Y), torch.ones(10, dtype=torch.float64))
+        c = factor_system(data, 0.01).coefficients()
 
         def field(x: np.ndarray, kernel: OperatorKernel = kernel, c: Tensor = c) -> np.ndarray:
             return kernel.apply(tensor(x[None]), tensor(X), c)[0].numpy()

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from representer.linalg.equations import broyden, levenberg_marquardt
 from representer.optimize import DivergenceError, StoppingRule, adam, lbfgs, newton, runs, with_gradient
 from representer.optimize.quasi_newton import _Curvature, _Evaluator, _line_search, _next_step, _Restarts
 
@@ -272,7 +271,7 @@ def test_next_step_is_exact_for_cubics():
 def test_directions_descend_whatever_the_pairs(seed, n_pairs):
     """Random pairs have negative curvature half of the time."""
     gradients = normal(20, 4, seed=seed).numpy()
-    curvature = _Curvature(4, gradients)
+    curvature = _Curvature(gradients)
     for i in range(n_pairs):
         curvature.push(
             normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy()
@@ -284,7 +283,7 @@ def test_directions_equal_dense_bfgs():
     """The two-loop recursion against the update formula of the inverse Hessian."""
     s, y, g = (normal(*shape, seed=seed).numpy() for shape, seed in (((3, 5), 1), ((3, 5), 2), ((5,), 3)))
     y = y * np.sign((s * y).sum(-1, keepdims=True))  # positive curvature
-    curvature = _Curvature(10, g[None])
+    curvature = _Curvature(g[None])
     eye = np.eye(5)
     H = (s[-1] @ y[-1]) / (y[-1] @ y[-1]) * eye
     for si, yi in zip(s, y, strict=True):
@@ -344,7 +343,7 @@ def survivors(values, slopes, best_values, ended=()):
     """The restarts left after a race in this state."""
     function, _ = quadratic(2)
     starts = normal(len(values), 2)
-    alive = _Restarts(_Evaluator(function, starts), n_pairs=5, longest_step=np.inf)
+    alive = _Restarts(_Evaluator(function, starts), longest_step=np.inf)
     state = np.array([values, slopes, best_values])
     alive.values, alive.slopes, alive.evaluate.best_values = state
     alive.outcomes.update((i, (True, "")) for i in ended)
@@ -578,12 +577,12 @@ def test_bad_output(function):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("max_iter", 0), ("tol", -1.0), ("patience", 0), ("learning_rate", 0.0), ("betas", (0.9, 1.0)),
+        ("max_iter", 0), ("tol", -1.0), ("patience", 0), ("learning_rate", 0.0),
         ("batch_size", 0), ("batch_size", 11),
     ],
 )  # fmt: skip
 def test_bad_options(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must .*got {str(value).split(',')[0].replace('(', '.')}"):
+    with pytest.raises(ValueError, match=rf"{name} must .*got {value}"):
         adam(lambda point, indices: (point.sum(), point), torch.ones(3), n_samples=10, **{name: value})
     if name in ("max_iter", "tol"):
         with pytest.raises(ValueError, match=f"{name} must .*got {value}"):
@@ -591,8 +590,6 @@ def test_bad_options(name, value):
 
 
 def test_other_bad_options():
-    with pytest.raises(ValueError, match=r"memory must .*got 0"):
-        lbfgs(rosenbrock, torch.ones(3), memory=0)
     with pytest.raises(ValueError, match=r"longest_step must .*got 0"):
         lbfgs(rosenbrock, torch.ones(3), longest_step=0.0)
     with pytest.raises(ValueError, match="one start of shape"):
@@ -627,14 +624,14 @@ def test_adam_step_agrees_with_torch():
     function, _ = least_squares()
     start, everything = normal(3, seed=6), torch.arange(200)
     theirs = start.clone().requires_grad_(True)
-    optimiser = torch.optim.Adam([theirs], lr=0.1, betas=(0.8, 0.95))
+    optimiser = torch.optim.Adam([theirs], lr=0.1)
     visited = []
 
     def spy(point, indices):
         visited.append(point)
         return function(point, indices)
 
-    adam(spy, start, n_samples=200, learning_rate=0.1, betas=(0.8, 0.95), max_iter=6)
+    adam(spy, start, n_samples=200, learning_rate=0.1, max_iter=6)
     for point in visited:
         torch.testing.assert_close(point, theirs.detach())
         theirs.grad = function(theirs, everything)[1]
@@ -728,37 +725,6 @@ def test_adam_callback_and_max_iter():
 
 
 # -- many small systems -----------------------------------------------------------------------------------------------
-def test_rows_of_equations_are_solved_by_themselves():
-    """Circles and lines, x² + y² = r² and y = a x: from afar, and from the other side of a fold."""
-    generator = torch.Generator().manual_seed(0)
-    radius, slope = (torch.rand(30, generator=generator, dtype=torch.float64) + 0.5 for _ in range(2))
-
-    def equations(x, rows):
-        circle = (x**2).sum(1) - radius[rows] ** 2
-        return torch.stack([circle, x[:, 1] - slope[rows] * x[:, 0]], 1)
-
-    exact = radius / (1 + slope**2).sqrt()
-    exact = torch.stack([exact, slope * exact], 1)
-    start = exact + 0.1
-    inverse = torch.linalg.inv(torch.tensor([[1.5, 1.5], [-1.0, 1.0]], dtype=torch.float64))
-    limits = {"scale": 1.0, "tol": 1e-12, "max_iter": 100}
-    quick, safe = (
-        broyden(equations, start, inverse, **limits),
-        levenberg_marquardt(equations, start, **limits),
-    )
-    for solutions, converged in (quick, safe):
-        assert converged.all()
-        assert torch.allclose(solutions, exact, atol=1e-10)
-
-
-def test_rows_without_a_solution_are_not_called_converged():
-    def equations(x, rows):
-        return x**2 + 1.0
-
-    start = torch.full((3, 1), 0.7, dtype=torch.float64)
-    limits = {"scale": 1.0, "tol": 1e-10, "max_iter": 40}
-    assert not broyden(equations, start, torch.ones(1, 1, dtype=torch.float64), **limits)[1].any()
-    assert not levenberg_marquardt(equations, start, **limits)[1].any()
 
 
 # Newton

@@ -18,7 +18,6 @@ from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, Operat
 from representer.approximation import Nystroem, landmark_features
 from representer.functions import Expansion
 from representer.kernels import (
-    Cached,
     Callable,
     Columns,
     Delta,
@@ -351,9 +350,3 @@ def test_other_first_kernels_refuse_sparse_vectors() -> None:
         assert not get_tags(model).input_tags.sparse
         with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
             model.fit(sparse.csr_array(BITS), SHARED)
-
-
-def test_a_cached_kernel_stores_one_matrix(tmp_path: Any) -> None:
-    kernel = Cached(Spectrum(1), str(tmp_path))
-    DeepKernelRegressor([], kernel=kernel, random_state=0).fit(WORDS, N_OF_A)
-    assert len(list(tmp_path.glob("*.gram"))) == 1

@@ -133,7 +133,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         value = self.__sklearn_clone__().set_params(**dict.fromkeys(own))
         kernel = self.default_kernel if self.kernel is None else self.kernel
         unfitted = type(self).transformer(kernel, value, random_state=self.random_state)
-        unfitted._speaker = copy.copy(value)
+        unfitted.speaker = copy.copy(value)
         return unfitted
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -79,11 +79,11 @@ def make_kink(
     Parameters
     ----------
     n_samples : int, default=100
-        How many points.
+        The number of points.
     noise : float, default=0.01
-        Standard deviation of the Gaussian noise on the values.
+        The standard deviation of the Gaussian noise on the values.
     random_state : int, RandomState instance or None, default=None
-        Seeds points and noise.
+        The seed of points and noise.
 
     Returns
     -------
@@ -109,19 +109,13 @@ def make_jump(
 
     Parameters
     ----------
-    n_samples : int, default=100
-        How many points.
-    noise : float, default=0.01
-        Standard deviation of the Gaussian noise on the values.
-    random_state : int, RandomState instance or None, default=None
-        Seeds points and noise.
+    n_samples, noise, random_state
+        As for ``make_kink``.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 2)
-        The points.
-    y : ndarray of shape (n_samples,)
-        The noisy values.
+    X, y : ndarrays of shape (n_samples, 2) and (n_samples,)
+        The points and the noisy values.
     """
     return _sample(jump, n_samples, noise, random_state)
 
@@ -188,7 +182,7 @@ def make_circles3(
     X : ndarray of shape (n_samples, 2)
         The points.
     circle : ndarray of shape (n_samples,)
-        From which circle each is: 0, 1 or 2.
+        The circle of each point: 0, 1 or 2.
 
     Examples
     --------
@@ -244,15 +238,15 @@ def make_synth2(
     -------
     X : ndarray of shape (n_samples, 2)
         The points.
-    part : ndarray of shape (n_samples,)
+    curve : ndarray of shape (n_samples,)
         0 on the square, 1 and 2 on the spirals, 3 on the ring.
 
     Examples
     --------
     >>> import numpy as np
     >>> from representer.datasets import make_synth2
-    >>> X, part = make_synth2(10, random_state=0)
-    >>> X.shape, np.bincount(part).tolist()
+    >>> X, curve = make_synth2(10, random_state=0)
+    >>> X.shape, np.bincount(curve).tolist()
     ((10, 2), [2, 2, 2, 4])
     """
     rng = _generator(n_samples, noise, random_state)
@@ -446,14 +440,14 @@ def make_shapes(
         raise ValueError(f"image_size must be an integer of at least 8; got {image_size!r}.")
     total = int(np.prod(list(counts.values())))
     if n_samples is None:
-        chosen = np.arange(total)
+        combination = np.arange(total)
     elif is_count(n_samples) and n_samples <= total:
-        chosen = np.sort(np.random.default_rng(random_state).choice(total, n_samples, replace=False))
+        combination = np.sort(np.random.default_rng(random_state).choice(total, n_samples, replace=False))
     else:
         raise ValueError(
             f"n_samples must be None or from 1 to {total}, the number of combinations; got {n_samples!r}."
         )
-    number = dict(zip(counts, np.unravel_index(chosen, list(counts.values())), strict=True))
+    number = dict(zip(counts, np.unravel_index(combination, list(counts.values())), strict=True))
     values = _values(counts)
     images = _draw({name: values[name][number[name]] for name in counts}, image_size)
     varied = [name for name in counts if counts[name] > 1]

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import FeatureMap, LandmarkFeatures, landmark_features
-from representer.data import count, take
-from representer.estimators._ridge import RidgeProblem
-from representer.linalg.memory import room_beside_sums, row_blocks
+from representer.approximation import FeatureMap
+from representer.data import count
+from representer.linalg.memory import row_blocks
 from representer.objectives.operator_valued import Criterion, alpha_grid, log_spaced
 from representer.samples.held import HeldSamples as HeldSamples
 from representer.samples.held import chosen_of_both as chosen_of_both
-from representer.samples.in_memory import Block, Samples
-from representer.samples.rows import HELD_ROWS, PILOT_LANDMARKS, SEARCH_ROWS, evenly_spaced, sample_rows
+from representer.samples.in_memory import Block
+from representer.samples.rows import HELD_ROWS as HELD_ROWS
 from representer.samples.rows import HEURISTIC_ROWS as HEURISTIC_ROWS
+from representer.samples.rows import SEARCH_ROWS as SEARCH_ROWS
 from representer.systems.frames import Frame
-from representer.systems.separate import SeparateRidge
-from representer.systems.sums import NormalRidge, NormalStep
-
-
-def search_problem(source: Samples, seed: int) -> RidgeProblem:
-    """The samples that hyperparameters are learned on."""
-    block = source.rows(sample_rows(source.n, SEARCH_ROWS, seed))
-    weights = torch.ones(len(block), dtype=block.Y.dtype, device=block.Y.device)
-    missing = block.Y.isnan()
-    observed = ~missing if bool(missing.any()) else None
-    problem = RidgeProblem(block.X, block.Y.masked_fill(missing, 0.0), weights, observed)
-    if block.weights is None:
-        return problem
-    problem = replace(problem, weights=block.weights)
-    return problem.rows((block.weights > 0).nonzero()[:, 0])
-
-
-def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int = HELD_ROWS) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
-    return room_beside_sums(memory_limit, m, p, held=held, matrices=matrices)
+from representer.systems.ridge import block_limit as block_limit
+from representer.systems.sums import NormalRidge, SeparateRidge
 
 
 def choose_alpha_by_sums(
@@ -62,7 +43,7 @@ def choose_alpha_by_sums(
         operator = (
             ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales
         )  # its diagonal
-        largest = ridge.spectrum.values.sum() * operator.max() / ridge.sums.weight
+        largest = ridge.spectrum.values.sum() * operator.max() / ridge.weight
         info = torch.finfo(features.dtype)
         alphas = alpha_grid((largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2)))
 
@@ -79,25 +60,6 @@ def choose_alpha_by_sums(
         alphas = log_spaced(low, high, len(alphas))
         best = _least(found := errors(alphas))
     return float(alphas[best]), float(found[best])
-
-
-def pilot_alpha(
-    features: FeatureMap,
-    source: Samples,
-    sample: Block,
-    outputs: tuple[Tensor, Tensor | None],
-    candidates: np.ndarray | None,
-    criterion: Criterion,
-    memory_limit: Any,
-) -> tuple[float, float]:
-    """alpha by the normal equations of fewer landmarks, and its criterion; ``outputs`` are those of ``NormalRidge``."""
-    if isinstance(features, LandmarkFeatures):
-        some = evenly_spaced(count(features.landmarks), PILOT_LANDMARKS)
-        features = landmark_features(features.kernel, take(features.landmarks, torch.from_numpy(some)))
-    m, p, held = features.n_features, sample.Y.shape[1], len(sample)
-    limit = block_limit(memory_limit, m, p, matrices=6, held=held)  # two factors
-    ridge = NormalRidge(source.total(NormalStep(features), limit=limit), *outputs)
-    return choose_alpha_by_sums(ridge, candidates, criterion, features, sample, limit)
 
 
 def _coordinates(
@@ -129,7 +91,7 @@ def leave_one_out(
         part = block.rows(np.arange(len(block))[rows])
         found, rest = ridge.left_out_at(features(part.X), part, alpha)
         w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-        variance = alpha * ridge.sums.weight / (w[:, None] * rest)
+        variance = alpha * ridge.weight / (w[:, None] * rest)
         if ridge.rotation is not None:
             found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
         residuals.append(found)
@@ -156,5 +118,5 @@ def predictive_std(
         phi = features(block)
         missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
         variance = ridge.variance(phi if frame is None else frame(phi), alpha) + missed[:, None] * operator
-        parts.append(((variance + alpha * ridge.sums.weight) * scale).sqrt())
+        parts.append(((variance + alpha * ridge.weight) * scale).sqrt())
     return torch.cat(parts)

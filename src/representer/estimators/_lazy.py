@@ -10,7 +10,10 @@ import numpy as np
 import torch
 
 from representer.estimators._labels import check_classes
-from representer.kernels.base import Domain
+from representer.estimators.validation import in_memory as in_memory
+from representer.estimators.validation import is_flat as is_flat
+from representer.estimators.validation import needs_approximation as needs_approximation
+from representer.estimators.validation import takes_batches as takes_batches
 from representer.samples.on_dask import (
     OnDask,
     as_rows,
@@ -42,17 +45,6 @@ def without_data(learner: Any) -> Any:
     return light
 
 
-def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
-    """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
-    if learner.approximation is None:
-        raise ValueError(
-            f"Samples in Dask collections need approximation=Nystroem(m), or another one that {type(learner).__name__} "
-            "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
-        )
-    if domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
-
-
 def source_on_dask(
     learner: Any,
     given: Any,
@@ -73,11 +65,6 @@ def source_on_dask(
     return source
 
 
-def is_flat(y: Any) -> bool:
-    """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
-    return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
-
-
 def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """A column of zeros and ones for each class."""
     return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
@@ -90,23 +77,6 @@ def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
     chunks = (labels.chunks[0], (len(classes),))
     return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
-
-
-def takes_batches(learner: Any) -> bool:
-    """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
-            "fit needs all samples at once."
-        )
-    return True
-
-
-def in_memory(batch: Any) -> Any:
-    """A batch as it is; a Dask collection is refused."""
-    if is_dask(batch):
-        raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
-    return batch
 
 
 def keep_columns(learner: Any, X: Any, source: OnDask) -> None:

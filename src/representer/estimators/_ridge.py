@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,20 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Falkon
 from representer.data import take
-from representer.estimators.validation import (
-    DTYPES,
-    check_alpha,
-    check_bare,
-    check_counts,
-    check_device,
-    check_options,
-    warn_unconverged,
-)
+from representer.estimators.validation import warn_unconverged
 from representer.kernels import Kernel
-from representer.linalg import NotPositiveDefiniteError, Spectrum, eigh, repair_gram
-from representer.linalg.memory import as_bytes, require
+from representer.linalg import NotPositiveDefiniteError
 from representer.objectives.operator_valued import (
     Criterion,
     CrossValidation,
@@ -33,20 +23,11 @@ from representer.objectives.operator_valued import (
     log_spaced,
     smallest_alpha,
 )
-from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum
-from representer.operators.adapted import Projected, repaired_gram, searched
-from representer.operators.base import DiagonalForm
-from representer.operators.outputs import DataDriven
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import repaired_gram, searched
 from representer.optimize import HistoryEntry, OptimizeResult, lbfgs
-from representer.parameters import is_real
-from representer.systems import System, factor_system
-from representer.systems.diagonal import (
-    DENSE_LIMIT,
-    IterativeSystem,
-    has_few_features,
-    observation_patterns,
-)
-from representer.values import Value
+from representer.systems.exact import RidgeData
+from representer.systems.ridge import TrainingData, prior_scale_of
 
 OPERATOR = "operator__matrix"
 
@@ -77,10 +58,6 @@ class RidgeProblem:
             X[:, index] if self.pairwise else X, self.Y[index], weights, observed, self.pairwise, gram
         )
 
-    def repaired(self) -> RidgeProblem:
-        """With a Gram matrix as input that is positive semi-definite."""
-        return replace(self, X=repair_gram(self.X)) if self.pairwise else self
-
     def with_fixed_gram(self, kernel: Kernel) -> RidgeProblem:
         """With the Gram matrix of a kernel that is costly, or that may need a repair: computed once."""
         if self.gram is not None or (kernel.domain == "vectors" and isinstance(self.X, Tensor)):
@@ -92,48 +69,6 @@ class RidgeProblem:
         """The coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.kept is None else self.kept @ (self.kept.mT @ coefficients)
 
-    def subset(self, kernel: OperatorKernel, limit: int, seed: int) -> RidgeProblem:
-        """As many random samples as a criterion can afford; all of them where the outputs come apart."""
-        n, p = self.Y.shape
-        form = kernel.diagonal_form(p, self.Y)
-        structured = form is not None and (form.rotation is None or self.observed is None)
-        affordable = n if structured else max(1, DENSE_LIMIT // p)
-        limit, wanted = min(limit, affordable), min(limit, n)
-        if limit >= n:
-            return self
-        if affordable < wanted:
-            warnings.warn(
-                f"The outputs of {type(kernel).__name__} do not come apart, and {n} samples of {p} outputs are too "
-                f"many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
-                "kernel's numbers to avoid it, and random_state to make it repeatable.",
-                UserWarning,
-                stacklevel=4,
-            )
-        return self.rows(
-            torch.randperm(n, generator=torch.Generator().manual_seed(seed))[:limit].sort().values
-        )
-
-
-def check_arguments(learner: Any) -> None:
-    """The arguments that say how to compute; the kernel and the operator are checked with the data."""
-    check_options(learner, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
-    check_counts(learner, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_alpha(learner.alpha)
-    check_device(learner.device)
-    if not (is_real(learner.tol) and learner.tol > 0):
-        raise ValueError(f"tol must be a positive number; got {learner.tol!r}.")
-    if learner.approximation is not None and not isinstance(learner.approximation, Approximation):
-        raise ValueError(
-            "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
-            f"got {learner.approximation!r}."
-        )
-    check_bare(learner.approximation)
-    if learner.solver not in ("auto", "direct", "cg") and not isinstance(learner.solver, Falkon):
-        raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {learner.solver!r}.")
-    if isinstance(learner.solver, Falkon):
-        learner.solver.check()
-    as_bytes(learner.memory_limit)
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -143,14 +78,12 @@ class Choice:
     alpha: float
     value: float | None = None
     history: list[HistoryEntry] = field(default_factory=list)
-    spectrum: Spectrum | None = None  # of the weighted Gram matrix, where the search computed it
 
 
 def criterion_of(problem: RidgeProblem, name: Criterion) -> CrossValidation:
     """The cross-validation error of a problem."""
-    return CrossValidation(
-        problem.X, problem.Y, weights=problem.weights, observed=problem.observed, criterion=name
-    )
+    options: Any = {"weights": problem.weights, "observed": problem.observed, "gram": problem.gram}
+    return CrossValidation(problem.X, problem.Y, criterion=name, **options)
 
 
 def choose_alpha(
@@ -164,14 +97,14 @@ def choose_alpha(
         if refine
         else problem.Y.new_tensor(candidates)
     )
-    errors, spectrum = score.path(kernel, alphas, gram=problem.gram)
+    errors, spectrum = score.path(kernel, alphas)
     best = _argmin(errors)
     if refine and spectrum is not None:  # a finer grid between the neighbours costs only products
         low, high = alphas[max(best - 1, 0)], alphas[min(best + 1, len(alphas) - 1)]
         alphas = log_spaced(low, high, len(alphas))
-        errors, _ = score.path(kernel, alphas, spectrum=spectrum)
+        errors, _ = score.path(kernel, alphas, known=spectrum)
         best = _argmin(errors)
-    return Choice(kernel, alphas[best].item(), errors[best].item(), spectrum=spectrum)
+    return Choice(kernel, alphas[best].item(), errors[best].item())
 
 
 def _argmin(errors: Tensor) -> int:
@@ -200,10 +133,6 @@ def learn(
     raw = raw.to(problem.Y)
     start = raw if fixed else torch.cat([raw, raw.new_tensor([start_alpha]).log()])
     score = criterion_of(problem, criterion)
-    spectrum = None
-    if free == [OPERATOR] and problem.observed is None and isinstance(kernel, Decomposable):
-        gram = kernel.kernel._gram(problem.X, None) if problem.gram is None else problem.gram
-        spectrum = eigh(gram * score.root[:, None] * score.root, name="The Gram matrix", overwrite=True)
 
     def unpack(point: Tensor) -> tuple[OperatorKernel, Tensor]:
         values = packing.unpack(point[: packing.size])
@@ -217,7 +146,7 @@ def learn(
 
     def log_score(point: Tensor) -> Tensor:
         """The logarithm, so that stopping rules mean the same whatever the units of the targets."""
-        return score(*unpack(point), spectrum=spectrum).clamp(min=torch.finfo(point.dtype).tiny).log()
+        return score(*unpack(point)).clamp(min=torch.finfo(point.dtype).tiny).log()
 
     def value_and_gradient(points: Tensor) -> tuple[Tensor, Tensor]:
         rows = [_differentiate(log_score, point) for point in points]
@@ -275,117 +204,41 @@ def lbfgs_search(
     return search
 
 
-def choose(
-    learner: Any, kernel: OperatorKernel, free: list[str], problem: RidgeProblem, seed: int, callback: Any
-) -> Choice:
-    """Choose what is free by the learner's criterion; what is fixed stays."""
-    alpha, approximation = check_alpha(learner.alpha), learner.approximation
-    if isinstance(alpha, float) and not free:
-        return Choice(kernel, alpha)
-    n = len(problem.Y)
-    subset = problem.subset(kernel, n if approximation is None else min(n, approximation.size(n)), seed)
-    choice = Choice(kernel, 0.0)
-    if free:
-        choice = learn(kernel, free, subset, alpha, learner.criterion, lbfgs_search(learner, seed, callback))
-        if not isinstance(alpha, np.ndarray):
-            return choice
-    best = choose_alpha(choice.kernel, subset, alpha, learner.criterion)
-    return replace(best, history=choice.history, spectrum=best.spectrum if subset is problem else None)
+class TargetlessSystem:
+    """A system whose targets come with the question."""
+
+    def __init__(self, training: TrainingData, alpha: float):
+        self.training = training
+        self.system: Any = training.factored(alpha)
+
+    def _for(self, targets: Tensor) -> Any:
+        other = copy.copy(self.system)
+        for name in ("_dual", "_constant", "_solution"):
+            other.__dict__.pop(name, None)
+        other.data = replace(self.system.data, Y=targets)
+        return other
+
+    def solve(self, targets: Tensor) -> Tensor:
+        """The coefficients of the fit to these targets."""
+        return self._for(targets).coefficients()
+
+    def variance(self, X: Any) -> Tensor:
+        """The variance at new points."""
+        return self.system.variance(X)
+
+    def loo_variance(self) -> Tensor:
+        """The variance of left-out samples."""
+        return self.system.left_out_variance()
 
 
-def _initial_operator(Y: Tensor) -> Dense:
-    """Where learning an operator starts: halfway from the identity to the outputs' correlation."""
-    centred = Y - Y.mean(0)
-    scale = centred.norm(dim=0)
-    scaled = centred / torch.where(scale > 0, scale, 1.0)
-    correlation = scaled.mT @ scaled
-    return Dense((0.5 * (correlation + torch.eye(Y.shape[1], dtype=Y.dtype, device=Y.device))).cpu().numpy())
-
-
-def resolve_operator(kernel: OperatorKernel, problem: RidgeProblem, *, learn: bool) -> OperatorKernel:
-    """The kernel with the output operator that the targets decide, or where learning it starts."""
-    if isinstance(kernel, OperatorSum):
-        return OperatorSum([resolve_operator(term, problem, learn=False) for term in kernel.terms])
-    if not isinstance(kernel, Decomposable):
-        return kernel
-    if learn:
-        return Decomposable(kernel.kernel, _initial_operator(problem.Y))
-    if kernel.operator is None:
-        return kernel
-    if problem.observed is not None and isinstance(kernel.operator, DataDriven):
-        raise ValueError(
-            f"{kernel.operator!r} is computed from the targets, and some of them are missing (NaN). Impute them, or "
-            "use a fixed operator or operator='learn'."
-        )
-    gram = problem.gram
-    if gram is None and kernel.operator.needs_gram:
-        gram = kernel.kernel._gram(problem.X, None)
-    return Decomposable(kernel.kernel, kernel.operator.resolve(problem.Y, gram))
-
-
-def _is_undecided(value: Value) -> bool:
-    """Does a sum wait for operators that the targets decide? Such operators need not commute."""
-    return isinstance(value, DataDriven) or any(_is_undecided(child) for _, child in value._children())
-
-
-def guard_memory(
-    kernel: OperatorKernel,
-    problem: RidgeProblem,
-    free: list[str],
-    alpha: Any,
-    approximation: Approximation | None,
-) -> None:
-    """Estimate what a fit needs before anything of size n × n exists."""
-    n, p = problem.Y.shape
-    what = f"An exact fit to {n} samples"
-    advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
-    form = None if _is_undecided(kernel) else kernel.diagonal_form(p, problem.Y)
-    coupled = form is None or (form.rotation is not None and problem.observed is not None)
-    # Peaks that `representer bench memory` measures, in matrices: a gradient's intermediates; the blocks of a
-    # kernel without structure; eigenvectors and their workspace; a factor alone. A group of outputs with a Gram matrix
-    # of its own keeps a factor more.
-    if approximation is not None:
-        m = approximation.size(n)  # only where targets are missing
-        elements, what, advice = 4 * n * m, f"A fit with {m} features", "Use fewer of them."
-    elif form is None or coupled:
-        elements = (10 if free else 5) * min(n * p, DENSE_LIMIT) ** 2
-    elif not free and len(form.kernels) == 1 and has_few_features(form.kernels[0], problem.X):
-        elements = 4 * problem.X.numel()
-    else:
-        spectral = not isinstance(alpha, float) or form.weights.unique(dim=1).shape[1] > 1
-        elements = ((10 if free else 3 if spectral else 1) + _factors(form, problem) - 1) * n**2
-    elements += 3 * n**2 if problem.pairwise else 0
-    require(elements * problem.Y.element_size(), what=what, advice=advice)
-
-
-def _factors(form: DiagonalForm, problem: RidgeProblem) -> int:
-    """How many Cholesky factors a system keeps: one for each group of outputs, unless they share a spectrum."""
-    if len(form.kernels) == 1 and problem.observed is None:
-        return 1
-    n = len(problem.Y)
-    return sum(len(list(observation_patterns(problem.observed, members, n))) for _, members in form.groups())
-
-
-def ridge_system(
-    kernel: OperatorKernel, problem: RidgeProblem, alpha: float, spectrum: Spectrum | None = None
-) -> System:
+def ridge_system(kernel: OperatorKernel, problem: RidgeProblem, alpha: float) -> TargetlessSystem:
     """The system K + n·alpha, factored; where k(X) was repaired, with what that means for new points."""
-    if problem.kept is not None and isinstance(kernel, Decomposable):
-        kernel = Decomposable(Projected(kernel.kernel, problem.kept), kernel.operator)
-    p, noise = problem.Y.shape[1], problem.noise(alpha)
-    return factor_system(
-        kernel, problem.X, noise, p, observed=problem.observed, spectrum=spectrum, gram=problem.gram
+    data = RidgeData(
+        kernel, problem.X, problem.Y, problem.weights, problem.observed, None, False, problem.gram
     )
+    return TargetlessSystem(TrainingData(data, problem.kept), alpha)
 
 
-def prior_scale(system: System, problem: RidgeProblem, coefficients: Tensor) -> Tensor:
+def prior_scale(system: TargetlessSystem, problem: RidgeProblem, coefficients: Tensor) -> Tensor:
     """s² for each output, with which leave-one-out residuals have the variance that the model gives them."""
-    if isinstance(
-        system, IterativeSystem
-    ):  # no leave-one-out there: maximum likelihood, yᵀQy over the entries
-        return (problem.Y * coefficients).sum() / problem.Y.numel()
-    residuals = problem.Y - system.loo_predictions(problem.Y, coefficients)
-    ratios = residuals**2 / system.loo_variance()
-    return (ratios if problem.observed is None else torch.where(problem.observed, ratios, torch.nan)).nanmean(
-        0
-    )
+    return prior_scale_of(system._for(problem.Y), replace(system.training.data, Y=problem.Y))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
 from representer.kernels import Kernel, as_kernel
 from representer.kernels.names import NAMES
+from representer.linalg.threads import threads_for
 from representer.operators import OperatorKernel
 from representer.operators.adapted import Representation, takes_sparse
 from representer.optimize import HistoryEntry
@@ -30,7 +32,8 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
         context = learner._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=learner)
-        result = fit(learner, *args, **kwargs)
+        with threads_for(_size(args[0] if args else kwargs.get("X"))):
+            result = fit(learner, *args, **kwargs)
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -47,6 +50,16 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return all_or_nothing
+
+
+def _size(X: Any) -> float:
+    """How many samples a user passed; infinitely many where that is not known yet, as on Dask."""
+    if is_dask(X):
+        return math.inf
+    try:
+        return X.shape[0] if hasattr(X, "shape") else len(X)
+    except (TypeError, IndexError):
+        return math.inf
 
 
 class KernelLearner(CallbackSupportMixin, BaseEstimator):

@@ -8,29 +8,27 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, Nystroem, approximation_error
-from representer.approximation.base import ERROR_ROWS, evenly_spaced
-from representer.data import SparseRows, as_scipy, count, plain
-from representer.estimators._large_parts import HEURISTIC_ROWS
-from representer.estimators._lazy import keep_columns, lazily
+from representer.approximation import Approximation, Nystroem, approximation_error
+from representer.data import SparseRows, count, plain
+from representer.estimators.base import KernelLearner
 from representer.estimators.validation import (
     DTYPES,
-    KernelEstimator,
     check_bare,
     check_device,
     check_inputs,
     check_options,
     seed_of,
 )
+from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
-from representer.operators.adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.operators.adapted import Adapted, Representation, original, takes_sparse
+from representer.samples import rows as limits
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.samples.on_dask import OnDask, is_dask
 
 
-class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEstimator):
+class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
     """Features φ with φ(x)ᵀφ(y) ≈ k(x, y): kernel machines by linear models, for data of any kind.
 
     What ``approximation=`` does inside of a learner, as a step of its own.
@@ -52,6 +50,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
     ----------
     kernel_ : Kernel
         The kernel with the numbers that were used.
+    features_ : StoredFeatures
+        The feature map φ as it is stored.
     approximation_error_ : float
         ‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from sampled columns of the training samples' Gram matrix.
     landmarks_ : ndarray, list or None
@@ -96,13 +96,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         self.device = device
         self.dtype = dtype
 
-    kernel_: Kernel
-    _by_features = True
-    _speaker: Any = None  # the approximation that is a transformer by this one: errors name it
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernel)
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
         if self.dtype == "float32":
             tags.transformer_tags.preserves_dtype = ["float32"]
@@ -131,68 +126,45 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
                 f"got {self.approximation!r}."
             )
         check_bare(self.approximation)
-        given = as_kernel(self.kernel).__sklearn_clone__().numbers()
+        kernel = as_kernel(self.kernel).__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
-        source = self._source(given, X)
-        self._approximation = self.approximation or Nystroem(min(100, source.n))
-        regular, rows = evenly_spaced(source.n, HEURISTIC_ROWS), self._approximation.rows(source.n, seed)
-        errors = evenly_spaced(source.n, ERROR_ROWS)
-        source.read_ahead(regular, rows, errors)
-        kernel = self._adapted(given).resolve(source.rows(regular).X)
-        features = self._approximation.choose(kernel, source.rows(rows).X, seed)
-        sample = source.rows(errors)
-        self.approximation_error_ = approximation_error(features, sample.X)
-        self.kernel_ = original(kernel)
-        self._state = plain(features.state)
-        self._cached_features = features
+        samples, representation = self._samples(kernel, X)
+        approximation = self.approximation or Nystroem(min(100, samples.n))
+        regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
+        rows = approximation.rows(samples.n, seed)
+        errors = limits.evenly_spaced(samples.n, limits.ERROR_ROWS)
+        samples.read_ahead(regular, rows, errors)
+        if kernel.domain != "vectors" or representation.sparse:
+            kernel = Adapted(kernel, representation.dtype, representation.device)
+        kernel = kernel.resolve(samples.rows(regular).X)
+        features = approximation.choose(kernel, samples.rows(rows).X, seed)
+        self.approximation_error_ = approximation_error(features, samples.rows(errors).X)
+        self.kernel_: Kernel = original(kernel)
+        self.features_ = StoredFeatures.of(approximation, features, representation, factored=True)
         self._n_features_out = features.n_features
         return self
 
-    def _source(self, kernel: Kernel, X: Any) -> Samples:
-        self._sparse = False
+    def _samples(self, kernel: Kernel, X: Any) -> tuple[Samples, Representation]:
+        """The samples without targets, and how arrays become tensors."""
         if is_dask(X):
-            source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
-            keep_columns(self, X, source)
-            return source
-        X = self._checked(kernel, X, reset=True)
-        self._sparse = isinstance(X, SparseRows)
-        inputs = self._represented.inputs(kernel, X)
-        return InMemory(Block(inputs, torch.zeros(count(inputs), 0)))
+            self._keep_columns(X)
+            return OnDask(X, None, None, dtype=DTYPES[self.dtype]), self._representation()
+        X = check_inputs(self._speaker, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        _copy_columns(self._speaker, self)
+        representation = self._representation(sparse=isinstance(X, SparseRows))
+        inputs = representation.inputs(kernel, X)
+        return InMemory(Block(inputs, torch.zeros(count(inputs), 0))), representation
 
-    def _checked(self, kernel: Kernel, X: Any, *, reset: bool) -> Any:
-        speaker = self if self._speaker is None else self._speaker
-        if not reset:
-            _copy_columns(self, speaker)
-        X = check_inputs(speaker, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
-        if reset:
-            _copy_columns(speaker, self)
-        return X
+    @property
+    def _speaker(self) -> Any:
+        """The approximation that is a transformer by this one, whose name errors give; or this one."""
+        return vars(self).get("speaker", self)
 
     @property
     def landmarks_(self) -> Any:
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
-        return as_scipy(self._state) if hasattr(self._features(), "landmarks") else None
-
-    @property
-    def _represented(self) -> Representation:
-        return Representation(DTYPES[self.dtype], self.device, self._sparse)
-
-    def _adapted(self, kernel: Kernel) -> Kernel:
-        if kernel.domain == "vectors" and not self._sparse:
-            return kernel
-        return Adapted(kernel, DTYPES[self.dtype], self.device)
-
-    def _features(self) -> FeatureMap:
-        """The features, made again after unpickling."""
-        if "_cached_features" not in self.__dict__:
-            with silent_repairs():  # fit has said it
-                self._cached_features = self._approximation.restore(
-                    self._adapted(self.kernel_),
-                    self._state,
-                    lambda landmarks: self._represented.inputs(self.kernel_, landmarks),
-                )
-        return self._cached_features
+        return self.features_.landmarks
 
     def transform(self, X: Any) -> np.ndarray:
         """The features of samples.
@@ -209,11 +181,13 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelEs
         """
         check_is_fitted(self)
         if is_dask(X):
-            return lazily(self, "transform", X, self._n_features_out, self.dtype)
-        X = self._checked(self.kernel_, X, reset=False)
+            return self._lazily("transform", X, self._n_features_out)
+        _copy_columns(self, self._speaker)
+        X = check_inputs(
+            self._speaker, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_)
+        )
         with torch.no_grad():
-            features: Tensor = self._features()(self._represented.inputs(self.kernel_, X))
-        return plain(features)
+            return plain(self.features_.map(self.features_.inputs(X)))
 
 
 def _copy_columns(one: Any, other: Any) -> None:

@@ -8,54 +8,69 @@ from typing import Any, Literal, Self
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from representer.approximation import Approximation, Falkon, approximation_error
-from representer.data import SparseRows, count, take
-from representer.estimators._callbacks import CallbackSupportMixin, fitting, iteration_callback
-from representer.estimators._large_ridge import LargeRidge
-from representer.estimators._lazy import lazily
-from representer.estimators._ridge import (
-    OPERATOR,
-    Choice,
-    RidgeProblem,
-    check_arguments,
-    choose,
-    choose_alpha,
-    guard_memory,
-    prior_scale,
-    resolve_operator,
-    ridge_system,
-)
+from representer.approximation import Approximation, Falkon
+from representer.data import SparseRows, as_scipy, plain, take
+from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    DTYPES,
+    as_operator_kernel,
     check_alpha,
+    check_bare,
+    check_counts,
+    check_device,
+    check_groups,
     check_inputs,
+    check_options,
     check_targets,
     check_weights,
+    in_memory,
+    is_flat,
+    needs_approximation,
     seed_of,
+    takes_batches,
+    warn_unconverged,
 )
 from representer.functions import Expansion
-from representer.kernels import Linear
-from representer.linalg import Spectrum
-from representer.linalg.memory import row_blocks
-from representer.objectives.operator_valued import Criterion
+from representer.linalg.memory import as_bytes
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.operators.adapted import original, silent_repairs, takes_sparse
-from representer.samples.on_dask import is_dask
-from representer.systems import System
+from representer.operators.adapted import Representation, original, takes_sparse
+from representer.optimize.search import Choice, SearchSettings
+from representer.parameters import is_real
+from representer.problems.ridge import (
+    RidgeModel,
+    RidgeProblem,
+    RidgeSolution,
+    alpha_by_sums,
+    feature_function,
+)
+from representer.samples.held import HeldSamples
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask, is_dask
+from representer.systems.base import Criterion
+from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit, with_alpha
 
 
-class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, LargeRidge):
+def _takes_batches(learner: OperatorRidge) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if isinstance(learner.solver, Falkon) or learner.solver == "cg":
+        raise AttributeError("partial_fit adds normal equations; use solver='direct'.")
+    return takes_batches(learner)
+
+
+class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     """Vector-valued ridge regression with any operator-valued kernel.
 
     Solves ::
 
-        min_f  (1/n) Σ_i ‖y_i − f(x_i)‖² + alpha ‖f‖²
+        min_f,b  (1/n) Σ_i ‖y_i − f(x_i) − b‖² + alpha ‖f‖²
 
     over the ℝᵖ-valued functions of the space whose kernel is K(x, y) = k(x, y) A, or any kernel of
-    ``representer.operators``. The solution f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's
-    structure allows. ``alpha`` multiplies the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
+    ``representer.operators``; b is zero unless ``fit_intercept=True``. The solution
+    f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's structure allows. ``alpha`` multiplies
+    the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
     ``OperatorRidge(operator=None, alpha=a / n)``.
 
     Parameters
@@ -72,6 +87,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled).
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
+    fit_intercept : bool, default=False
+        Is a constant b, at no cost, fitted beside f? Every leave-one-out fit then has a constant of its own.
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
         None is exact, with an n × n matrix. With an approximation of m features the fit is a sum over blocks of
         samples: memory m², also for Dask arrays and frames; the kernel is learned on 1,500 random samples.
@@ -103,8 +120,14 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         The output operator that was used; None if ``kernel`` is operator-valued.
     alpha_ : float
         The weight of ‖f‖² that was used.
+    function_ : Function
+        The fitted function f + b.
+    system_ : System
+        The linear system that f solves: leave-one-out predictions, variances and leverages are asked of it.
     dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
         The coefficients c_i.
+    intercept_ : float or ndarray of shape (n_outputs,)
+        The constant b, zero without ``fit_intercept``.
     X_fit_ : ndarray, csr_array, list or None
         The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
@@ -124,7 +147,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
     feature_names_in_ : ndarray of str
         Names of the features, if X had string names.
     loo_predict_ : ndarray like y
-        Exact leave-one-out predictions, computed at first use.
+        Exact leave-one-out predictions, computed at first use; samples of one group are left out together.
 
     See Also
     --------
@@ -145,6 +168,8 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
     True
     """
 
+    training_data = ("system_", "history_")
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -152,6 +177,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         alpha: Any = "auto",
         *,
         criterion: Criterion = "loo",
+        fit_intercept: bool = False,
         approximation: Approximation | None = None,
         solver: str | Falkon = "auto",
         memory_limit: int | str | None = None,
@@ -167,6 +193,7 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         self.operator = operator
         self.alpha = alpha
         self.criterion = criterion
+        self.fit_intercept = fit_intercept
         self.approximation = approximation
         self.solver = solver
         self.memory_limit = memory_limit
@@ -178,14 +205,9 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         self.device = device
         self.dtype = dtype
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = takes_sparse(self.kernel)
-        return tags
-
-    # -- fitting ----------------------------------------------------------------------------------------------------
+    # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -197,151 +219,265 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
             Targets. Among several outputs, NaN marks a missing entry.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples in the mean loss.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, such as patients: leave-one-out leaves out whole groups.
 
         Returns
         -------
         self : OperatorRidge
             The fitted model.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
-        callback = iteration_callback(self, context)
-        check_arguments(self)
-        given = self._given()
-        self._forget()
+        self._check_arguments(groups)
+        model = self._model()
+        self.__dict__.pop("n_samples_seen_", None)
+        inputs, kept = None, None
+        samples: Samples
         if is_dask(X):
-            self._fit_source(self._dask_source(given, X, y, sample_weight), given, callback)
+            samples = self._on_dask(model, X, y, sample_weight, groups)
         else:
-            problem = self._validate(given, X, y, sample_weight)
-            self._missing = problem.observed is not None and self._by_outputs(given)
-            if self.approximation is not None and (problem.observed is None or self._missing):
-                self._fit_source(self._memory_source(problem), given, callback)
-            else:
-                self._fit_exactly(problem, given, callback)
-        context.call_on_fit_task_end(estimator=self)
+            inputs, samples, kept = self._in_memory(model, X, y, sample_weight, groups, reset=True)
+        solution = self._solved(samples, model, inputs if kept is None else _some(inputs, kept, model.kernel))
+        self._keep(solution, self._stored_samples(inputs, y, sample_weight, groups, solution), kept, inputs)
         return self
 
-    def _fit_exactly(self, problem: RidgeProblem, given: OperatorKernel, callback: Any) -> None:
-        """With a system of all samples; of their features, where coupled outputs are missing for an approximation."""
-        learn_operator = isinstance(self.operator, str)
-        given = self._represented.adapted(given, repair=True)
-        free = given.free() + ([OPERATOR] if learn_operator else [])
-        guard_memory(given, problem, free, check_alpha(self.alpha), self.approximation)
-        if not isinstance(given, Decomposable):
-            problem = problem.repaired()
-        kernel = given.resolve(problem.X)
-        if not given.free():
-            problem = self._with_gram(kernel, problem)
-        kernel = resolve_operator(kernel, problem, learn=learn_operator)
-        seed = seed_of(self.random_state)
-        with silent_repairs():  # fit speaks of the last Gram matrix
-            choice = choose(self, kernel, free, problem, seed, callback)
-        self._finish(choice, problem, seed)
+    @available_if(_takes_batches)
+    @fitting
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
-    def _validate(
-        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, *, reset: bool = True
-    ) -> RidgeProblem:
+        The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
+        landmarks, what is learned. So where these are given (numbers in the kernel, ``Landmarks(Z)`` or random features
+        with a ``random_state``), it equals ``fit`` on all batches at once, ``alpha="auto"`` included.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs of the batch.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets, all of them known.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        self : OperatorRidge
+            The fitted model.
+        """
+        self._check_arguments(None)
+        model, first = self._model(), not hasattr(self, "n_samples_seen_")
+        flat = getattr(self, "_flat", None)
+        _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        if samples.observed is not None:
+            raise ValueError(
+                "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
+            )
+        if first:
+            self._keep(self._solved(samples, model, None), None, None, None)
+            self.n_samples_seen_ = samples.n
+        else:
+            self._flat = flat
+            self._add(samples.samples, model)
+        return self
+
+    def _check_arguments(self, groups: Any) -> None:
+        """Refuse arguments that say how to compute; the kernel and the operator are checked with the data."""
+        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
+        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+        check_alpha(self.alpha)
+        check_device(self.device)
+        if not (is_real(self.tol) and self.tol > 0):
+            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
+        if self.approximation is not None and not isinstance(self.approximation, Approximation):
+            raise ValueError(
+                "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or "
+                f"TensorSketch(...); got {self.approximation!r}."
+            )
+        check_bare(self.approximation)
+        if self.solver not in ("auto", "direct", "cg") and not isinstance(self.solver, Falkon):
+            raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {self.solver!r}.")
+        if isinstance(self.solver, Falkon):
+            self.solver.check()
+        as_bytes(self.memory_limit)
+        if groups is not None and self.criterion == "gcv":
+            raise ValueError(
+                "criterion='gcv' knows no groups: it averages over single samples. Use criterion='loo' with groups=."
+            )
+
+    def _model(self) -> RidgeModel:
+        kernel = as_operator_kernel(self.kernel, self.operator)
+        if self.approximation is not None and not isinstance(kernel, Decomposable):
+            raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {kernel!r}.")
+        learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
+        options = (self.approximation, self.solver, self.memory_limit)
+        return RidgeModel(kernel, check_alpha(self.alpha), learn, intercept, *options)
+
+    def _settings(self) -> SearchSettings:
+        options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
+        return SearchSettings(*options, self._iteration_callback())
+
+    def _on_dask(self, model: RidgeModel, X: Any, y: Any, sample_weight: Any, groups: Any) -> OnDask:
+        """Samples in Dask collections, and what is known of them without a look."""
+        needs_approximation(self, model.kernel, model.kernel.domain)
+        if y is None:
+            raise ValueError("requires y to be passed, but the target y is None.")
+        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
+        self._keep_columns(X)
+        self._flat, self._sparse = is_flat(y), False
+        return samples
+
+    def _in_memory(
+        self, model: RidgeModel, X: Any, y: Any, sample_weight: Any, groups: Any, *, reset: bool
+    ) -> tuple[Any, InMemory, np.ndarray | None]:
+        """Checked inputs, the samples of positive weight, and their numbers if some have none."""
+        kernel = model.kernel
         X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
-        targets, flat = check_targets(y, len(X))
-        weights = check_weights(sample_weight, X)
-        self.X_fit_, self._flat, self._targets, self._weights = X, flat, targets, weights
+        targets, self._flat = check_targets(y, len(X))
+        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
         self._sparse = isinstance(X, SparseRows)
-        problem = self._problem(kernel)
-        expected = kernel.n_outputs(problem.X)
+        how = self._represented
+        inputs = how.inputs(kernel, X)
+        expected = kernel.n_outputs(inputs)
         if expected is not None and expected != targets.shape[1]:
             raise ValueError(
                 f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
                 "for each output of the kernel."
             )
-        return problem
+        w = None if weights is None else how.tensor(weights)
+        block = Block(inputs, how.tensor(targets), w, None if numbers is None else torch.from_numpy(numbers))
+        if weights is None or bool((weights > 0).all()):
+            return X, InMemory(block), None
+        kept = np.flatnonzero(weights > 0)
+        some = block.rows(kept)
+        return X, InMemory(replace(some, X=_some(some.X, kept, kernel, columns=True))), kept
 
-    def _with_gram(self, kernel: OperatorKernel, problem: RidgeProblem) -> RidgeProblem:
-        if isinstance(kernel, Decomposable) and self.approximation is None:
-            return problem.with_fixed_gram(kernel.kernel)
-        return problem
+    def _solved(self, samples: Samples, model: RidgeModel, inputs: Any) -> RidgeSolution:
+        self._seed = seed_of(self.random_state)
+        problem = RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
+        settings = self._settings()
+        choice = problem.choose(settings)
+        if choice.message is not None:
+            warn_unconverged(choice.message)
+        solution = problem.solve(choice, settings)
+        for message in solution.messages:
+            warn_unconverged(message)
+        return solution
 
-    def _problem(self, kernel: OperatorKernel) -> RidgeProblem:
-        """The training data as tensors, without the samples of weight zero."""
-        missing = np.isnan(self._targets)
-        tensor = self._represented.tensor
-        Y = tensor(np.where(missing, 0.0, self._targets))
-        observed = torch.from_numpy(~missing).to(Y.device) if missing.any() else None
-        weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
-        if self._weights is not None:
-            weights = tensor(self._weights)
-        X = self._represented.inputs(kernel, self.X_fit_)
-        problem = RidgeProblem(X, Y, weights, observed, kernel.domain == "gram")
-        return problem if self._weights is None else problem.rows(self._kept())
+    @property
+    def _represented(self) -> Representation:
+        return self._representation(sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _finish(self, choice: Choice, problem: RidgeProblem, seed: int) -> None:
-        kernel: Any = choice.kernel
-        scalar, history = isinstance(kernel, Decomposable), choice.history
-        self.kernel_ = original(kernel.kernel if scalar else kernel)
-        self.operator_ = kernel._operator if scalar else None
-        self.landmarks_: Any = None
-        if self.approximation is not None:
-            adapted: Any = self._operator_kernel()
-            features = self.approximation.features(adapted.kernel, problem.X, seed=seed)
-            self._keep_features(features)
-            self.approximation_error_ = approximation_error(features, problem.X)
-            problem = replace(problem, X=features(problem.X), gram=None)
-            if not isinstance(alpha := check_alpha(self.alpha), float):
-                subset = problem.subset(self._system_kernel(), len(problem.Y), seed)
-                best = choose_alpha(self._system_kernel(), subset, alpha, self.criterion)
-                choice = best if subset is problem else replace(best, spectrum=None)
-        problem = self._with_gram(self._operator_kernel(), problem)
+    def _stored_samples(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, solution: RidgeSolution
+    ) -> HeldSamples | None:
+        """All samples of a fit with features, in memory of their own; those of an exact fit are stored already."""
+        if X is None or isinstance(solution.system, ExactSystem):
+            return None
+        targets = check_targets(y, len(X))[0]
+        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
+        own = tuple(None if a is None else a.copy() for a in (weights, numbers))
+        return HeldSamples(np.empty(0, dtype=np.uint64), plain(X, copy=True), targets.copy(), *own)
+
+    def _keep(
+        self, solution: RidgeSolution, samples: HeldSamples | None, kept: np.ndarray | None, inputs: Any
+    ) -> None:
+        """Keep the solution of a fit."""
+        function, system, choice = solution.function, solution.system, solution.choice
+        if isinstance(system, SummedSystem | FalkonSystem):
+            system = _completed(system, samples=samples)
+        elif kept is not None:
+            assert isinstance(system, ExactSystem)
+            system = replace(system, rows=kept, inputs=plain(inputs, copy=True))
+            if isinstance(function, Expansion) and system.features is None:
+                C = np.zeros((len(inputs), function.coefficients.shape[1]), function.coefficients.dtype)
+                C[kept] = function.coefficients
+                function = replace(function, anchors=system.inputs, coefficients=C)
+        self.function_, self.system_ = function, system
+        kernel: Any = choice.model
+        scalar = isinstance(kernel, Decomposable)
+        kernel = original(kernel)
+        self.kernel_: Any = kernel.kernel if scalar else kernel
+        self.operator_: Operator | None = kernel._operator if scalar else None
+        self.__dict__.pop("approximation_error_", None)
+        if solution.approximation_error is not None:
+            self.approximation_error_ = solution.approximation_error
+        self._keep_choice(choice)
+
+    def _keep_choice(self, choice: Choice) -> None:
         self.alpha_ = choice.alpha
         self.criterion_value_ = choice.value
-        self.history_ = history
-        self.n_iter_ = max(1, len(history) - 1)  # the first entry is the start
-        coefficients = self._factor(problem, choice.spectrum).solve(problem.Y)
-        if self.approximation is not None:
-            dual = features.coefficients(problem.X.mT @ coefficients)
-        else:
-            dual = problem.Y.new_zeros(len(self._targets), problem.Y.shape[1])
-            dual[self._kept()] = problem.known(coefficients)
-        self.dual_coef_ = self._shaped(dual)
+        self.history_ = choice.history
+        self.n_iter_ = choice.n_iter
 
-    def _system_kernel(self) -> OperatorKernel:
-        """The kernel of the ridge system: linear in the features under an approximation."""
-        return self._operator_kernel() if self._state is None else Decomposable(Linear(), self.operator_)
+    def _add(self, block: Block, model: RidgeModel) -> None:
+        """More samples: their sums are added, and the system is solved again."""
+        system, seen = self.system_, self.n_samples_seen_
+        assert isinstance(system, SummedSystem)
+        limit = block_limit(self.memory_limit, system.features.map.n_features, block.Y.shape[1])
+        system = system.joined(block, seen, self._seed, limit)
+        self.alpha_, self.criterion_value_ = alpha_by_sums(system, model.alpha, self.criterion, limit)
+        system = with_alpha(system, self.alpha_)
+        self.function_ = feature_function(
+            system.features, system.operator, system.coefficients(), system.intercept()
+        )
+        self.system_ = system
+        self.n_samples_seen_ = seen + len(block)
 
-    def _factor(self, problem: RidgeProblem, spectrum: Spectrum | None = None) -> System:
-        return ridge_system(self._system_kernel(), problem, self.alpha_, spectrum)
+    def _shaped(self, values: Any) -> np.ndarray:
+        values = plain(values)
+        return values[..., 0] if self._flat else values
 
-    def _system(self) -> tuple[System, RidgeProblem, Tensor]:
-        """The factored system of the fitted model with its data and coefficients, made at first use and kept."""
-        if "_cached_system" not in self.__dict__:
-            problem = self._problem(self._operator_kernel())
-            if self._state is not None:
-                problem = replace(problem, X=self._feature_map()(problem.X))
-            with silent_repairs():  # fit has said it
-                problem = problem if self.operator_ is not None else problem.repaired()
-                problem = self._with_gram(self._operator_kernel(), problem)
-                system = self._factor(problem)
-            self._cached_system = (system, problem, system.solve(problem.Y))
-        return self._cached_system
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        """The coefficients of the anchors, or of the features where there are no anchors."""
+        if isinstance(self.function_, Expansion):
+            return self._shaped(self.function_.coefficients)
+        system: Any = self.system_
+        features = system.features.map
+        return self._shaped(features.coefficients(system.coefficients().to(features.dtype)))
+
+    @property
+    def intercept_(self) -> Any:
+        """The constant b."""
+        check_is_fitted(self)
+        b = self.function_.intercept
+        width = self.function_.coefficients.shape[1]
+        return self._shaped(np.zeros(width, self.function_.coefficients.dtype) if b is None else b)
+
+    @property
+    def X_fit_(self) -> Any:  # noqa: N802
+        """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
+        check_is_fitted(self)
+        system: Any = self.system_
+        if getattr(system, "inputs", None) is not None:
+            return as_scipy(system.inputs)
+        return None if system.samples is None else as_scipy(system.samples.X)
+
+    @property
+    def landmarks_(self) -> Any:
+        """The anchors of an approximate fit, if it has some."""
+        check_is_fitted(self)
+        features = getattr(self.system_, "features", None)
+        return None if features is None else features.landmarks
 
     @property
     def loo_predict_(self) -> np.ndarray:
         """Exact leave-one-out predictions for the training samples, at the chosen hyperparameters."""
         check_is_fitted(self)
-        if self.X_fit_ is None:
+        system = self.system_
+        if isinstance(system, SummedSystem | FalkonSystem) and system.samples is None:
             raise ValueError(
                 "loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none."
             )
-        if self._held is not None:
-            return self._large_loo()
-        system, problem, coefficients = self._system()
-        predictions = np.empty(self._targets.shape)
-        kept = self._kept().numpy()
-        predictions[kept] = system.loo_predictions(problem.Y, coefficients).cpu().numpy()
-        ignored = np.setdiff1d(np.arange(len(predictions)), kept)
-        if len(ignored):
-            rows = take(self.X_fit_, torch.from_numpy(ignored))
-            predictions[ignored] = self.predict(rows).reshape(len(ignored), -1)
-        return predictions[:, 0] if self._flat else predictions
+        found = plain(system.left_out()).astype(np.float64)
+        if isinstance(system, ExactSystem) and system.rows is not None:
+            # Samples without weight are left out of the fit itself.
+            predictions = plain(self.function_(system.inputs)).astype(np.float64)
+            predictions[system.rows] = found
+            found = predictions
+        return self._shaped(found)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict targets.
@@ -366,35 +502,21 @@ class OperatorRidge(CallbackSupportMixin, MultiOutputMixin, RegressorMixin, Larg
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
-            width = None if self._flat else self.dual_coef_.shape[1]
-            return lazily(self, "predict", X, width, self.dual_coef_.dtype)
-        kernel = self._operator_kernel()
-        X = check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
-        inputs = self._represented.inputs(kernel, X)
-        if self._by_features:
-            mean = self._shaped(self._large_mean(inputs))
-        else:
-            coefficients = self._represented.tensor(self.dual_coef_.reshape(len(self.dual_coef_), -1))
-            anchors = self.X_fit_ if self.landmarks_ is None else self.landmarks_
-            mean = self._shaped(
-                Expansion(kernel, self._represented.inputs(kernel, anchors), coefficients)(inputs)
-            )
-        return (mean, self._shaped(self._std(inputs))) if return_std else mean
+            width = None if self._flat else self.function_.coefficients.shape[1]
+            return self._lazily("predict", X, width, dtype=self.function_.coefficients.dtype)
+        X = self._new_inputs(X, self.kernel_)
+        mean = self._shaped(self.function_(X))
+        return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
 
-    def _std(self, inputs: Any) -> Tensor:
-        if self._held is not None:
-            return self._large_std(inputs)
-        system, problem, coefficients = self._system()
-        noise = self.alpha_ * (len(self._targets) if self._weights is None else float(self._weights.sum()))
-        rows = row_blocks(count(inputs), problem.Y.numel() * problem.Y.element_size())
-        variance = torch.cat([self._variance(system, inputs[block], problem.Y.shape[1]) for block in rows])
-        return ((variance + noise) * prior_scale(system, problem, coefficients)).sqrt()
 
-    def _variance(self, system: System, inputs: Any, p: int) -> Tensor:
-        if self._state is None:
-            return system.variance(inputs)
-        features = self._feature_map()(inputs)
-        kernel: Any = self._operator_kernel()
-        missed = (kernel.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)  # what no landmark sees
-        assert self.operator_ is not None  # an approximate fit has a scalar kernel
-        return system.variance(features) + missed[:, None] * self.operator_.as_matrix(p, features).diagonal()
+def _completed(system: Any, **changes: Any) -> Any:
+    """A system with other fields; what it has factored stays at hand."""
+    changed = replace(system, **changes)
+    vars(changed).update({name: value for name, value in vars(system).items() if name not in vars(changed)})
+    return changed
+
+
+def _some(X: Any, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:
+    """Some samples; of a Gram matrix, their rows (unless taken already) and columns."""
+    rows = X if columns else take(X, torch.from_numpy(kept))
+    return rows[:, kept] if kernel.domain == "gram" else rows

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import input_output_pair
-from representer.data import SparseRows, count, is_single, plain, take
+from representer.data import SparseRows, count, is_dask, is_single, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -59,7 +59,6 @@ from representer.problems.structured import (
 )
 from representer.samples import Block, InMemory, OnDask, Samples, rows
 from representer.samples.held import chosen_of_both
-from representer.samples.on_dask import is_dask
 from representer.samples.rows import sample_rows, sampling_keys
 from representer.systems.structured import DiagonalRegression
 from representer.systems.sums import NormalSums
@@ -355,13 +354,15 @@ class StructuredPredictor(KernelLearner):
                 pairs, **{name: plain(getattr(pairs, name), copy=True) for name in ("inputs", "outputs")}
             )
         self.X_fit_, self.Y_fit_ = pairs.inputs, pairs.outputs
-        approximation = input_output_pair(self.approximation, n, vectors=output.domain == "vectors")
+        pair = self.approximation
+        if pair is not None:
+            pair = input_output_pair(pair, n, vectors=output.domain == "vectors")
         how = self._representation(sparse=isinstance(pairs.inputs, SparseRows))
         model = StructuredModel(
             self._adapted(given, how, repair=True),
             output.resolve(pairs.Y),
             self._operator(),
-            approximation,
+            pair,
             bool(self.fit_intercept),
             how,
             seed,
@@ -400,8 +401,10 @@ class StructuredPredictor(KernelLearner):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
-        as_bytes(self.memory_limit)
-        input_output_pair(self.approximation)
+        if self.memory_limit is not None:
+            as_bytes(self.memory_limit)
+        if self.approximation is not None:
+            input_output_pair(self.approximation)
         self._operator()
 
     def _operator(self) -> Operator | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
@@ -23,8 +23,10 @@ from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
 from representer.kernels.names import NAMES
+from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
 from representer.parameters import is_count
+from representer.samples.on_dask import is_dask
 from representer.samples.rows import sample_groups
 from representer.values import unchanged_by_errors
 
@@ -248,13 +250,53 @@ def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
 
 
 def check_groups(groups: Any, n: int) -> np.ndarray | None:
-    """Labels of what belongs together as numbers from 0 on, one for each of n samples; None where there are none."""
+    """The number of each sample's group, from labels of any kind; None where there are none."""
     if groups is None:
         return None
     labels = np.asarray(plain(groups))
     if labels.shape != (n,):
-        raise ValueError(f"groups must have one label for each of the {n} samples; got shape {labels.shape}.")
+        raise ValueError(
+            f"groups must have one label for each of the {n} samples; got an array of shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError(
+            f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
+            "of their own."
+        )
     return np.unique(labels, return_inverse=True)[1]
+
+
+def is_flat(y: Any) -> bool:
+    """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
+    return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+
+
+def in_memory(batch: Any) -> Any:
+    """A batch as it is; a Dask collection is refused."""
+    if is_dask(batch):
+        raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+    return batch
+
+
+def takes_batches(learner: Any) -> bool:
+    """Is there a partial_fit? An AttributeError says why not."""
+    if learner.approximation is None:
+        raise AttributeError(
+            "partial_fit needs approximation=Nystroem(m), Landmarks(Z), RandomFeatures(m) or TensorSketch(m): an exact "
+            "fit needs all samples at once."
+        )
+    return True
+
+
+def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
+    """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
+    if learner.approximation is None:
+        raise ValueError(
+            f"Samples in Dask collections need approximation=Nystroem(m), or another one that {type(learner).__name__} "
+            "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
+        )
+    if domain != "vectors":
+        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
 
 
 def check_columns(learner: Any, X: Any) -> None:
@@ -337,9 +379,7 @@ def seed_of(random_state: Any) -> int:
 
 def warn_unconverged(message: str) -> None:
     """A search that ended early keeps its best point, and says so."""
-    from sklearn.exceptions import ConvergenceWarning
-
-    warnings.warn(message, ConvergenceWarning, stacklevel=3)
+    warn(message, ConvergenceWarning)
 
 
 # -- folds ------------------------------------------------------------------------------------------------------------

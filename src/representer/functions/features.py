@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap
+from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
+from representer.approximation.landmarks import PositivePart
 from representer.data import as_scipy, count, plain
 from representer.functions.base import Function
 from representer.kernels.base import Kernel
+from representer.linalg import Cholesky
 from representer.linalg.memory import row_blocks
 from representer.operators.adapted import Adapted, Representation, original, silent_repairs
 
@@ -32,21 +34,41 @@ class StoredFeatures:
         What was chosen or drawn: landmarks, frequencies, hash functions.
     representation : Representation
         How arrays become tensors.
+    factor : array (m, r) or None
+        The factor of the landmarks' Gram matrix, where functions are evaluated by the features: another number of
+        threads would compute another one, and nearly dependent landmarks make much of its last digits.
     """
 
     approximation: Approximation
     kernel: Kernel
     drawn: Any
     representation: Representation
+    factor: np.ndarray | None = None
 
     @classmethod
     def of(
-        cls, approximation: Approximation, features: FeatureMap, representation: Representation
+        cls,
+        approximation: Approximation,
+        features: FeatureMap,
+        representation: Representation,
+        *,
+        factored: bool = False,
     ) -> StoredFeatures:
-        """The features that an approximation has made; the map is at hand until it is stored."""
-        stored = cls(
-            approximation, original(features.kernel), plain(features.state, copy=True), representation
-        )
+        """The features that an approximation has made; the map is at hand until it is stored.
+
+        With ``factored``, the factor of landmarks is stored, too.
+        """
+        kernel, drawn = original(features.kernel), plain(features.state, copy=True)
+        stored = cls(approximation, kernel, drawn, representation)
+        vars(stored)["map"] = features
+        return stored.factored() if factored else stored
+
+    def factored(self) -> StoredFeatures:
+        """The same features with the factor of landmarks, if there are some."""
+        features = self.map
+        if not isinstance(features, LandmarkFeatures):
+            return self
+        stored = replace(self, factor=plain(features.factor.factor, copy=True))
         vars(stored)["map"] = features
         return stored
 
@@ -54,6 +76,11 @@ class StoredFeatures:
     def map(self) -> FeatureMap:
         """The features as a function of prepared data."""
         kernel, how = self._adapted, self.representation
+        if self.factor is not None:
+            factor = how.tensor(self.factor)
+            triangular = len(factor) == factor.shape[1] and not bool(factor.triu(1).any())
+            solver = Cholesky(factor, factor.new_zeros(())) if triangular else PositivePart(factor)
+            return LandmarkFeatures(kernel, how.inputs(kernel, self.drawn), solver)
         with silent_repairs():  # the fit has said it
             return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
 

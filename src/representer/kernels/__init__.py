@@ -3,7 +3,6 @@
 from representer.kernels.alignments import Edit, Subsequence
 from representer.kernels.bags import Match, MeanMap
 from representer.kernels.base import Centered, Constant, Kernel, Normalized, Product, Scaled, Sum
-from representer.kernels.cached import Cached
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
@@ -25,7 +24,6 @@ from representer.kernels.strings import Mismatch, Spectrum
 from representer.kernels.time_series import GlobalAlignment
 
 __all__ = [
-    "Cached",
     "Callable",
     "Centered",
     "Columns",

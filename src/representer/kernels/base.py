@@ -16,7 +16,6 @@ from representer.data import as_vectors as as_vectors
 from representer.data import count as count
 from representer.data import same_features, take
 from representer.kernels.features import Columns, ExplicitFeatures, side_by_side, with_short_indices
-from representer.linalg import row_product
 from representer.linalg.memory import combine as combine
 from representer.linalg.memory import require_gram
 from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
@@ -61,7 +60,7 @@ class Kernel(Value, ABC):
 
     def _product(self, X: Any, Y: Any, coefficients: Tensor) -> Tensor:
         """k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
-        return row_product(self._gram(X, Y), coefficients)
+        return self._gram(X, Y) @ coefficients
 
     def __call__(self, X: Any, Y: Any | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from representer.kernels.base import FACTOR, Kernel, combine, per_row
 from representer.kernels.heuristics import inverse_size
-from representer.linalg import row_product
 from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
 from representer.values import number
 
@@ -34,7 +33,7 @@ class Linear(Kernel):
     """
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        return X @ X.mT if Y is None else row_product(X, Y.mT)
+        return X @ (X if Y is None else Y).mT
 
     def _diag(self, X: Tensor) -> Tensor:
         return (X**2).sum(-1)
@@ -44,7 +43,7 @@ class Linear(Kernel):
         return X
 
     def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
-        return row_product(X, Y.mT @ coefficients)
+        return X @ (Y.mT @ coefficients)
 
 
 class Polynomial(Kernel):
@@ -94,7 +93,7 @@ class Polynomial(Kernel):
         return base.pow(int(self.degree)) if base.requires_grad else base.pow_(int(self.degree))
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        product = X @ X.mT if Y is None else row_product(X, Y.mT)
+        product = X @ (X if Y is None else Y).mT
         return self._of(product, number(self, "gamma", X), number(self, "coef0", X))
 
     def _diag(self, X: Tensor) -> Tensor:

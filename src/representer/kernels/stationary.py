@@ -11,13 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from representer.kernels.base import ONE, Kernel, combine
 from representer.kernels.gram_gradients import GaussianGram, LaplacianGram
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
 from representer.linalg.memory import empty_matrix
-from representer.linalg.rowwise import ALIGNED_ROWS
 from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
 from representer.values import number
 
@@ -104,10 +102,6 @@ class Stationary(Kernel, ABC):
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""
-        n = len(left)
-        if self.rounds_diagonal and not symmetric:  # k(x, y) must not depend on the block that x comes in
-            odd = left.shape[1] % 2
-            left, right = pad(left, (0, odd, 0, -n % ALIGNED_ROWS)), pad(right, (0, odd))
         gram = empty_matrix((len(left), len(right)), left)
         for start in range(0, len(left), self.block_rows):
             stop = min(start + self.block_rows, len(left))
@@ -118,7 +112,7 @@ class Stationary(Kernel, ABC):
                 gram[:start, start:stop] = block[:, :start].mT
         if symmetric:
             gram.diagonal().fill_(1.0)
-        return gram[:n].clone() if n < ALIGNED_ROWS else gram[:n]  # few rows do not keep the memory of more
+        return gram
 
     def _diag(self, X: Tensor) -> Tensor:
         return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)

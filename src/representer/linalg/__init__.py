@@ -1,29 +1,29 @@
 """Factor and solve: the one place where a positive semi-definite matrix is taken apart.
 
-Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments
-unless ``overwrite=True`` is passed to ``eigh``.
+Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments.
 """
 
-from representer.linalg.blas import hadamard_products, symmetric_product, symmetric_products
 from representer.linalg.cholesky import (
     Cholesky,
     NotPositiveDefiniteError,
     Woodbury,
     factorize,
     is_finite,
+    pivoted_cholesky,
     shifted,
     woodbury,
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
-from representer.linalg.pivots import pivoted_cholesky
-from representer.linalg.rowwise import row_product
 from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
 from representer.linalg.structured import (
     conjugate_gradient,
     kronecker_solve,
     nearest_kronecker,
     rotated_factor,
+    row_product,
     self_product,
+    symmetric_product,
+    symmetric_products,
 )
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "conjugate_gradient",
     "eigh",
     "factorize",
-    "hadamard_products",
     "is_finite",
     "kronecker_solve",
     "leading",

@@ -1,28 +1,23 @@
-"""Cholesky factors: of a whole matrix, and of a low-rank matrix plus a ridge."""
+"""Cholesky factors: of a whole matrix, of a low-rank matrix plus a ridge, and of the leading part of a matrix."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
-from representer.linalg.blas import for_blas, invert_triangle, mirrored
 from representer.linalg.memory import empty_matrix
-from representer.threads import blas_threads_for
 
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
 # further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
-
-# Rows of a triangular solve come in multiples of this, filled up with zeros. Otherwise the rounding of a row depends on
-# where it stands and on the number of threads (OpenBLAS), and features must not depend on the block that x comes in.
-ALIGNED_ROWS = 24
 
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
@@ -39,15 +34,7 @@ class Cholesky:
     jitter: Tensor
 
     def solve(self, right: Tensor) -> Tensor:
-        """A⁻¹ B; ``torch.cholesky_solve`` would copy the factor."""
-        alike = right.ndim == 2 and right.dtype == self.factor.dtype and len(right) == len(self.factor)
-        if alike and for_blas(self.factor) and for_blas(right):
-            factor = self.factor.numpy()
-            lower = factor.flags.f_contiguous  # otherwise its transpose is in the order of Fortran
-            (potrs,) = get_lapack_funcs(("potrs",), (factor,))
-            with blas_threads_for(len(factor)):
-                found, _ = potrs(factor if lower else factor.T, right.numpy(), lower=lower)
-            return torch.from_numpy(found)
+        """A⁻¹ B."""
         return self.back_solve(self.half_solve(right))
 
     def half_solve(self, right: Tensor) -> Tensor:
@@ -55,42 +42,19 @@ class Cholesky:
         return torch.linalg.solve_triangular(self.factor, right, upper=False)
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
-        """L⁻¹ r for each row r, as rows; those given may be overwritten. SciPy takes two thirds of torch's time."""
-        plain = rows.device.type == "cpu" and rows.is_contiguous() and rows.ndim == self.factor.ndim == 2
-        if not plain or rows.requires_grad or self.factor.requires_grad:
-            return self.half_solve(rows.mT).mT
-        left = rows.numpy()
-        (trsm,) = get_blas_funcs(("trsm",), (left,))
-        whole = len(left) - len(left) % ALIGNED_ROWS
-        # In the order of Fortran the rows are columns, and both solves are in place.
-        if whole:
-            trsm(1.0, self.factor.numpy(), left[:whole].T, lower=1, overwrite_b=1)
-        if rest := len(left) - whole:
-            last = np.zeros((ALIGNED_ROWS, left.shape[1]), dtype=left.dtype)
-            last[:rest] = left[whole:]
-            trsm(1.0, self.factor.numpy(), last.T, lower=1, overwrite_b=1)
-            left[whole:] = last[:rest]
-        return rows
+        """L⁻¹ r for each row r, as rows."""
+        return self.half_solve(rows.mT).mT
 
     def back_solve(self, right: Tensor) -> Tensor:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
     def inverse(self, less: Tensor | None = None, *, overwrite: bool = False) -> Tensor:
-        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1). ``overwrite`` may put it in the place of the factor."""
-        if not for_blas(self.factor) or (less is not None and not for_blas(less)):
-            inverse = torch.cholesky_inverse(self.factor)
+        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
+        inverse = torch.cholesky_inverse(self.factor)
+        if less is None or less.ndim > 2:
             return inverse if less is None else inverse - less @ less.mT
-        columns = self.factor.numpy()
-        if not (overwrite and columns.flags.f_contiguous):
-            columns = empty_matrix(self.factor.shape, self.factor).copy_(self.factor.mT).numpy().T
-        (lauum,), (syr,) = get_lapack_funcs(("lauum",), (columns,)), get_blas_funcs(("syr",), (columns,))
-        with blas_threads_for(len(columns)):
-            invert_triangle(columns)
-            lauum(columns, lower=True, overwrite_c=True)
-            if less is not None:
-                syr(-1.0, less.numpy(), lower=True, a=columns, overwrite_a=True)
-        return torch.from_numpy(mirrored(columns))
+        return inverse.addmm_(less, less.mT, alpha=-1.0)
 
     def logdet(self) -> Tensor:
         """log det A."""
@@ -140,11 +104,6 @@ def factorize(
 def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """The factor in the memory of a contiguous matrix, and 0 or the pivot that failed."""
     factor = matrix.mT  # LAPACK works on columns: on the transposed view nothing is copied
-    if for_blas(matrix):  # SciPy's takes three quarters of the time of torch's
-        (potrf,) = get_lapack_funcs(("potrf",), (factor.numpy(),))
-        with blas_threads_for(len(factor)):
-            _, pivot = potrf(factor.numpy(), lower=True, clean=True, overwrite_a=True)
-        return factor, torch.tensor(pivot, dtype=torch.int32)
     info = torch.empty(matrix.shape[:-2], dtype=torch.int32, device=matrix.device)
     torch.linalg.cholesky_ex(factor, out=(factor, info))
     return factor, info
@@ -235,3 +194,81 @@ def woodbury(factor: Tensor, shift: float) -> Woodbury:
     """Factor B Bᵀ + shift·I from the n × r factor B in O(n r²)."""
     inner = shifted(factor.mT @ factor, shift)
     return Woodbury(factor, shift, factorize(inner, name="The inner matrix of the low-rank factor"))
+
+
+@torch.no_grad()
+def pivoted_cholesky(
+    matrix: Tensor | Callable[[int], Tensor],
+    *,
+    diagonal: Tensor | None = None,
+    tol: float = 1e-12,
+    max_rank: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """A factor B (n × r) with A ≈ B Bᵀ and the r pivots, r as small as the tolerance allows.
+
+    Stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``. The
+    pivots have no derivative: a Cholesky factor of the rows they choose has.
+
+    Parameters
+    ----------
+    matrix : tensor (n, n), or a function i -> column i
+        With a function, only r columns are ever computed; then ``diagonal`` is needed.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import pivoted_cholesky
+    >>> x = torch.tensor([[1.0], [3.0], [2.0]], dtype=torch.float64)
+    >>> factor, pivots = pivoted_cholesky(x @ x.T)
+    >>> factor.squeeze().tolist(), pivots.tolist()
+    ([1.0, 3.0, 2.0], [1])
+    """
+    if isinstance(matrix, Tensor) and max_rank is None and diagonal is None and matrix.device.type == "cpu":
+        return _pivoted_by_lapack(matrix, tol)
+    if isinstance(matrix, Tensor):
+        column: Callable[[int], Tensor] = partial(matrix.select, 1)
+        diagonal = matrix.diagonal() if diagonal is None else diagonal
+    elif diagonal is None:
+        raise ValueError(
+            "pivoted_cholesky with a column function needs diagonal=, the diagonal of the matrix."
+        )
+    else:
+        column = matrix
+    residual = diagonal.clone()
+    n = len(residual)
+    limit = n if max_rank is None else min(n, max_rank)
+    factor = residual.new_zeros(min(limit, 64), n)  # rows are factor columns: contiguous, grown by doubling
+    pivots: list[int] = []
+    threshold = tol * max(residual.max().item(), 0.0) if n else 0.0
+    while (rank := len(pivots)) < limit:
+        pivot = int(residual.argmax())  # argmax finds a NaN, too
+        if not residual[pivot] > threshold:
+            break
+        if rank == len(factor):
+            factor = torch.cat([factor, factor.new_zeros(min(rank, limit - rank), n)])
+        new = column(pivot) - factor[:rank, pivot] @ factor[:rank]
+        new = new / residual[pivot].sqrt()
+        factor[rank] = new
+        residual = (residual - new**2).clamp_(min=0.0)
+        residual[pivot] = 0.0
+        pivots.append(pivot)
+    if not (is_finite(residual) and is_finite(factor)):
+        raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
+    return factor[: len(pivots)].mT, torch.tensor(pivots, dtype=torch.long)
+
+
+def _pivoted_by_lapack(matrix: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+    """The same for a matrix at hand, in blocks: several times faster than column by column."""
+    if not is_finite(matrix):
+        raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
+    n = len(matrix)
+    largest = matrix.diagonal().max().item() if n else 0.0
+    if not largest > 0.0:
+        return matrix.new_zeros(n, 0), torch.zeros(0, dtype=torch.long)
+    array = matrix.contiguous().numpy().T
+    (pstrf,) = get_lapack_funcs(("pstrf",), (array,))
+    packed, order, rank, _ = pstrf(array, tol=tol * largest, lower=1)
+    factor = torch.empty(n, rank, dtype=matrix.dtype)
+    rows = torch.from_numpy(order.astype(np.int64)) - 1
+    factor[rows] = torch.from_numpy(packed[:, :rank]).tril()
+    return factor, rows[:rank]

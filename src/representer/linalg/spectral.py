@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import scipy.linalg
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite
-from representer.threads import blas_threads_for
+from representer.notices import warn
 
 
 class IndefiniteGramWarning(UserWarning):
     """A Gram matrix had negative eigenvalues, which were set to zero."""
 
-
-# Up to this size torch's eigendecomposition is the faster one on the CPU (155 against 180 µs for 50 rows).
-SMALL = 128
 
 # A negative part below this share of the absolute spectrum is what single precision leaves behind: no news.
 NEGLIGIBLE_SHARE = 1e-6
@@ -74,7 +69,7 @@ def eigh(
     >>> spectrum.values.round(decimals=6).tolist()
     [0.0, 2.0]
     """
-    vectors, values = _eigh(matrix, overwrite=overwrite, name=name)
+    vectors, values = _eigh(matrix, name=name)
     rounding = matrix.shape[-1] * torch.finfo(dtype or matrix.dtype).eps * JITTER_GROWTH
     least, largest = values[..., :1], values[..., -1:]
     if values.numel() and bool((least < -rounding * torch.maximum(-least, largest)).any()):
@@ -86,23 +81,15 @@ def eigh(
     return Spectrum(vectors, values.clamp(min=0.0))
 
 
-def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor, Tensor]:
+def _eigh(matrix: Tensor, *, name: str) -> tuple[Tensor, Tensor]:
     if not is_finite(matrix):  # LAPACK may not come back from a NaN
         raise NotPositiveDefiniteError(f"{name} {NOT_FINITE}")
-    small = len(matrix) <= SMALL
-    if small or matrix.ndim > 2 or matrix.device.type != "cpu" or matrix.requires_grad:
+    try:
         values, vectors = torch.linalg.eigh(matrix)
-        return vectors, values
-    # LAPACK's divide and conquer through SciPy is faster than torch's for large matrices, and can work in place.
-    array = matrix.contiguous().numpy().T
-    (syevd,) = scipy.linalg.get_lapack_funcs(("syevd",), (array,))
-    with blas_threads_for(len(matrix)):
-        values, vectors, failed = syevd(array, lower=0, overwrite_a=overwrite)
-    if failed:
-        raise NotPositiveDefiniteError(
-            f"The eigenvalues of {name} did not converge: are its entries in range?"
-        )
-    return torch.from_numpy(vectors), torch.from_numpy(values)
+    except RuntimeError as error:
+        message = f"The eigenvalues of {name} did not converge: are its entries in range?"
+        raise NotPositiveDefiniteError(message) from error
+    return vectors, values
 
 
 def spectrum_of_factor(factor: Tensor) -> Spectrum:
@@ -143,11 +130,10 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
     repaired = _Clipped.apply(gram, vectors, values)
     if share < NEGLIGIBLE_SHARE:
         return repaired
-    warnings.warn(
+    warn(
         f"{name} is indefinite; its negative eigenvalues ({share:.2%} of the absolute spectrum, smallest "
         f"{values[0].item():.3g}) were set to zero.",
         IndefiniteGramWarning,
-        stacklevel=2,
     )
     return repaired
 

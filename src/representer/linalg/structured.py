@@ -4,11 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import scipy.linalg
 import torch
 from torch import Tensor
 
+from representer.linalg.memory import empty_matrix
 from representer.linalg.spectral import Spectrum, eigh
+
+# Rows that a symmetric product computes at a time.
+SYMMETRIC_ROWS = 128
+
+
+def symmetric_products(
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    memory: Tensor | None = None,
+) -> Tensor:
+    """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m).
+
+    Only the blocks on and below the diagonal are computed, about half of the work of a product.
+    """
+    half = left @ right.mT
+    if rows is None or weights is None:
+        return half + half.mT
+    if rows.ndim > 2:
+        return half + half.mT + rows.mT @ (weights[..., None] * rows)
+    weighted = torch.mul(weights[:, None], rows, out=empty_matrix(rows.shape, rows))
+    total = empty_matrix(half.shape, rows)
+    for start in range(0, len(half), SYMMETRIC_ROWS):
+        stop = min(start + SYMMETRIC_ROWS, len(half))
+        torch.mm(rows[:, start:stop].mT, weighted[:, :stop], out=total[start:stop, :stop])
+        total[start:stop, :stop] += half[start:stop, :stop] + half[:stop, start:stop].mT
+        total[:start, start:stop] = total[start:stop, :start].mT
+    return total
 
 
 def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:
@@ -18,46 +48,6 @@ def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor 
     if all(s.vectors.shape[-1] == s.vectors.shape[-2] for s in (left, right)):
         return left.vectors @ (rotated * weights) @ right.vectors.mT
     return left.vectors @ (rotated * (weights - 1.0 / shift)) @ right.vectors.mT + rhs / shift
-
-
-def self_product(factor: Tensor, *, mirrored: bool = True) -> Tensor:
-    """Bᵀ B of an n × r matrix: on the CPU one triangle is computed and mirrored, half the price of a product.
-
-    Without ``mirrored``, what stands above the diagonal is undefined: ``eigh`` does not look at it.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from representer.linalg import self_product
-    >>> self_product(torch.tensor([[1.0, 2.0], [0.0, 1.0]])).tolist()
-    [[1.0, 2.0], [2.0, 5.0]]
-    """
-    if factor.device.type != "cpu" or factor.requires_grad or not factor.numel():
-        return factor.mT @ factor
-    turned = factor.mT.is_contiguous()
-    # In the order of Fortran, which BLAS takes without a copy.
-    array = factor.numpy() if turned else factor.contiguous().numpy().T
-    (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (array,))
-    triangle = torch.from_numpy(syrk(1.0, array, trans=turned)).mT  # as rows, the lower one
-    return triangle + triangle.tril(-1).mT if mirrored else triangle
-
-
-def rotated_factor(vectors: Tensor, factor: Tensor) -> Tensor:
-    """Uᵀ R; where R is a Cholesky factor, by a triangular product, which is half the price.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from representer.linalg import rotated_factor
-    >>> rotated_factor(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([[2.0, 0.0], [3.0, 4.0]])).tolist()
-    [[3.0, 4.0], [2.0, 0.0]]
-    """
-    square = factor.shape[0] == factor.shape[1]
-    if factor.device.type != "cpu" or not square or bool(factor.triu(1).any()):
-        return vectors.mT @ factor
-    upper, right = factor.contiguous().numpy().T, vectors.numpy()
-    (trmm,) = scipy.linalg.get_blas_funcs(("trmm",), (upper, right))
-    return torch.from_numpy(trmm(1.0, upper, right)).mT
 
 
 def nearest_kronecker(terms: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -137,3 +127,24 @@ def conjugate_gradient(
         direction = z + torch.where(ended, 0.0, rz / previous) * direction
         steps += 1
     return x
+
+
+# -- plain products, until the systems write them out ------------------------------------------------------------------
+def self_product(factor: Tensor, *, mirrored: bool = True) -> Tensor:
+    """Bᵀ B of an n × r matrix."""
+    return factor.mT @ factor
+
+
+def rotated_factor(vectors: Tensor, factor: Tensor) -> Tensor:
+    """Uᵀ R."""
+    return vectors.mT @ factor
+
+
+def row_product(left: Tensor, right: Tensor) -> Tensor:
+    """A B."""
+    return left @ right
+
+
+def symmetric_product(matrix: Tensor, right: Tensor) -> Tensor:
+    """A B of a symmetric A."""
+    return matrix @ right

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
@@ -24,7 +24,7 @@ from representer.parameters import is_count, is_real
 EDGE = 1e-6
 
 
-def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
+def irs(codes: npt.ArrayLike, factors: npt.ArrayLike, *, quantile: float = 0.99) -> float:
     """The interventional robustness score (Suter et al., 2019).
 
     While one factor is kept, how far do interventions on all others move a code from its mean? The distance (a quantile
@@ -70,17 +70,15 @@ def irs(codes: Any, factors: Any, *, quantile: float = 0.99) -> float:
     return float(np.average(np.clip(1.0 - moved / largest, 0.0, 1.0).max(0), weights=largest))
 
 
-def mig(codes: Any, factors: Any, *, n_bins: int = 20) -> float:
+def mig(codes: npt.ArrayLike, factors: npt.ArrayLike, *, n_bins: int = 20) -> float:
     """The mutual information gap (Chen et al., 2018).
 
     The mean over factors of (I(z₁, v) − I(z₂, v)) / H(v), where z₁ and z₂ are the two codes that know most of factor v.
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied.
+    codes, factors
+        As for ``irs``, with at least 2 codes.
     n_bins : int, default=20
         Bins of equal width into which each code is sorted.
 
@@ -107,7 +105,7 @@ def mig(codes: Any, factors: Any, *, n_bins: int = 20) -> float:
     return float(np.mean(gaps))
 
 
-def sap(codes: Any, factors: Any, *, categorical: Sequence[int] = ()) -> float:
+def sap(codes: npt.ArrayLike, factors: npt.ArrayLike, *, categorical: Sequence[int] = ()) -> float:
     """The separated attribute predictability (Kumar et al., 2018).
 
     The mean over factors of the gap between the two codes that predict it best: by a line (R²) if the values of the
@@ -115,10 +113,8 @@ def sap(codes: Any, factors: Any, *, categorical: Sequence[int] = ()) -> float:
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied.
+    codes, factors
+        As for ``irs``, with at least 2 codes.
     categorical : sequence of int, default=()
         The factors whose values are names.
 
@@ -169,8 +165,8 @@ class DCI:
 
 
 def dci(
-    codes: Any,
-    factors: Any,
+    codes: npt.ArrayLike,
+    factors: npt.ArrayLike,
     *,
     categorical: Sequence[int] = (),
     n_trees: int = 50,
@@ -180,16 +176,14 @@ def dci(
 
     Parameters
     ----------
-    codes : array-like of shape (n_samples, n_codes)
-        What was learned, at least 2 codes.
-    factors : array-like of shape (n_samples, n_factors)
-        What was varied, at least 2 factors.
+    codes, factors
+        As for ``irs``, with at least 2 of each.
     categorical : sequence of int, default=()
         The factors whose values are names.
     n_trees : int, default=50
-        Of each forest, one forest a factor.
+        The trees of each forest; there is one forest for each factor.
     random_state : int or None, default=None
-        Seed of the forests and of the halves.
+        The seed of the forests and of the halves.
 
     Returns
     -------
@@ -217,24 +211,26 @@ def dci(
     Z = Z[:, order]
     halves = KFold(2, shuffle=True, random_state=random_state)
     importance = np.zeros((Z.shape[1], F.shape[1]))
-    known = []
+    scores = []
     for j, factor in enumerate(F.T):
-        forest: Any = RandomForestClassifier if named[j] else RandomForestRegressor
+        forest: type[RandomForestClassifier | RandomForestRegressor] = (
+            RandomForestClassifier if named[j] else RandomForestRegressor
+        )
         model = forest(n_trees, max_features=1.0, random_state=random_state)
         factor = factor if named[j] else _values(factor, j)
         importance[order, j] = model.fit(Z, factor).feature_importances_
         score = balanced_accuracy_score if named[j] else r2_score
-        known.append(score(factor, cross_val_predict(model, Z, factor, cv=halves)))
+        scores.append(score(factor, cross_val_predict(model, Z, factor, cv=halves)))
     by_code = importance.sum(1)
     return DCI(
         float(np.average(_concentration(importance), weights=by_code)) if by_code.any() else 0.0,
         float(_concentration(importance.T).mean()),
-        float(np.mean(known)),
+        float(np.mean(scores)),
         importance,
     )
 
 
-def windin(codes: Any, *, n_bins: int = 10) -> float:
+def windin(codes: npt.ArrayLike, *, n_bins: int = 10) -> float:
     """The weighted informativeness and independence of codes (Do and Tran, 2020), without any known factors.
 
     Σ_i ρ_i (I(x, z_i) − I(z_i, z_≠i)) with ρ_i = I(x, z_i) / Σ_j I(x, z_j): what code i knows of the input x less what
@@ -264,17 +260,16 @@ def windin(codes: Any, *, n_bins: int = 10) -> float:
     (1.0, 0.0)
     """
     Z = _binned(_numbers(codes), n_bins)
-    known = np.array([_entropy(z) for z in Z.T])
-    if not known.any():
+    entropies = np.array([_entropy(z) for z in Z.T])
+    if not entropies.any():
         return 0.0
     others = np.array([_entropy(*np.delete(Z, i, axis=1).T) for i in range(Z.shape[1])])
-    shared = known + others - _entropy(*Z.T)
-    return float(max(np.average(known - shared, weights=known), 0.0))
+    return float(max(np.average(_entropy(*Z.T) - others, weights=entropies), 0.0))
 
 
 # -- what the scores are made of --------------------------------------------------------------------------------------
 def _checked(
-    codes: Any, factors: Any, *, min_codes: int = 1, min_factors: int = 1
+    codes: npt.ArrayLike, factors: npt.ArrayLike, *, min_codes: int = 1, min_factors: int = 1
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes as numbers and factors with two values or more, row by row."""
     Z, F = _numbers(codes), np.asarray(factors)
@@ -301,7 +296,8 @@ def _checked(
     return Z, F
 
 
-def _numbers(codes: Any) -> np.ndarray:
+def _numbers(codes: npt.ArrayLike) -> np.ndarray:
+    """Codes as a matrix of finite numbers."""
     Z = np.asarray(codes, dtype=float)
     if Z.ndim != 2 or 0 in Z.shape:
         raise ValueError(
@@ -315,8 +311,7 @@ def _numbers(codes: Any) -> np.ndarray:
 def _named(categorical: Sequence[int], n_factors: int) -> np.ndarray:
     """Which factors are names rather than numbers."""
     named = np.zeros(n_factors, dtype=bool)
-    given: Any = list(categorical) if np.ndim(categorical) == 1 else [None]
-    for j in given:
+    for j in categorical if np.ndim(categorical) == 1 else [None]:
         if not (isinstance(j, int | np.integer) and is_real(j) and 0 <= j < n_factors):
             raise ValueError(
                 f"categorical must be a list of factors by their number, from 0 to {n_factors - 1}; got "

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import count, same_features
-from representer.kernels import as_kernel
+from representer.data import Data, count, same_features
+from representer.kernels import Kernel, as_kernel
 from representer.parameters import is_count
 
 
 # -- maximum mean discrepancy -----------------------------------------------------------------------------------------
-def mmd(X: Any, Y: Any, kernel: Any = "rbf", *, unbiased: bool = False) -> float:
+def mmd(X: Data, Y: Data, kernel: Kernel | str = "rbf", *, unbiased: bool = False) -> float:
     """The maximum mean discrepancy of two samples: the distance of their mean embeddings.
 
     Parameters
@@ -69,7 +69,12 @@ class MMDTest:
 
 
 def mmd_test(
-    X: Any, Y: Any, kernel: Any = "rbf", *, n_permutations: int = 500, random_state: int | None = None
+    X: Data,
+    Y: Data,
+    kernel: Kernel | str = "rbf",
+    *,
+    n_permutations: int = 500,
+    random_state: int | None = None,
 ) -> MMDTest:
     """Test whether two samples come from the same distribution (Gretton et al., 2012), by permutations.
 
@@ -82,7 +87,7 @@ def mmd_test(
     n_permutations : int, default=500
         The smallest p-value is 1/(n_permutations + 1).
     random_state : int or None, default=None
-        Seed of the permutations.
+        The seed of the permutations.
 
     Returns
     -------
@@ -116,20 +121,17 @@ def mmd_test(
     return MMDTest(float(statistics[0]), p_value, statistics[1:])
 
 
-def _joint_gram(X: Any, Y: Any, kernel: Any) -> tuple[np.ndarray, int]:
+def _joint_gram(X: Data, Y: Data, kernel: Kernel | str) -> tuple[np.ndarray, int]:
     """The Gram matrix of both samples together, and how many are of the first."""
-    given = as_kernel(kernel)
-    if given.domain == "gram":
+    k = as_kernel(kernel)
+    if k.domain == "gram":
         raise ValueError(
             "A precomputed kernel has no samples; pass a kernel that can be evaluated (Callable wraps any function)."
         )
-    X, Y = given.prepare(X), given.prepare(Y)
-    m = count(X)
-    if isinstance(X, Tensor) and isinstance(Y, Tensor):
-        both: Any = torch.cat(same_features(X, Y))
-    else:
-        both = [*X, *Y]
-    return given(both).detach().cpu().numpy(), m
+    X, Y = k.prepare(X), k.prepare(Y)
+    vectors = isinstance(X, Tensor) and isinstance(Y, Tensor)
+    both: Data = torch.cat(same_features(X, Y)) if vectors else [*X, *Y]
+    return k(both).detach().cpu().numpy(), count(X)
 
 
 def _discrepancies(gram: np.ndarray, labels: np.ndarray, *, unbiased: bool) -> np.ndarray:
@@ -169,7 +171,7 @@ class Reliability:
 
 
 def reliability_curve(
-    y: Any, probabilities: Any, classes: Any | None = None, *, n_bins: int = 10
+    y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None, *, n_bins: int = 10
 ) -> Reliability:
     """Confidence against accuracy of the most probable class.
 
@@ -195,25 +197,25 @@ def reliability_curve(
     >>> round(reliability_curve([0, 1], [[0.9, 0.1], [0.4, 0.6]]).error, 3)
     0.25
     """
-    y, p = np.asarray(y), np.asarray(probabilities, dtype=float)
-    labels = np.unique(y) if classes is None else np.asarray(classes)
-    if p.ndim != 2 or p.shape != (len(y), len(labels)):
+    truth, p = np.asarray(y), np.asarray(probabilities, dtype=float)
+    labels = np.unique(truth) if classes is None else np.asarray(classes)
+    if p.ndim != 2 or p.shape != (len(truth), len(labels)):
         raise ValueError(
-            f"probabilities must have shape (n_samples, n_classes) = ({len(y)}, {len(labels)}); got {p.shape}. Pass "
-            "classes= if y lacks some of them."
+            f"probabilities must have shape (n_samples, n_classes) = ({len(truth)}, {len(labels)}); got {p.shape}. "
+            "Pass classes= if y lacks some of them."
         )
     if not is_count(n_bins):
         raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
-    confidence, right = p.max(1), labels[p.argmax(1)] == y
+    confidence, right = p.max(1), labels[p.argmax(1)] == truth
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     sizes = np.bincount(bins, minlength=n_bins)
     with np.errstate(invalid="ignore"):
         means = [np.bincount(bins, values, n_bins) / sizes for values in (confidence, right)]
-    return Reliability(means[0], means[1], sizes / len(y))
+    return Reliability(means[0], means[1], sizes / len(truth))
 
 
 def expected_calibration_error(
-    y: Any, probabilities: Any, classes: Any | None = None, *, n_bins: int = 10
+    y: npt.ArrayLike, probabilities: npt.ArrayLike, classes: npt.ArrayLike | None = None, *, n_bins: int = 10
 ) -> float:
     """The expected calibration error: the mean gap between confidence and accuracy over bins of confidence.
 

@@ -97,6 +97,7 @@ class Objective(ABC):
         return value
 
     def _check_gram(self, gram: Tensor) -> None:
+        """Refuse what is no Gram matrix of the targets' samples."""
         if not isinstance(gram, Tensor):
             raise TypeError(f"The Gram matrix must be a torch tensor; got {type(gram).__name__}.")
         if gram.ndim < 2 or gram.shape[-1] != gram.shape[-2]:
@@ -108,7 +109,7 @@ class Objective(ABC):
             )
 
     def _alpha_for(self, gram: Tensor, alpha: float | Tensor | None) -> Tensor:
-        """alpha with the shape of the batch, differentiable; zero for an objective without alpha."""
+        """The alpha of each member of the batch, differentiable; zero for an objective without alpha."""
         batch = gram.shape[:-2]
         if self.alpha is None:
             if alpha is not None:
@@ -134,6 +135,7 @@ class Objective(ABC):
         return value.expand(batch)
 
     def _bad_alpha(self, alpha: float | Tensor) -> str:
+        """The message about an alpha that is not admissible."""
         return (
             f"{type(self).__name__} expects a finite alpha > 0, got {alpha}. alpha multiplies ‖f‖² beside "
             "the mean loss; for no regularisation at all use Interpolation."
@@ -162,6 +164,7 @@ class _ClosedForm(torch.autograd.Function):
 
 
 def _admissible(alpha: Tensor) -> Tensor:
+    """Which alphas are finite and positive."""
     return (alpha > 0) & torch.isfinite(alpha)
 
 
@@ -177,12 +180,12 @@ def trace(matrix: Tensor) -> Tensor:
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
-    """tr(AᵀB) for each member of a batch."""
+    """The inner product tr(AᵀB) for each member of a batch."""
     return (left * right).sum((-2, -1))
 
 
 def symmetric_part(matrix: Tensor) -> Tensor:
-    """(A + Aᵀ)/2."""
+    """The symmetric part (A + Aᵀ)/2 of each member of a batch."""
     return (matrix + matrix.mT).mul_(0.5)
 
 
@@ -264,6 +267,7 @@ class InnerProblem(Objective, ABC):
         return fits
 
     def _fit_member(self, gram: Tensor, alpha: float, near: Fit | None, *, strict: bool) -> Fit:
+        """The optimum for one matrix; unless ``strict``, a failure is a fit of NaN."""
         targets = self.targets.to(device=gram.device, dtype=torch.float64)
         try:
             if not bool(torch.isfinite(gram).all()) or alpha != alpha:
@@ -298,14 +302,17 @@ class InnerProblem(Objective, ABC):
 
 
 def stack_solutions(fits: Sequence[Fit], gram: Tensor) -> tuple[Tensor, Tensor]:
-    """β (..., n, p) and b (..., p) of the members of a batch of Gram matrices."""
+    """The solutions β (..., n, p) and b (..., p) of the members of a batch of Gram matrices."""
     beta, b = (torch.stack(x).to(gram) for x in ([f.beta for f in fits], [f.intercept for f in fits]))
     batch = gram.shape[:-2]
     return beta.reshape(*batch, *beta.shape[1:]), b.reshape(*batch, *b.shape[1:])
 
 
 def _check_norm(gram: Tensor, beta: Tensor) -> None:
-    """A solver that never factors the Gram matrix does not notice that it is indefinite; its solution may."""
+    """Refuse a solution with a negative squared norm.
+
+    A solver that never factors the Gram matrix does not notice that it is indefinite; its solution may.
+    """
     norm, scale = inner(beta, gram @ beta), inner(beta.abs(), gram.abs() @ beta.abs())
     if norm < -len(gram) * torch.finfo(gram.dtype).eps * scale:
         raise NotPositiveDefiniteError(

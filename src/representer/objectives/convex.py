@@ -1,4 +1,4 @@
-"""Convex losses beside a squared norm: their envelope theorem, and Newton's method for the smooth ones."""
+"""Convex losses beside a squared norm: Newton's method, their curvature, their error on held-out rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,19 @@ import torch
 from torch import Tensor
 
 from representer.linalg import factorize
-from representer.objectives.base import Fit, InnerProblem, NotConvergedError, factorize_shifted, inner
-from representer.objectives.targets import ArrayLike
+from representer.objectives.base import (
+    Evaluation,
+    Fit,
+    InnerProblem,
+    NotConvergedError,
+    Objective,
+    factorize_shifted,
+    inner,
+    stack_solutions,
+    symmetric_part,
+)
+from representer.objectives.selection import held_out_indices
+from representer.objectives.targets import ArrayLike, columns
 
 # A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
 WELL_REDUCED = 0.1
@@ -31,20 +42,26 @@ class ConvexLoss(InnerProblem, ABC):
 
     def __init__(
         self,
-        targets: Tensor,
+        targets: ArrayLike,
         *,
         alpha: float | Tensor,
-        intercept: bool,
-        tol: float,
-        max_iter: int,
-        sample_weight: ArrayLike | None,
+        intercept: bool = True,
+        tol: float = 1e-9,
+        max_iter: int = 100,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         if not tol > 0:
             raise ValueError(f"tol must be positive, got {tol}; a value near 1e-9 suits most problems.")
         self.tol = tol
         self.max_iter = max_iter
-        super().__init__(targets, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            self._encoded(targets), alpha=alpha, intercept=intercept, sample_weight=sample_weight
+        )
         self._check_targets()
+
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        """The targets as the loss takes them, one column a problem, or all columns one."""
+        return columns(targets)
 
     def _check_targets(self) -> None:
         """Refuse targets for which the problem has no solution."""
@@ -78,7 +95,7 @@ class ConvexLoss(InnerProblem, ABC):
         return subset
 
     def _problems(self, targets: Tensor) -> list[slice]:
-        """The columns of each problem."""
+        """The columns of each problem: all of them, or one after the other."""
         p = targets.shape[1]
         return [slice(0, p)] if self.couples_columns else [slice(j, j + 1) for j in range(p)]
 
@@ -330,3 +347,96 @@ class SoftmaxCurvature(Curvature):
         # b is known up to a constant; the same number in every entry makes the system regular and picks Σ_j b_j = 0.
         b = torch.linalg.solve(schur + schur.diagonal().mean(), solution.sum(0) - sums)
         return solution - self.h * b + self._each((self._v @ b)[:, None]), b
+
+
+class HeldOutLoss(Objective):
+    """1/m Σ_{i∈v} ℓ(y_i, f(x_i) + b), v the m validation rows; f and b fitted to the others, α beside their mean loss.
+
+    The gradients follow the fit by implicit differentiation of its optimality condition (see ``Curvature``): beyond the
+    fit they cost one factorisation. The dual coefficients of validation rows are zero.
+
+    Parameters
+    ----------
+    loss : Logistic, Huber, Hinge, SquaredHinge or EpsilonInsensitive
+        With the targets of both parts, the default alpha, and weights if any: then both means are weighted.
+    validation : array of int, or bool (n,)
+        The rows held out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.objectives import HeldOutLoss, Logistic
+    >>> x = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None]
+    >>> loss = Logistic(torch.sign(x), alpha=1e-3)
+    >>> alpha = torch.tensor(1e-3, dtype=torch.float64, requires_grad=True)
+    >>> HeldOutLoss(loss, validation=range(0, 20, 3))(x @ x.T, alpha).backward()
+    >>> bool(alpha.grad > 0)  # a line separates the classes: less alpha is better
+    True
+    """
+
+    def __init__(self, loss: ConvexLoss, *, validation: ArrayLike) -> None:
+        if not isinstance(loss, ConvexLoss):
+            raise TypeError(
+                f"HeldOutLoss takes a convex loss such as Logistic(targets, alpha=…), got {type(loss).__name__}. "
+                "For squared loss use HeldOut."
+            )
+        super().__init__(n=loss.n, alpha=loss.alpha)
+        self.loss = loss
+        self.validation = held_out_indices(validation, self.n)
+        self.training = torch.nonzero(~torch.isin(torch.arange(self.n), self.validation))[:, 0]
+        self._on_training = loss.on_rows(self.training)
+        self._on_training._check_targets()
+        self._on_validation = loss.on_rows(self.validation)
+
+    def decision(self, gram: Tensor, *, alpha: float | Tensor | None = None) -> Tensor:
+        """The values f + b at the validation rows, (..., m, p), detached from autograd."""
+        self._check_gram(gram)
+        with torch.no_grad():
+            t, v = self._rows(gram)
+            fits = self._on_training._fit_members(gram[..., t[:, None], t], self._alpha_for(gram, alpha))
+            beta, b = stack_solutions(fits, gram)
+            return gram[..., v[:, None], t] @ beta + b[..., None, :]
+
+    def _rows(self, gram: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of the fit and those held out, on the device of the Gram matrix."""
+        return self.training.to(gram.device), self.validation.to(gram.device)
+
+    def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
+        t, _ = self._rows(gram)
+        fits = self._on_training._fit_members(gram[..., t[:, None], t], alpha)
+        members = zip(gram.reshape(-1, self.n, self.n), fits, strict=True)
+        results = [self._member(member.double(), fit, gradient=gradient) for member, fit in members]
+        value, in_gram, in_alpha = (torch.stack(result).to(gram) for result in zip(*results, strict=True))
+        beta, b = stack_solutions(fits, gram)
+        coefficients = beta.new_zeros(*beta.shape[:-2], self.n, beta.shape[-1])
+        coefficients[..., t, :] = beta
+        return Evaluation(
+            value.reshape(alpha.shape),
+            in_gram.reshape(gram.shape) if gradient else None,
+            in_alpha.reshape(alpha.shape) if gradient else None,
+            coefficients,
+            b if self.loss.intercept else None,
+        )
+
+    def _member(self, gram: Tensor, fit: Fit, *, gradient: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The value and its gradients in K and in α, for one Gram matrix and the fit to its training rows.
+
+        With G = ∂/∂F_v and a the adjoint of β and b for K_tv G and Σ G: ∂K_vt = Gβᵀ, ∂K_tt = −sym(aβᵀ).
+        ∂α follows because K → sK, α → sα is the same problem: ⟨∂K, K⟩ + α ∂α = 0.
+        """
+        t, v = self._rows(gram)
+        beta, m = fit.beta, len(v)
+        K_tt, K_vt = gram[t[:, None], t], gram[v[:, None], t]
+        total, R = self._on_validation._summed(
+            self._on_validation.targets.to(gram), K_vt @ beta + fit.intercept
+        )
+        value, G = total / m, -R / m
+        if not gradient or not bool(torch.isfinite(value)):
+            return value, torch.full_like(gram, torch.nan), torch.full_like(value, torch.nan)
+        a = self._on_training.adjoint(K_tt, fit.slope, fit, K_vt.mT @ G, G.sum(0))
+        D_vt = 0.5 * G @ beta.mT  # half here, half in the transposed block
+        in_gram = torch.zeros_like(gram)
+        in_gram[t[:, None], t] = -symmetric_part(a @ beta.mT)
+        in_gram[v[:, None], t] = D_vt
+        in_gram[t[:, None], v] = D_vt.mT
+        return value, in_gram, -inner(in_gram, gram) / fit.slope

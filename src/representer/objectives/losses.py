@@ -37,25 +37,25 @@ class SupportVectorLoss(ConvexLoss, ABC):
     support vectors, 0 < |β_i| < C_i, follow a small change: they stay on the edge of the margin.
     """
 
+    epsilon: float = 0.0
+
     def __init__(
         self,
-        targets: Tensor,
+        targets: ArrayLike,
         *,
         alpha: float | Tensor,
-        epsilon: float,
-        intercept: bool,
-        tol: float,
-        max_iter: int,
-        sample_weight: ArrayLike | None,
+        intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1_000_000,
+        sample_weight: ArrayLike | None = None,
     ) -> None:
         if not intercept:
             raise ValueError(
                 f"{type(self).__name__} is solved by libsvm, which always fits an intercept; got intercept=False. "
                 "Use a loss that can do without: SquaredHinge (squared_hinge) for labels, Huber (huber) for numbers."
             )
-        self.epsilon = epsilon
         super().__init__(
-            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
+            targets, alpha=alpha, intercept=True, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     @abstractmethod
@@ -123,14 +123,9 @@ class EpsilonInsensitive(SupportVectorLoss):
     ) -> None:
         if not (epsilon >= 0 and math.isfinite(epsilon)):
             raise ValueError(f"epsilon, the half-width of the tube, must be finite and ≥ 0; got {epsilon}.")
+        self.epsilon = epsilon
         super().__init__(
-            columns(targets),
-            alpha=alpha,
-            epsilon=epsilon,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
+            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     def _machine(self, C: float) -> SVR:
@@ -148,37 +143,13 @@ class Hinge(SupportVectorLoss):
     Parameters
     ----------
     targets : array (n,) or (n, p)
-        −1 and +1.
-    alpha : float
-        libsvm's C is 1/(2nα).
-    intercept : bool
-        libsvm knows no fit without b: False is refused.
-    tol, max_iter : float, int
-        The settings of libsvm, whose solution is polished in double precision.
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+        Labels −1 and +1.
+    alpha, intercept, tol, max_iter, sample_weight
+        As for ``EpsilonInsensitive``.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 1_000_000,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        y = sign_columns(targets, name="Hinge")
-        super().__init__(
-            y,
-            alpha=alpha,
-            epsilon=0.0,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        return sign_columns(targets, name="Hinge")
 
     def _machine(self, C: float) -> SVC:
         return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self.max_iter)
@@ -197,31 +168,19 @@ class SquaredHinge(SmoothLoss):
     Parameters
     ----------
     targets : array (n,) or (n, p)
-        −1 and +1.
+        Labels −1 and +1.
     alpha : float
     intercept : bool
         Whether there is a b.
     tol : float
-        Largest violation of 2nα β = −ℓ′ at the solution, relative to the largest ℓ′ of f = 0.
+        The largest violation of 2nα β = −ℓ′ at the solution, relative to the largest ℓ′ of f = 0.
     max_iter : int
     sample_weight : array (n,), optional
         Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
     """
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-9,
-        max_iter: int = 100,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        y = sign_columns(targets, name="SquaredHinge")
-        super().__init__(
-            y, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        return sign_columns(targets, name="SquaredHinge")
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
         inside = (1.0 - targets * F).clamp(min=0.0)
@@ -285,13 +244,8 @@ class Huber(SmoothLoss):
     delta : float
         δ > 0 in the units of y. 1.35 standard deviations of the noise give away 5 % of the precision of squared loss
         if the noise is normal; the default is for noise of size one.
-    intercept : bool
-        Whether there is a b.
-    tol : float
-        Largest violation of 2nα β = h′ at the solution, relative to the largest h′ of the best constant.
-    max_iter : int
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+    intercept, tol, max_iter, sample_weight
+        As for ``SquaredHinge``, with the best constant in the place of f = 0.
     """
 
     def __init__(
@@ -312,12 +266,7 @@ class Huber(SmoothLoss):
             )
         self.delta = delta
         super().__init__(
-            columns(targets),
-            alpha=alpha,
-            intercept=intercept,
-            tol=tol,
-            max_iter=max_iter,
-            sample_weight=sample_weight,
+            targets, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
         )
 
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
@@ -356,32 +305,23 @@ class Logistic(SmoothLoss):
     targets : array (n,) or one-hot (n, k)
         One column: −1, +1 or 0, 1. With an intercept every class must occur: a missing one would have an infinite
         intercept.
-    alpha : float
-    intercept : bool
-        Whether there is a b.
-    tol : float
-        Largest violation of 2nα β = y − p at the solution, relative to the largest y − p of f = 0.
-    max_iter : int
-    sample_weight : array (n,), optional
-        Positive weights of the samples: those of a weighted mean in the place of 1/n Σ.
+    alpha, intercept, tol, max_iter, sample_weight
+        As for ``SquaredHinge``.
     """
 
     couples_columns = True
 
-    def __init__(
-        self,
-        targets: ArrayLike,
-        *,
-        alpha: float | Tensor,
-        intercept: bool = True,
-        tol: float = 1e-9,
-        max_iter: int = 100,
-        sample_weight: ArrayLike | None = None,
-    ) -> None:
-        T = _class_indicators(targets)
-        super().__init__(
-            T, alpha=alpha, intercept=intercept, tol=tol, max_iter=max_iter, sample_weight=sample_weight
-        )
+    def _encoded(self, targets: ArrayLike) -> Tensor:
+        """The targets as (n, 1) of 0 and 1 for two classes, otherwise one-hot (n, k)."""
+        values = columns(targets)
+        if values.shape[1] > 1:
+            return one_hot(targets, name="Logistic")
+        if not bool(((values == 1) | (values == values.min())).all()) or values.min() not in (-1, 0, 1):
+            raise ValueError(
+                f"Logistic expects labels −1, +1 or 0, 1 or a one-hot matrix (n, k); got "
+                f"{some_values(values)}. Encode labels: (labels[:, None] == classes).astype(float)."
+            )
+        return (values == 1).to(values)
 
     def _check_targets(self) -> None:
         T = self.targets
@@ -404,16 +344,3 @@ class Logistic(SmoothLoss):
             P = torch.sigmoid(F)
             return DiagonalCurvature(gram, (self._weights(gram) * P * (1.0 - P))[:, 0], c)
         return SoftmaxCurvature(gram, self._weights(gram) * torch.softmax(F, 1), c)
-
-
-def _class_indicators(targets: ArrayLike) -> Tensor:
-    """(n, 1) of 0 and 1 for two classes, otherwise one-hot (n, k)."""
-    values = columns(targets)
-    if values.shape[1] > 1:
-        return one_hot(targets, name="Logistic")
-    if not bool(((values == 1) | (values == values.min())).all()) or values.min() not in (-1, 0, 1):
-        raise ValueError(
-            f"Logistic expects labels −1, +1 or 0, 1 or a one-hot matrix (n, k); got "
-            f"{some_values(values)}. Encode labels: (labels[:, None] == classes).astype(float)."
-        )
-    return (values == 1).to(values)

@@ -1,32 +1,38 @@
 """Cross-validation errors of the ridge system of an operator-valued kernel, differentiable in all that shapes it.
 
-Leaving sample i out changes its prediction by [Q_ii]⁻¹ c_i, Q = (K + n·alpha·I)⁻¹, where Q_ii is the p × p block of the
-sample. Generalised cross-validation puts the mean block in the place of each. In the coordinates of a diagonal form the
-blocks are diagonal and the error is a sum of scalar ones; otherwise the gradient is written out once for K ⊗ A, in the
-eigenvectors of both, and once for a block matrix without structure.
+Leaving the samples S out changes their predictions by [P_SS]⁻¹ C_S, P = (K + n·alpha·I)⁻¹ or its limit beside
+constants at no cost, where P_SS is the block of the samples and their outputs. Generalised cross-validation puts the
+mean block in the place of each. In the coordinates of a diagonal form the error is a sum of scalar ones; otherwise the
+gradient is written out once for K ⊗ A, in the eigenvectors of both, and once for a block matrix without structure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.data import take
-from representer.linalg import Spectrum, eigh, factorize, shifted
+from representer.linalg import Spectrum, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
-from representer.objectives.selection import GeneralizedCrossValidation, LeaveOneOut
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
-from representer.systems.diagonal import gram_spectrum, has_few_features, observation_patterns
+from representer.systems.base import Criterion as Criterion
+from representer.systems.base import group_members
+from representer.systems.exact import (
+    RidgeData,
+    block_gram,
+    criterion_path,
+    refuse_missing,
+    refuse_one_group,
+    weighted,
+)
+from representer.systems.inverse import Constants, constants_of, spectral_blocks
 
-Criterion = Literal["loo", "gcv"]
-
-SCALAR = {"loo": LeaveOneOut, "gcv": GeneralizedCrossValidation}
+Known = tuple[Spectrum, Constants | None]
 
 
 class CrossValidation:
@@ -43,6 +49,12 @@ class CrossValidation:
     observed : bool tensor (n, p), optional
         Which targets are known.
     criterion : {"loo", "gcv"}
+    groups : integer tensor (n,), optional
+        Samples that are left out together; by default each alone.
+    intercept : bool
+        Is there a constant beside f?
+    gram : tensor (n, n), optional
+        The Gram matrix of the only scalar kernel, for ``path``, if it is known already.
 
     Examples
     --------
@@ -64,125 +76,116 @@ class CrossValidation:
         weights: Tensor | None = None,
         observed: Tensor | None = None,
         criterion: Criterion = "loo",
+        groups: Tensor | None = None,
+        intercept: bool = False,
+        gram: Tensor | None = None,
     ):
         self.X = X
-        self.root = Y.new_ones(len(Y)) if weights is None else weights.sqrt()
+        self.targets = Y
+        self.weights = Y.new_ones(len(Y)) if weights is None else weights
+        self.root = self.weights.sqrt()
         self.observed = None if observed is None or bool(observed.all()) else observed
         self.Y = self.root[:, None] * (Y if self.observed is None else torch.where(self.observed, Y, 0.0))
         self.criterion = criterion
+        self.groups = groups
+        self.intercept = intercept
+        self.gram = gram
 
-    def __call__(self, kernel: OperatorKernel, alpha: Tensor, *, spectrum: Spectrum | None = None) -> Tensor:
+    def data(self, kernel: OperatorKernel) -> RidgeData:
+        """The samples with a kernel that has numbers for all hyperparameters."""
+        options = (self.weights, self.observed, self.groups, self.intercept, self.gram)
+        return RidgeData(kernel, self.X, self.targets, *options)
+
+    def __call__(self, kernel: OperatorKernel, alpha: Tensor, *, known: Known | None = None) -> Tensor:
         """The error (a scalar), with gradients in the kernel's hyperparameters and in alpha.
 
-        A ``spectrum`` of the weighted Gram matrix, where only the output operator is learned, saves its computation.
+        ``known``, what ``gram_spectrum`` gives where only the output operator is learned, saves its computation.
         """
+        data = self.data(kernel)
         if isinstance(kernel, Decomposable) and not kernel._operator.diagonal and self.observed is None:
             operator = kernel._operator.as_matrix(self.Y.shape[1], self.Y)
-            gram = self._weighted(kernel.kernel._gram(self.X, None)) if spectrum is None else None
-            return _Kronecker.apply(gram, operator, alpha, self.Y, self.criterion, spectrum)
-        form = kernel.diagonal_form(self.Y.shape[1], self.Y)
-        if form is None or (
-            form.rotation is not None and (self.observed is not None or form.weights.requires_grad)
-        ):
+            gram, spectrum, constants = None, None, None
+            if known is None:
+                gram = weighted(kernel.kernel._gram(self.X, None), self.root)
+                if self.intercept:
+                    constants = constants_of(self.root, gram)
+                    gram = constants.centred(gram)
+            else:
+                spectrum, constants = known
+            blocks = data.blocks(torch.arange(len(self.Y))) if self.criterion == "loo" else None
+            layout = Layout(len(self.Y), self.criterion, constants, blocks)
+            return _Kronecker.apply(gram, operator, alpha, _projected(self.Y, constants), layout, spectrum)
+        form = data.form
+        if form is None or (form.rotation is not None and form.weights.requires_grad):
             return self._block(kernel, alpha)
-        return self._separate(form, alpha)
+        return self._separate(data, form, alpha)
 
-    def _weighted(self, gram: Tensor, rows: Tensor | None = None) -> Tensor:
-        root = self.root if rows is None else self.root[rows]
-        return gram if bool((root == 1.0).all()) else gram * root[:, None] * root
-
-    def _separate(self, form: DiagonalForm, alpha: Tensor) -> Tensor:
-        """A sum of scalar errors, one for each group of outputs and pattern of observed rows."""
+    def _separate(self, data: RidgeData, form: DiagonalForm, alpha: Tensor) -> Tensor:
+        """A sum of scalar errors, one for each part of the outputs and pattern of observed rows."""
         n = len(self.Y)
         rotated = self.Y if form.rotation is None else self.Y @ form.rotation
         base = form.kernels[0]._gram(self.X, None) if len(form.kernels) == 1 else None
         total = self.Y.new_zeros(())
-        for weights, outputs, rows in self._parts(form):
+        for weights, outputs, rows in data.patterns:
             gram = form.gram(weights, self.X) if base is None else base * weights[0]
             gram = gram if len(rows) == n else gram[rows[:, None], rows]
-            share = len(rows) / n
-            objective = SCALAR[self.criterion](rotated[rows[:, None], outputs], alpha=1.0)
-            total = total + share * objective(self._weighted(gram, rows), alpha / share)
+            blocks = data.blocks(rows) if self.criterion == "loo" else None
+            total = total + self._part(gram, self.root[rows], alpha, rotated[rows[:, None], outputs], blocks)
         return total
 
-    def _parts(self, form: DiagonalForm) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Weights, outputs and rows of what makes a scalar error; outputs that are never observed make none."""
-        for weights, members in form.groups():
-            for outputs, rows in observation_patterns(self.observed, members, len(self.Y)):
-                if len(rows):
-                    yield weights, outputs, rows
+    def _part(
+        self,
+        gram: Tensor,
+        root: Tensor,
+        alpha: Tensor,
+        Y: Tensor,
+        blocks: list[Tensor] | None,
+        outputs: Tensor | None = None,
+    ) -> Tensor:
+        """The error of the entries of a Gram matrix."""
+        gram = weighted(gram, root)
+        constants = None
+        if self.intercept:
+            constants = constants_of(root, gram, outputs=outputs, count=self.Y.shape[1])
+            gram = constants.centred(gram)
+        layout = Layout(len(self.Y), self.criterion, constants, blocks)
+        return _Gram.apply(gram, alpha, _projected(Y, constants), layout)
 
     def _block(self, kernel: OperatorKernel, alpha: Tensor) -> Tensor:
-        block = kernel.dense(self.X, None, self.Y.shape[1])
-        scale = (self.root[:, None] * self._mask()).reshape(-1)
-        return _Block.apply(block * scale[:, None] * scale, alpha, self.Y, self.criterion)
-
-    def _mask(self) -> Tensor:
-        if self.observed is None:
-            return torch.ones_like(self.Y)
-        if self.criterion == "gcv":
-            raise ValueError(
-                "criterion='gcv' needs all targets when outputs are coupled; use criterion='loo'."
-            )
-        return self.observed.to(self.Y.dtype)
+        n, p = self.Y.shape
+        refuse_missing(self.observed, self.criterion)
+        entries = torch.arange(n * p)
+        if self.observed is not None:
+            entries = self.observed.reshape(-1).nonzero()[:, 0]
+        own = torch.arange(n) if self.groups is None else self.groups
+        blocks = group_members(own.repeat_interleave(p)[entries])
+        refuse_one_group(blocks, len(entries), self.intercept)
+        gram = block_gram(kernel, self.X, p, entries)
+        root = self.root.repeat_interleave(p)[entries]
+        return self._part(gram, root, alpha, self.Y.reshape(-1)[entries, None], blocks, entries % p)
 
     def path(
-        self,
-        kernel: OperatorKernel,
-        alphas: Tensor,
-        *,
-        gram: Tensor | None = None,
-        spectrum: Spectrum | None = None,
-    ) -> tuple[Tensor, Spectrum | None]:
-        """The errors for many values of alpha from one eigendecomposition (for each group of outputs).
+        self, kernel: OperatorKernel, alphas: Tensor, *, known: Known | None = None
+    ) -> tuple[Tensor, Known | None]:
+        """The errors for many values of alpha from one eigendecomposition (for each part of the outputs).
 
         Also returns the spectrum of the weighted Gram matrix where there is just one, for the final fit.
         """
-        n, p = self.Y.shape
-        form = kernel.diagonal_form(p, self.Y)
-        if form is None or (form.rotation is not None and self.observed is not None):
-            return self._block_path(kernel, alphas), None
-        rotated = self.Y if form.rotation is None else self.Y @ form.rotation
-        if len(form.kernels) > 1 or self.observed is not None:
-            spectrum = None
-        elif spectrum is None:
-            spectrum = gram_spectrum(form.kernels[0], self.X, self.root, gram)
-        errors = torch.zeros_like(alphas)
-        for weights, outputs, rows in self._parts(form):
-            if spectrum is None:
-                scaled = self._part_spectrum(form, weights, rows, gram)
-            else:
-                scaled = Spectrum(spectrum.vectors, weights[0] * spectrum.values)
-            targets = rotated[rows[:, None], outputs]
-            errors += _scalar_path(scaled, targets, n * alphas, self.criterion) / n
-        return errors, spectrum
+        return criterion_path(self.data(kernel), alphas, self.criterion, known)
 
-    def _part_spectrum(
-        self, form: DiagonalForm, weights: Tensor, rows: Tensor, gram: Tensor | None
-    ) -> Spectrum:
-        """That of the weighted Gram matrix of some rows, for outputs with these weights."""
-        if len(form.kernels) == 1 and has_few_features(form.kernels[0], self.X):
-            thin = gram_spectrum(form.kernels[0], take(self.X, rows), self.root[rows])
-            return Spectrum(thin.vectors, weights[0] * thin.values)
-        matrix = form.gram(weights, self.X) if gram is None else gram * weights[0]
-        matrix = self._weighted(matrix[rows[:, None], rows], rows)
-        return eigh(matrix, name="The Gram matrix", overwrite=True)
 
-    def _block_path(self, kernel: OperatorKernel, alphas: Tensor) -> Tensor:
-        n, p = self.Y.shape
-        scale = (self.root[:, None] * self._mask()).reshape(-1)
-        spectrum = eigh(kernel.dense(self.X, None, p) * scale[:, None] * scale, name="The block Gram matrix")
-        U = spectrum.vectors.reshape(n, p, -1)
-        rotated = spectrum.vectors.mT @ (self._mask() * self.Y).reshape(-1)
-        filters = 1.0 / (spectrum.values[:, None] + n * alphas)
-        blocks = torch.stack(
-            [torch.stack([(U[:, a] * U[:, b]) @ filters for b in range(p)], 1) for a in range(p)], 1
-        )
-        c = (spectrum.vectors @ (filters * rotated[:, None])).reshape(n, p, -1)
-        if self.criterion == "gcv":
-            blocks = blocks.mean(0, keepdim=True).expand_as(blocks)
-        residuals = torch.linalg.solve(blocks.permute(3, 0, 1, 2), c.permute(2, 0, 1))
-        return (residuals**2).sum((1, 2)) / n
+def _projected(Y: Tensor, constants: Constants | None) -> Tensor:
+    return Y if constants is None else constants.project(Y)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How errors are put together: over n samples, beside constants, of blocks that are left out together."""
+
+    n: int
+    criterion: Criterion
+    constants: Constants | None = None
+    blocks: list[Tensor] | None = None
 
 
 def smallest_alpha(kernel: OperatorKernel, X: Any, Y: Tensor) -> Tensor:
@@ -207,26 +210,58 @@ def log_spaced(low: Tensor, high: Tensor, size: int) -> Tensor:
     return torch.logspace(low.log10().item(), high.log10().item(), size, dtype=low.dtype, device=low.device)
 
 
-def _scalar_path(spectrum: Spectrum, Y: Tensor, shifts: Tensor, criterion: Criterion) -> Tensor:
-    """Σ_i ‖c_i / Q_ii‖² for each shift: two products for all of them and each output."""
-    diagonals = spectrum.inverse_diagonal(shifts)
-    if criterion == "gcv":
-        diagonals = diagonals.mean(1, keepdim=True)
-    rotated = spectrum.vectors.mT @ Y
-    outside = Y - spectrum.vectors @ rotated
-    errors = torch.zeros_like(shifts)
-    for j in range(Y.shape[1]):
-        inside = spectrum.vectors @ (rotated[:, j, None] / (spectrum.values[:, None] + shifts))
-        c = inside + outside[:, j, None] / shifts
-        errors += ((c.mT / diagonals) ** 2).sum(1)
-    return errors
+class _Gram(torch.autograd.Function):
+    """The error of a matrix M + n·alpha·I, with closed-form gradients in M and alpha."""
+
+    @staticmethod
+    def forward(ctx: Any, gram: Tensor, alpha: Tensor, Y: Tensor, layout: Layout) -> Tensor:
+        n, constants = layout.n, layout.constants
+        shift = n * alpha.detach()
+        factor = factorize(partial(shifted, gram.detach(), shift), name="The Gram matrix plus n·alpha")
+        P = factor.inverse(overwrite=True)
+        C = P @ Y
+        if constants is not None:
+            E = constants.basis.detach()
+            P.addmm_(E, E.mT, alpha=-1.0 / float(shift + constants.level))
+        # The differential is ⟨q, dC⟩ − Σ_S q_Sᵀ dP_SS R_S with dC = −P dM C and dP = −P dM P.
+        if layout.blocks is None:
+            s = P.diagonal()[:, None]
+            s = s.mean().expand_as(s) if layout.criterion == "gcv" else s
+            R = C / s
+            q = (2.0 / n) * R / s
+            t = (q * R).sum(1)
+            t = t.mean().expand_as(t) if layout.criterion == "gcv" else t
+            in_gram = symmetric_products(-0.5 * (P @ q), C, P, t.contiguous())
+        else:
+            R, q, BP = torch.empty_like(C), torch.empty_like(C), torch.empty_like(P)
+            for index in layout.blocks:
+                S = P[index[:, :, None], index[:, None, :]]
+                S = S.mean(0, keepdim=True).expand_as(S) if layout.criterion == "gcv" else S
+                R[index] = torch.linalg.solve(S, C[index])
+                q[index] = (2.0 / n) * torch.linalg.solve(S, R[index])
+                outer = q[index] @ R[index].mT
+                outer = outer.mean(0, keepdim=True).expand_as(outer) if layout.criterion == "gcv" else outer
+                BP[index] = outer @ P[index]
+            in_gram = symmetric_part(P @ BP - (P @ q) @ C.mT)
+        ctx.save_for_backward(in_gram)
+        ctx.n = n
+        return (R**2).sum() / n
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
+        (weight,) = weights
+        (in_gram,) = ctx.saved_tensors
+        in_alpha = weight * ctx.n * in_gram.diagonal().sum()
+        return weight * in_gram, in_alpha, None, None
 
 
 class _Kronecker(torch.autograd.Function):
     """The error of K ⊗ A + n·alpha·I with closed-form gradients in K, A and alpha.
 
-    All in the eigenvectors of K = U diag(e) Uᵀ and A = V diag(d) Vᵀ, where Q is diagonal with eigenvalues g: one
-    eigendecomposition of each, O(n²p²) for the gradient in A, and a few products for the gradient in K.
+    All in the eigenvectors of K = U diag(e) Uᵀ and A = V diag(d) Vᵀ, where P is diagonal with eigenvalues g: one
+    eigendecomposition of each, O(n²p²) for the gradient in A, and a few products for the gradient in K. Beside
+    constants K is centred, and what P would have along them is taken away.
     """
 
     @staticmethod
@@ -236,35 +271,57 @@ class _Kronecker(torch.autograd.Function):
         operator: Tensor,
         alpha: Tensor,
         Y: Tensor,
-        criterion: Criterion,
+        layout: Layout,
         spectrum: Spectrum | None,
     ) -> Tensor:
-        n = len(Y)
+        n, criterion = len(Y), layout.criterion
         left = (
             eigh(gram.detach(), name="The Gram matrix") if spectrum is None and gram is not None else spectrum
         )
         assert left is not None  # gram or spectrum is given
         right = clipped_spectrum(operator.detach())
         (U, e), (V, d) = (left.vectors, left.values), (right.vectors, right.values)
-        g = 1.0 / (e[:, None] * d + n * alpha.detach())
+        shift = n * alpha.detach()
+        g = 1.0 / (e[:, None] * d + shift)
         Z = (U.mT @ (Y @ V)) * g
-        C, squares = U @ Z, U**2
-        S = squares @ g
-        if criterion == "gcv":
-            S = S.mean(0, keepdim=True).expand_as(S)
-        R = C / S
-        q = (2.0 / n) * R / S
-        t = q * R if criterion == "loo" else (q * R).mean(0, keepdim=True).expand_as(R)
-        # The differential is ⟨q, dC⟩ − Σ_i q_iᵀ dQ_ii r_i with dC = −Q dW C and dQ = −Q dW Q.
+        C = U @ Z
+        along, level = None, e.new_zeros(())
+        if layout.constants is not None:
+            along, level = layout.constants.basis.detach()[:, 0] ** 2, layout.constants.level
+        h = 1.0 / (level * d + shift)  # the eigenvalues that P has not, along the constants
+        blocks = layout.blocks
+        if blocks is None:
+            squares = U**2
+            S = squares @ g
+            S = S if along is None else S - along[:, None] * h
+            S = S.mean(0, keepdim=True).expand_as(S) if criterion == "gcv" else S
+            R = C / S
+            q = (2.0 / n) * R / S
+            M = _pair_moments(q, R, squares, criterion)
+            lost = None if along is None else _pair_moments(q, R, along[:, None], criterion)[0]
+        else:
+            R, q, moments, M, lost = _grouped(layout, blocks, left, d, shift, C)
+        # The differential is ⟨q, dC⟩ − Σ_S q_Sᵀ dP_SS R_S with dC = −P dW C and dP = −P dW P.
         Qq = (U.mT @ q) * g
-        in_shift = ((squares.mT @ t) * g**2).sum() - (Qq * Z).sum()
+        in_shift = (M.diagonal(dim1=1, dim2=2) * g**2).sum() - (Qq * Z).sum()
+        if lost is not None:
+            in_shift = in_shift - (lost.diagonal() * h**2).sum()
         in_K = in_A = None
         if ctx.needs_input_grad[1]:
-            M = _pair_moments(q, R, squares, criterion)
             in_A = (M * (e[:, None, None] * g[:, :, None] * g[:, None, :])).sum(0) - Qq.mT @ (e[:, None] * Z)
+            if lost is not None:
+                in_A = in_A - lost * (level * h[:, None] * h)
             in_A = symmetric_part(V @ in_A @ V.mT)
         if ctx.needs_input_grad[0]:
-            H = _weighted_moments(U, t, e, d, g) - (Qq * d) @ Z.mT
+            if blocks is None:
+                t = q * R if criterion == "loo" else (q * R).mean(0, keepdim=True).expand_as(R)
+                H = _weighted_moments(U, t, e, d, g)
+            else:
+                turned = torch.stack(
+                    [one.mT @ two for one, two in zip(*(m.unbind(-1) for m in moments), strict=True)]
+                )
+                H = (d[:, None, None] * g.mT[:, :, None] * g.mT[:, None, :] * turned).sum(0)
+            H = H - (Qq * d) @ Z.mT
             in_K = symmetric_part(U @ H @ U.mT)
         ctx.save_for_backward(in_K, in_A, n * in_shift)
         return (R**2).sum() / n
@@ -275,6 +332,32 @@ class _Kronecker(torch.autograd.Function):
         (weight,) = weights
         gradients = [None if g is None else weight * g for g in ctx.saved_tensors]
         return *gradients, None, None, None
+
+
+def _grouped(
+    layout: Layout, blocks: list[Tensor], left: Spectrum, d: Tensor, shift: Tensor, C: Tensor
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], Tensor, Tensor | None]:
+    """Residuals R, q = 2/n P_SS⁻¹R, their coordinates in U for each group, their moments there and along constants."""
+    R, q = torch.empty_like(C), torch.empty_like(C)
+    sides: tuple[list[Tensor], list[Tensor]] = ([], [])
+    basis = None if layout.constants is None else layout.constants.basis.detach()
+    lost = None if basis is None else C.new_zeros(len(d), len(d))
+    for index in blocks:
+        for k in range(len(d)):
+            S = spectral_blocks(Spectrum(left.vectors, d[k] * left.values), index, shift)
+            if layout.constants is not None and basis is not None:
+                E = basis[index]
+                S = S - (E @ E.mT) / (layout.constants.level * d[k] + shift)
+            R[index, k] = torch.linalg.solve(S, C[index, k])
+            q[index, k] = (2.0 / layout.n) * torch.linalg.solve(S, R[index, k])
+        U = left.vectors[index]
+        sides[0].append(U.mT @ q[index])
+        sides[1].append(U.mT @ R[index])
+        if basis is not None and lost is not None:
+            E = basis[index]
+            lost += ((E.mT @ q[index]).mT @ (E.mT @ R[index])).sum(0)
+    one, two = torch.cat(sides[0]), torch.cat(sides[1])
+    return R, q, (one, two), torch.einsum("gak,gal->akl", one, two), lost
 
 
 def _weighted_moments(U: Tensor, t: Tensor, e: Tensor, d: Tensor, g: Tensor) -> Tensor:
@@ -297,36 +380,4 @@ def _pair_moments(q: Tensor, R: Tensor, squares: Tensor, criterion: Criterion) -
     n, p = q.shape
     if criterion == "gcv":
         return (q.mT @ R / n).expand(n, p, p)
-    return (squares.mT @ (q[:, :, None] * R[:, None, :]).reshape(n, -1)).reshape(n, p, p)
-
-
-class _Block(torch.autograd.Function):
-    """The error of an (n·p) × (n·p) matrix M + n·alpha·I; rows of M that are not observed are zero."""
-
-    @staticmethod
-    def forward(ctx: Any, block: Tensor, alpha: Tensor, Y: Tensor, criterion: Criterion) -> Tensor:
-        n, p = Y.shape
-        W = partial(shifted, block.detach(), n * alpha.detach())
-        Q = factorize(W, name="The block Gram matrix plus n·alpha").inverse()
-        c = (Q @ Y.reshape(-1)).reshape(n, p)
-        S = Q.reshape(n, p, n, p).diagonal(dim1=0, dim2=2).permute(2, 0, 1)
-        if criterion == "gcv":
-            S = S.mean(0, keepdim=True).expand(n, p, p)
-        R = torch.linalg.solve(S, c)
-        q = (2.0 / n) * torch.linalg.solve(S, R)
-        outer = q[:, :, None] * R[:, None, :]
-        if criterion == "gcv":
-            outer = outer.mean(0, keepdim=True).expand(n, p, p)
-        second = Q @ (outer @ Q.reshape(n, p, n * p)).reshape(n * p, n * p)
-        first = torch.outer(Q @ q.reshape(-1), c.reshape(-1))
-        in_block = symmetric_part(second - first)
-        ctx.save_for_backward(in_block)
-        ctx.n = n
-        return (R**2).sum() / n
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
-        (weight,) = weights
-        (in_block,) = ctx.saved_tensors
-        return weight * in_block, weight * ctx.n * in_block.diagonal().sum(), None, None
+    return (squares.mT @ (q[:, :, None] * R[:, None, :]).reshape(n, -1)).reshape(-1, p, p)

@@ -12,14 +12,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 import numpy as np
 import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from representer.data import SparseRows
+from representer.data import Data, SparseRows
 from representer.kernels.base import Kernel, Pair, Wrapped
 from representer.kernels.names import NAMES
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
@@ -28,7 +28,7 @@ from representer.values import Value, map_children
 
 
 class Adapted(Wrapped):
-    """k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
+    """A kernel k in the precision and on the device of a learner, and with ``repair`` k(X) positive semi-definite.
 
     Dense vectors bring a precision with them, and the kernels on them are positive semi-definite. Strings and bags
     bring none, and not all of their kernels are.
@@ -43,22 +43,23 @@ class Adapted(Wrapped):
         self.repair = repair
 
     def _moved(self, values: Tensor) -> Tensor:
+        """Values in the precision and on the device of the learner."""
         return values.to(dtype=self.dtype, device=self.device)
 
-    def given(self, X: Any) -> Tensor:
-        """k(X) as it is."""
+    def unrepaired(self, X: Data) -> Tensor:
+        """The Gram matrix k(X) without a repair."""
         return self._moved(self.kernel._gram(X, None))
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         if Y is not None:
             return self._moved(self.kernel._gram(X, Y))
-        return repair_gram(self.given(X)) if self.repair else self.given(X)
+        return repair_gram(self.unrepaired(X)) if self.repair else self.unrepaired(X)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self._moved(self.kernel._diag(X))
 
-    def features(self, X: Any) -> Tensor | None:
-        """Those of the kernel inside."""
+    def features(self, X: Data) -> Tensor | None:
+        """The explicit features of the kernel inside, if it has any."""
         features = self.kernel.features(X)
         return None if features is None else self._moved(features)
 
@@ -67,34 +68,34 @@ class Adapted(Wrapped):
 
 
 class Projected(Wrapped):
-    """k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
+    """The kernel k(x, X) P for the training data X, with P = vectors · vectorsᵀ."""
 
     def __init__(self, kernel: Kernel, vectors: Tensor):
         self.kernel = kernel
         self.vectors = vectors
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         gram = self.kernel._gram(X, Y)
         return gram if Y is None else (gram @ self.vectors) @ self.vectors.mT
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self.kernel._diag(X)
 
 
-def repaired_gram(kernel: Kernel, X: Any) -> tuple[Tensor, Tensor | None]:
-    """k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
+def repaired_gram(kernel: Kernel, X: Data) -> tuple[Tensor, Tensor | None]:
+    """The Gram matrix k(X), positive semi-definite, and, if that took a repair, the eigenvectors that have stayed."""
     if not (isinstance(kernel, Adapted) and kernel.repair):
         return kernel._gram(X, None), None
-    given = kernel.given(X)
-    gram = repair_gram(given)
-    if gram is given:
+    unrepaired = kernel.unrepaired(X)
+    gram = repair_gram(unrepaired)
+    if gram is unrepaired:
         return gram, None
     spectrum = eigh(gram, name="The repaired Gram matrix")
     rounding = len(gram) * torch.finfo(gram.dtype).eps * spectrum.values[-1]
     return gram, spectrum.vectors[:, spectrum.values > rounding]
 
 
-def searched(kernel: Kernel, X: Any) -> Kernel:
+def searched(kernel: Kernel, X: Data) -> Kernel:
     """The kernel for a search: one that starts positive semi-definite stays so.
 
     Leave-one-out thinks too well of repaired matrices, for the samples that are left out had a part in the repair.
@@ -106,7 +107,7 @@ def searched(kernel: Kernel, X: Any) -> Kernel:
 
 @contextmanager
 def silent_repairs() -> Iterator[None]:
-    """No word of repaired Gram matrices: those of a search, or one that was spoken of before."""
+    """Suppress warnings of repaired Gram matrices: of those in a search, or of one that was warned of before."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IndefiniteGramWarning)
         yield
@@ -127,7 +128,7 @@ class Representation:
         writeable = np.require(array, requirements=["C", "W"])
         return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
 
-    def inputs(self, kernel: Kernel | OperatorKernel, X: Any) -> Any:
+    def inputs(self, kernel: Kernel | OperatorKernel, X: Data) -> Data:
         """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""
         if kernel.domain in ("vectors", "gram") and not self.sparse:
             return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
@@ -144,14 +145,20 @@ class Representation:
         return _with_kernels(kernel, lambda k: Adapted(k, self.dtype, self.device, repair=repair))
 
 
-def original(kernel: Any) -> Any:
+@overload
+def original(kernel: Kernel) -> Kernel: ...
+@overload
+def original(kernel: OperatorKernel) -> OperatorKernel: ...
+def original(kernel: Kernel | OperatorKernel) -> Kernel | OperatorKernel:
     """The kernel that was adapted, scalar or operator-valued."""
     if isinstance(kernel, OperatorKernel):
         return _with_kernels(kernel, original)
     return kernel.kernel if isinstance(kernel, Adapted) else kernel
 
 
-def _with_kernels(kernel: OperatorKernel, change: Callable[[Any], Any]) -> OperatorKernel:
+def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) -> OperatorKernel:
+    """The same operator-valued kernel with all its scalar kernels changed."""
+
     def replaced(_: str, value: Value) -> Value:
         if isinstance(value, OperatorKernel):
             return _with_kernels(value, change)
@@ -160,11 +167,10 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Any], Any]) -> Opera
     return kernel._rebuild(lambda name, argument: map_children(name, argument, replaced))
 
 
-def takes_sparse(kernel: Any) -> bool:
+def takes_sparse(kernel: Kernel | OperatorKernel | str) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate):
-        parts = [part for _, part in kernel._children() if isinstance(part, Kernel | OperatorKernel)]
-        return all(map(takes_sparse, parts))
+        return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse

@@ -6,13 +6,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from representer.data import Data, as_vectors
 from representer.kernels.base import Domain, Kernel, count
-from representer.linalg import row_product
 from representer.operators.outputs import Identity, Operator
 from representer.values import Value, argument_repr, map_children
 
@@ -39,14 +39,14 @@ class DiagonalForm:
             outputs = torch.nonzero(members == g)[:, 0]
             yield self.weights[:, outputs[0]], outputs
 
-    def gram(self, weights: Tensor, X: Any, Y: Any | None = None) -> Tensor:
-        """Σ_t w_t k_t(X, Y)."""
+    def gram(self, weights: Tensor, X: Data, Y: Data | None = None) -> Tensor:
+        """The Gram matrix Σ_t w_t k_t(X, Y) of the outputs with these weights."""
         total = None
         for kernel, weight in zip(self.kernels, weights, strict=True):
             if bool(weight != 0) or weight.requires_grad:
-                part = kernel._gram(X, Y)
-                part = part * weight if part.requires_grad or weight.requires_grad else part.mul_(weight)
-                total = part if total is None else total + part
+                term = kernel._gram(X, Y)
+                term = term * weight if term.requires_grad or weight.requires_grad else term.mul_(weight)
+                total = term if total is None else total + term
         return total if total is not None else self.kernels[0]._gram(X, Y) * 0.0
 
     def operator(self, t: int) -> Tensor:
@@ -55,15 +55,15 @@ class DiagonalForm:
             return torch.diag(self.weights[t])
         return (self.rotation * self.weights[t]) @ self.rotation.mT
 
-    def product(self, weights: Tensor, X: Any, Y: Any, coefficients: Tensor) -> Tensor:
-        """Σ_t w_t k_t(X, Y) C."""
-        parts = [
+    def product(self, weights: Tensor, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
+        """The product Σ_t w_t k_t(X, Y) C, without the Gram matrix."""
+        terms = [
             w * k._product(X, Y, coefficients) for k, w in zip(self.kernels, weights, strict=True) if w != 0
         ]
-        return torch.stack(parts).sum(0) if parts else coefficients.new_zeros(count(X), coefficients.shape[1])
+        return torch.stack(terms).sum(0) if terms else coefficients.new_zeros(count(X), coefficients.shape[1])
 
-    def diag(self, weights: Tensor, X: Any) -> Tensor:
-        """Σ_t w_t k_t(x, x)."""
+    def diag(self, weights: Tensor, X: Data) -> Tensor:
+        """The diagonal Σ_t w_t k_t(x_i, x_i) of the Gram matrix."""
         return sum((w * k._diag(X) for k, w in zip(self.kernels, weights, strict=True)), torch.zeros(()))
 
 
@@ -81,37 +81,38 @@ class OperatorKernel(Value, ABC):
         """The kind of data it takes."""
 
     @abstractmethod
-    def prepare(self, X: Any) -> Any:
-        """Checked data."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked, as the other methods take them."""
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Data) -> Self:
         """Words such as ``"median"`` replaced by the numbers that X gives them."""
         self.check_hyperparameters()
         return self._resolve(self.prepare(X))
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Data) -> Self:
+        """The same as ``resolve`` for prepared data."""
         return self._rebuild(
             lambda name, argument: map_children(name, argument, lambda _, k: _resolved(k, X))
         )
 
-    def n_outputs(self, X: Any) -> int | None:
+    def n_outputs(self, X: Data) -> int | None:
         """The number of outputs that the kernel implies, or None if any number will do."""
         return None
 
     @abstractmethod
-    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+    def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The (n·p) × (m·p) block matrix."""
 
     @abstractmethod
-    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+    def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """Σ_j K(x_i, z_j) c_j (n, p), without the block matrix."""
 
     @abstractmethod
-    def diag(self, X: Any, p: int) -> Tensor:
+    def diag(self, X: Data, p: int) -> Tensor:
         """The diagonals of K(x_i, x_i), (n, p)."""
 
-    def squared_norm(self, anchors: Any, coefficients: Tensor) -> Tensor:
-        """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
+    def squared_norm(self, anchors: Data, coefficients: Tensor) -> Tensor:
+        """The squared norm ‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩ of f = Σ_j K(·, z_j) c_j."""
         return (coefficients * self.apply(anchors, anchors, coefficients)).sum((-2, -1))
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
@@ -122,24 +123,44 @@ class OperatorKernel(Value, ABC):
         return OperatorSum([self, other]) if isinstance(other, OperatorKernel) else NotImplemented
 
 
-def _resolved(value: Value, X: Any) -> Value:
+def _resolved(value: Value, X: Data) -> Value:
+    """A kernel with numbers for its words; any other value stays."""
     return value._resolve(X) if isinstance(value, Kernel | OperatorKernel) else value
 
 
-def common_domain(owner: OperatorKernel, parts: Sequence[Any], kind: type[Kernel | OperatorKernel]) -> Domain:
-    """The kind of data that all parts take; raises unless they are kernels and agree on it."""
+def common_domain(
+    owner: OperatorKernel, kernels: Sequence[Kernel | OperatorKernel], kind: type[Kernel | OperatorKernel]
+) -> Domain:
+    """The kind of data that the kernels inside another one take; raises unless they are kernels and agree on it."""
     name = type(owner).__name__
-    if not isinstance(parts, list | tuple):
-        raise ValueError(f"{name} takes a list of kernels; got {parts!r}.")
-    strangers = [part for part in parts if not isinstance(part, kind)]
-    if strangers or not parts:
+    if not isinstance(kernels, list | tuple):
+        raise ValueError(f"{name} takes a list of kernels; got {kernels!r}.")
+    strangers = [kernel for kernel in kernels if not isinstance(kernel, kind)]
+    if strangers or not kernels:
         room = "kernels" if kind is Kernel else "operators, where a scalar kernel k is Decomposable(k)"
         got = repr(strangers[0]) if strangers else "none"
         raise ValueError(f"{name} is made from one or more kernels; got {got}. See representer.{room}.")
-    kinds = {part.domain for part in parts}
+    kinds = {kernel.domain for kernel in kernels}
     if len(kinds) > 1:
         raise ValueError(f"The kernels of {name} must take one kind of data; they take {sorted(kinds)}.")
     return kinds.pop()
+
+
+class VectorOperatorKernel(OperatorKernel):
+    """An operator-valued kernel on vectors, with an output for each coordinate."""
+
+    @property
+    def domain(self) -> Domain:
+        """The kind of data: vectors."""
+        return "vectors"
+
+    def prepare(self, X: Data) -> Tensor:
+        """The data as a floating tensor (n, d)."""
+        return as_vectors(X)
+
+    def n_outputs(self, X: Tensor) -> int:
+        """The number of coordinates: there is an output for each."""
+        return X.shape[-1]
 
 
 class Decomposable(OperatorKernel):
@@ -167,6 +188,7 @@ class Decomposable(OperatorKernel):
 
     @property
     def _operator(self) -> Operator:
+        """A, checked; None is the identity."""
         if self.operator is None:
             return Identity()
         if not isinstance(self.operator, Operator):
@@ -178,36 +200,35 @@ class Decomposable(OperatorKernel):
 
     @property
     def domain(self) -> Domain:
-        """That of the scalar kernel."""
+        """The kind of data that the scalar kernel takes."""
         return common_domain(self, [self.kernel], Kernel)
 
-    def prepare(self, X: Any) -> Any:
-        """Checked by the scalar kernel."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by the scalar kernel."""
         self.domain  # noqa: B018  raises if it is not a kernel
         return self.kernel.prepare(X)
 
-    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
-        """k(X, Y) ⊗ A."""
+    def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
+        """The Kronecker product k(X, Y) ⊗ A."""
         gram = self.kernel._gram(X, Y)
         return torch.kron(gram, self._operator.as_matrix(p, gram))
 
-    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
-        """k(X, Z) C A."""
+    def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
+        """The product k(X, Z) C A for anchors Z and coefficients C."""
         image = self.kernel._product(X, anchors, coefficients)
-        return (
-            image if isinstance(self._operator, Identity) else row_product(image, self._matrix(coefficients))
-        )
+        return image if isinstance(self._operator, Identity) else image @ self._matrix(coefficients)
 
     def _matrix(self, coefficients: Tensor) -> Tensor:
+        """A as a matrix that fits the coefficients."""
         return self._operator.as_matrix(coefficients.shape[-1], coefficients)
 
-    def diag(self, X: Any, p: int) -> Tensor:
-        """k(x_i, x_i) A_jj."""
+    def diag(self, X: Data, p: int) -> Tensor:
+        """The products k(x_i, x_i) A_jj."""
         diagonal = self.kernel._diag(X)
         return diagonal[:, None] * self._operator.as_matrix(p, diagonal).diagonal()
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
-        """The eigenvectors of A."""
+        """The form in the eigenvectors of A, weighted by its eigenvalues."""
         spectrum = self._operator.spectrum(p, like)
         rotation = None if self._operator.diagonal else spectrum.vectors
         return DiagonalForm(rotation, (self.kernel,), spectrum.values[None])
@@ -233,34 +254,34 @@ class Separate(OperatorKernel):
         """The kind of data that all kernels take."""
         return common_domain(self, self.kernels, Kernel)
 
-    def prepare(self, X: Any) -> Any:
-        """Checked by every kernel."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by every kernel."""
         self.domain  # noqa: B018  raises if the kinds differ
         for kernel in self.kernels:
             X = kernel.prepare(X)
         return X
 
-    def n_outputs(self, X: Any) -> int:
-        """One for each kernel."""
+    def n_outputs(self, X: Data) -> int:
+        """The number of kernels: there is one for each output."""
         return len(self.kernels)
 
-    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
-        """Diagonal blocks."""
+    def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
+        """The block matrix, in which every block is diagonal."""
         grams = torch.stack([k._gram(X, Y) for k in self.kernels], -1)
         n, m, _ = grams.shape
         return torch.diag_embed(grams).permute(0, 2, 1, 3).reshape(n * p, m * p)
 
-    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
-        """One product for each output."""
+    def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
+        """The products of the outputs, each with its own kernel."""
         columns = [k._product(X, anchors, coefficients[:, j : j + 1]) for j, k in enumerate(self.kernels)]
         return torch.cat(columns, -1)
 
-    def diag(self, X: Any, p: int) -> Tensor:
-        """k_j(x_i, x_i)."""
+    def diag(self, X: Data, p: int) -> Tensor:
+        """The diagonals k_j(x_i, x_i) of the kernels."""
         return torch.stack([k._diag(X) for k in self.kernels], -1)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
-        """It is diagonal."""
+        """The kernel itself, which is diagonal."""
         return DiagonalForm(None, tuple(self.kernels), torch.eye(p, dtype=like.dtype, device=like.device))
 
 
@@ -282,42 +303,41 @@ class OperatorSum(OperatorKernel):
         """The kind of data that all terms take."""
         return common_domain(self, self.terms, OperatorKernel)
 
-    def prepare(self, X: Any) -> Any:
-        """Checked by every term."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by every term."""
         self.domain  # noqa: B018  raises if the kinds differ
         for term in self.terms:
             X = term.prepare(X)
         return X
 
-    def n_outputs(self, X: Any) -> int | None:
-        """What the terms agree on."""
+    def n_outputs(self, X: Data) -> int | None:
+        """The number of outputs on which the terms agree."""
         sizes = {size for term in self.terms if (size := term.n_outputs(X)) is not None}
         if len(sizes) > 1:
             raise ValueError(f"Terms of a sum imply different numbers of outputs: {sorted(sizes)}.")
         return sizes.pop() if sizes else None
 
-    def dense(self, X: Any, Y: Any | None, p: int) -> Tensor:
+    def dense(self, X: Data, Y: Data | None, p: int) -> Tensor:
         """The sum of the terms' matrices."""
         return torch.stack([term.dense(X, Y, p) for term in self.terms]).sum(0)
 
-    def apply(self, X: Any, anchors: Any, coefficients: Tensor) -> Tensor:
+    def apply(self, X: Data, anchors: Data, coefficients: Tensor) -> Tensor:
         """The sum of the terms' images."""
         return torch.stack([term.apply(X, anchors, coefficients) for term in self.terms]).sum(0)
 
-    def diag(self, X: Any, p: int) -> Tensor:
-        """The sum of the terms'."""
+    def diag(self, X: Data, p: int) -> Tensor:
+        """The sum of the terms' diagonals."""
         return torch.stack([term.diag(X, p) for term in self.terms]).sum(0)
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm | None:
         """Simultaneous diagonalisation, which exists if and only if the terms' operators commute."""
-        forms = [term.diagonal_form(p, like) for term in self.terms]
-        if any(form is None for form in forms):
+        forms = [form for term in self.terms if (form := term.diagonal_form(p, like)) is not None]
+        if len(forms) < len(self.terms):
             return None
-        found = [form for form in forms if form is not None]
-        kernels = tuple(kernel for form in found for kernel in form.kernels)
-        if all(form.rotation is None for form in found):
-            return DiagonalForm(None, kernels, torch.cat([form.weights for form in found]))
-        matrices = [form.operator(t) for form in found for t in range(len(form.kernels))]
+        kernels = tuple(kernel for form in forms for kernel in form.kernels)
+        if all(form.rotation is None for form in forms):
+            return DiagonalForm(None, kernels, torch.cat([form.weights for form in forms]))
+        matrices = [form.operator(t) for form in forms for t in range(len(form.kernels))]
         rotation = common_eigenvectors(matrices)
         if rotation is None:
             return None

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel, as_vectors
+from representer.data import Data, as_vectors
+from representer.kernels.base import Domain, Kernel
 from representer.kernels.stationary import Gaussian, Stationary
-from representer.operators.base import OperatorKernel, common_domain
+from representer.operators.base import VectorOperatorKernel, common_domain
 from representer.parameters import Hyperparameter, Positive
 from representer.values import number
 
+Map = npt.ArrayLike | Callable[[Tensor], Tensor]
 
-class Transformable(OperatorKernel):
+
+class Transformable(VectorOperatorKernel):
     """K(x, y)_{lm} = k(S_l x, S_m y): output l sees the input through the map S_l.
 
     Parameters
@@ -36,13 +40,13 @@ class Transformable(OperatorKernel):
     [[4.0, 10.0], [10.0, 25.0]]
     """
 
-    def __init__(self, kernel: Kernel, maps: list[Any]):
+    def __init__(self, kernel: Kernel, maps: list[Map]):
         self.kernel = kernel
         self.maps = maps
 
     @property
     def domain(self) -> Domain:
-        """Vectors, before and after the maps."""
+        """The kind of data before and after the maps: vectors."""
         if common_domain(self, [self.kernel], Kernel) != "vectors":
             raise ValueError(
                 f"Transformable needs a kernel on vectors, the images of the maps; {self.kernel!r} takes "
@@ -50,17 +54,17 @@ class Transformable(OperatorKernel):
             )
         return "vectors"
 
-    def prepare(self, X: Any) -> Tensor:
-        """A floating tensor (n, d)."""
+    def prepare(self, X: Data) -> Tensor:
+        """The data as a floating tensor (n, d)."""
         self.domain  # noqa: B018  raises if the kernel does not take vectors
         return as_vectors(X)
 
-    def n_outputs(self, X: Any) -> int:
-        """One for each map."""
+    def n_outputs(self, X: Tensor) -> int:
+        """The number of maps: there is an output for each."""
         return len(self.maps)
 
     def _images(self, X: Tensor) -> Tensor:
-        """S_l x_i at row i·p + l."""
+        """The images of all samples, S_l x_i at row i·p + l."""
         images = [_mapped(S, X) for S in self.maps]
         shapes = {tuple(image.shape) for image in images}
         if len(shapes) != 1 or shapes.pop()[0] != len(X):
@@ -83,11 +87,12 @@ class Transformable(OperatorKernel):
         return image.reshape(len(X), -1)
 
     def diag(self, X: Tensor, p: int) -> Tensor:
-        """k(S_l x_i, S_l x_i)."""
+        """The diagonals k(S_l x_i, S_l x_i)."""
         return self.kernel._diag(self._images(X)).reshape(-1, p)
 
 
-def _mapped(transformation: Any | Callable[[Tensor], Tensor], X: Tensor) -> Tensor:
+def _mapped(transformation: Map, X: Tensor) -> Tensor:
+    """The images of vectors under a matrix or a function."""
     if callable(transformation):
         return as_vectors(transformation(X))
     matrix = torch.as_tensor(np.asarray(transformation), dtype=X.dtype, device=X.device)
@@ -98,7 +103,7 @@ def _mapped(transformation: Any | Callable[[Tensor], Tensor], X: Tensor) -> Tens
     return X @ matrix.mT
 
 
-class VectorField(OperatorKernel, ABC):
+class VectorField(VectorOperatorKernel, ABC):
     """A matrix-valued Gaussian kernel on ℝᵈ with d outputs, K = g(δ)(a(‖δ‖²) I + b δδᵀ/ℓ²), δ = x − y."""
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
@@ -109,21 +114,8 @@ class VectorField(OperatorKernel, ABC):
         )
     }
 
-    def __init__(self, lengthscale: Any = "median"):
+    def __init__(self, lengthscale: float | str | Tensor = "median"):
         self.lengthscale = lengthscale
-
-    @property
-    def domain(self) -> Domain:
-        """Vectors: positions."""
-        return "vectors"
-
-    def prepare(self, X: Any) -> Tensor:
-        """A floating tensor (n, d)."""
-        return as_vectors(X)
-
-    def n_outputs(self, X: Tensor) -> int:
-        """One for each coordinate."""
-        return X.shape[-1]
 
     def _resolve(self, X: Tensor) -> Self:
         scale = Gaussian(self.lengthscale)._resolve(X).lengthscale
@@ -131,10 +123,10 @@ class VectorField(OperatorKernel, ABC):
 
     @abstractmethod
     def _profile(self, square: Tensor, d: int) -> tuple[Tensor | float, float]:
-        """a(‖δ‖²/ℓ²) and b."""
+        """The functions a(‖δ‖²/ℓ²) and b of the kernel."""
 
-    def _parts(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | float, float]:
-        """Scaled positions, the Gaussian g, and the profile."""
+    def _terms(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | float, float]:
+        """The scaled positions, the Gaussian g, and the profile."""
         lengthscale = number(self, "lengthscale", X)
         x = X / lengthscale
         y = x if Y is None else Y / lengthscale
@@ -143,8 +135,8 @@ class VectorField(OperatorKernel, ABC):
         return x, y, torch.exp(-0.5 * square), a, b
 
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
-        """Blocks g (a I + b δδᵀ/ℓ²)."""
-        x, y, g, a, b = self._parts(X, Y)
+        """The matrix of the blocks g (a I + b δδᵀ/ℓ²)."""
+        x, y, g, a, b = self._terms(X, Y)
         delta = x[:, None, :] - y[None, :, :]
         eye = torch.eye(p, dtype=x.dtype, device=x.device)
         outer = b * delta[..., :, None] * delta[..., None, :]
@@ -152,13 +144,13 @@ class VectorField(OperatorKernel, ABC):
         return blocks.permute(0, 2, 1, 3).reshape(len(x) * p, len(y) * p)
 
     def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
-        """Products of n × m matrices only: δᵀc_j = xᵀc_j − z_jᵀc_j."""
-        x, z, g, a, b = self._parts(X, anchors)
+        """The same by products of n × m matrices only, because δᵀc_j = xᵀc_j − z_jᵀc_j."""
+        x, z, g, a, b = self._terms(X, anchors)
         along = g * (x @ coefficients.mT - (z * coefficients).sum(1))
         return (g * a) @ coefficients + b * (along.sum(1, keepdim=True) * x - along @ z)
 
     def diag(self, X: Tensor, p: int) -> Tensor:
-        """1: the kernel is normalised."""
+        """The number 1 everywhere, because the kernel is normalised."""
         return X.new_ones(len(X), p)
 
 
@@ -204,8 +196,8 @@ class DivergenceFree(VectorField):
     [[0.6065, 0.0], [0.0, 0.0]]
     """
 
-    def prepare(self, X: Any) -> Tensor:
-        """Positions in at least two dimensions."""
+    def prepare(self, X: Data) -> Tensor:
+        """The positions, in at least two dimensions."""
         positions = as_vectors(X)
         if positions.shape[-1] < 2:
             raise ValueError("A divergence-free field needs at least 2 features (coordinates); got 1.")

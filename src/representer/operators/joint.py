@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from representer.data import as_vectors, count
-from representer.kernels.base import Domain, Kernel
+from representer.data import Data, as_vectors, count
+from representer.kernels.base import Kernel
 from representer.linalg.memory import row_blocks
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
+from representer.operators.base import (
+    Decomposable,
+    DiagonalForm,
+    OperatorKernel,
+    OperatorSum,
+    VectorOperatorKernel,
+)
 from representer.operators.outputs import Identity
 from representer.parameters import Hyperparameter, NonNegative, is_real
 from representer.values import number
 
 
-class Coordinatewise(OperatorKernel):
+class Coordinatewise(VectorOperatorKernel):
     """K(x, y) = weight · diag(x ∘ y): output a sees coordinate a of the input, linearly.
 
     Parameters
@@ -37,44 +43,31 @@ class Coordinatewise(OperatorKernel):
         "weight": Hyperparameter(NonNegative(), scalar=True)
     }
 
-    def __init__(self, weight: Any = 1.0):
+    def __init__(self, weight: float | Tensor = 1.0):
         self.weight = weight
 
-    @property
-    def domain(self) -> Domain:
-        """Vectors."""
-        return "vectors"
-
-    def prepare(self, X: Any) -> Tensor:
-        """A floating tensor (n, d)."""
-        return as_vectors(X)
-
-    def n_outputs(self, X: Tensor) -> int:
-        """One for each coordinate."""
-        return X.shape[-1]
-
     def dense(self, X: Tensor, Y: Tensor | None, p: int) -> Tensor:
-        """Diagonal blocks."""
+        """The block matrix, in which every block is diagonal."""
         products = number(self, "weight", X) * X[:, None, :] * (X if Y is None else Y)
         n, m, _ = products.shape
         return torch.diag_embed(products).permute(0, 2, 1, 3).reshape(n * p, m * p)
 
     def apply(self, X: Tensor, anchors: Tensor, coefficients: Tensor) -> Tensor:
-        """weight · X ∘ Σ_j z_j ∘ c_j."""
+        """The products weight · X ∘ Σ_j z_j ∘ c_j."""
         return number(self, "weight", X) * X * (anchors * coefficients).sum(0)
 
     def diag(self, X: Tensor, p: int) -> Tensor:
-        """weight · X²."""
+        """The squares of the coordinates, weighted."""
         return number(self, "weight", X) * X**2
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
-        """It is diagonal."""
+        """The kernel itself, which is diagonal."""
         eye = torch.eye(p, dtype=like.dtype, device=like.device)
         return DiagonalForm(None, tuple(map(_Coordinate, range(p))), number(self, "weight", like) * eye)
 
 
 class _Coordinate(Kernel):
-    """k(x, y) = x_a y_a."""
+    """The linear kernel k(x, y) = x_a y_a of one coordinate a."""
 
     def __init__(self, index: int):
         self.index = index
@@ -119,10 +112,10 @@ def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
 
 def joint_kernel(
     kernel: OperatorKernel | Kernel,
-    X1: Any,
-    Y1: Any,
-    X2: Any,
-    Y2: Any,
+    X1: Data,
+    Y1: Data,
+    X2: Data,
+    Y2: Data,
     *,
     output_kernel: Kernel | None = None,
 ) -> Tensor:
@@ -182,7 +175,8 @@ def joint_kernel(
     return joint
 
 
-def _paired(inner: Tensor, X1: Any, X2: Any) -> Tensor:
+def _paired(inner: Tensor, X1: Data, X2: Data) -> Tensor:
+    """The inner products of outputs, if there are as many as pairs of inputs."""
     if inner.shape != (count(X1), count(X2)):
         raise ValueError(
             f"Pairs have as many inputs as outputs; got {count(X1)} and {count(X2)} inputs, {inner.shape[0]} and "

@@ -65,14 +65,14 @@ def newton(
 
 
 def _derivatives(function: Function, point: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The value, the gradient and the Hessian."""
+    """The value, the gradient and the Hessian of a function at a point."""
     value, gradient = with_gradient(function)(point)
     hessian: Tensor = torch.autograd.functional.hessian(function, point)
     return value, gradient, 0.5 * (hessian + hessian.mT)
 
 
 def _step(gradient: Tensor, hessian: Tensor, at_lower: Tensor, at_upper: Tensor) -> Tensor:
-    """Downwards, and into the bounds: of the unknowns that do not push against theirs."""
+    """The step downwards and into the bounds, of the unknowns that do not push against theirs."""
     free = ~((at_lower & (gradient > 0)) | (at_upper & (gradient < 0)))
     step = torch.zeros_like(gradient)
     while bool(free.any()):

@@ -31,6 +31,7 @@ Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 # SETTLED costs a quarter more evaluations, a fourfold larger one misses five more sets.
 FINALISTS = 32
 SETTLED = 0.005
+PAIRS = 10  # of curvature, remembered for each restart
 
 
 class _Evaluator:
@@ -85,8 +86,7 @@ class _Evaluator:
 class _Curvature:
     """The limited-memory inverse Hessian of every restart: pairs of steps s and gradient changes y."""
 
-    def __init__(self, n_pairs: int, gradients: np.ndarray) -> None:
-        self.n_pairs = n_pairs
+    def __init__(self, gradients: np.ndarray) -> None:
         # s (b, m), y (b, m), 1/s'y (b,): 0 = no pair
         self.pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self.scale = np.zeros_like(gradients[:, 0])  # s'y / y'y of the last pair: 0 = none yet
@@ -103,7 +103,7 @@ class _Curvature:
         with np.errstate(divide="ignore", invalid="ignore"):
             self.scale = np.where(good, sy / yy, self.scale)
             self.pairs.append((s, y, np.where(good, 1 / sy, 0.0).astype(s.dtype)))
-        del self.pairs[: -self.n_pairs]
+        del self.pairs[:-PAIRS]
 
     def direction(self, gradients: np.ndarray) -> np.ndarray:
         """The two-loop recursion; without any pair, the steepest descent direction of length one."""
@@ -194,14 +194,14 @@ def _next_step(low: np.ndarray, high: np.ndarray, *, bisect: bool) -> np.ndarray
 class _Restarts:
     """The restarts still alive, one row each, with the direction that each will search next."""
 
-    def __init__(self, evaluate: _Evaluator, n_pairs: int, longest_step: float) -> None:
+    def __init__(self, evaluate: _Evaluator, longest_step: float) -> None:
         self.evaluate, self.longest_step = evaluate, longest_step
         self.ids = np.arange(len(evaluate.starts))
         self.points = self.directions = evaluate.starts
         self.values, self.gradients = evaluate(self.points, self.ids)
         self.slopes = self.values
         self.calm = np.zeros_like(self.ids)
-        self.curvature = _Curvature(n_pairs, self.gradients)
+        self.curvature = _Curvature(self.gradients)
         self.outcomes: dict[int, tuple[bool, str]] = {}  # restart -> converged, why it ended
         self._keep(np.isfinite(self.values))
 
@@ -301,7 +301,6 @@ def lbfgs(
     *,
     max_iter: int = 200,
     tol: float = 1e-8,
-    memory: int = 10,
     race: bool = True,
     noise: float = 0.0,
     longest_step: float = np.inf,
@@ -323,8 +322,6 @@ def lbfgs(
         Most iterations of a restart.
     tol : float
         See :class:`StoppingRule`.
-    memory : int
-        Number of curvature pairs kept.
     race : bool
         Run on only the 32 restarts that lead after the first iteration, and of those that settle at the same
         value only one. So 64 cost 10 to 25 times the evaluations of one and, as batches make each cheaper, 2 to
@@ -356,7 +353,6 @@ def lbfgs(
     """
     starts = checked_starts(starts)
     check_limits(max_iter, tol)
-    require(memory >= 1, f"memory must be at least 1 curvature pair, got {memory!r}; 5 to 20 is usual")
     require(longest_step > 0, f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
     evaluate = _Evaluator(function, starts)
@@ -364,7 +360,7 @@ def lbfgs(
     stopped, interrupted = "", False
     with Monitor(callback, verbose, max_iter, description) as monitor:
         try:
-            alive = _Restarts(evaluate, memory, longest_step)
+            alive = _Restarts(evaluate, longest_step)
             outcomes = alive.outcomes
             stopped = _descend(alive, rule, race, monitor)
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class HistoryEntry(NamedTuple):
 
 @dataclass(frozen=True)
 class OptimizeResult:
-    """What a run found, and why it stopped."""
+    """The best point of a run, and why it stopped."""
 
     point: Tensor  # (m,) the best point found
     value: float  # the objective there
@@ -42,9 +42,7 @@ class OptimizeResult:
     n_evaluations: int  # objective evaluations; one call with b restarts counts b
     interrupted: bool  # whether Ctrl-C ended the run
     history: list[HistoryEntry]
-    points: Tensor | None = (
-        None  # (b, m) the best point of each restart; None from Adam, which has no restarts
-    )
+    points: Tensor | None = None  # (b, m) the best point of each restart; Adam has none
 
 
 @dataclass(frozen=True)
@@ -67,10 +65,12 @@ class StoppingRule:
     noise: float = 0.0  # relative accuracy of the values, beyond rounding
 
     def calm(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Whether the objective fell by no more than the tolerance."""
         scale = np.maximum(np.maximum(np.abs(before), np.abs(after)), np.finfo(after.dtype).tiny)
         return before - after <= self.tol * scale
 
     def stationary(self, values: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """Whether the gradient vanishes up to the tolerance."""
         return np.abs(gradients).max(-1) <= self.tol * np.maximum(np.abs(values), 1.0)
 
 
@@ -88,7 +88,7 @@ def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor
     (tensor([5.]), tensor([[2., 4.]]))
     """
 
-    def value_and_gradient(points: Tensor, *data: Any) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(points: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             leaf = points.detach().requires_grad_(True)
             values = function(leaf, *data)
@@ -129,6 +129,7 @@ class Monitor:
         return self.callback is not None and bool(self.callback(entry))
 
     def _draw(self, entry: HistoryEntry) -> None:
+        """Move the progress bar on."""
         if self.bar is None:
             self.bar = _progress_bar()
             self.bar.add_task(self.description, total=self.max_iter, state="")
@@ -147,6 +148,7 @@ class Monitor:
         interrupted: bool,
         points: Tensor | None = None,
     ) -> OptimizeResult:
+        """The result of the run, with its history; a message is printed if the user asked for it."""
         n_iter = self.history[-1].iteration if self.history else 0
         if interrupted:
             message = f"interrupted after {n_iter} iterations; kept the best point so far"
@@ -159,6 +161,7 @@ class Monitor:
 
 
 def _progress_bar() -> Progress:
+    """A progress bar on the error stream, invisible where it could not be redrawn."""
     # Not at the top: importing rich draws from Python's global random generator.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -170,7 +173,7 @@ def _progress_bar() -> Progress:
 
 
 def checked_starts(starts: Tensor) -> Tensor:
-    """The starts as (b, m)."""
+    """The starts as a matrix (b, m), one row a restart."""
     starts = torch.as_tensor(starts).detach()
     shape, n_bad = tuple(starts.shape), int((~starts.isfinite()).sum())
     require(
@@ -193,7 +196,7 @@ def checked_output(output: object, points: Tensor) -> tuple[Tensor, Tensor]:
     """The pair that an objective returned, if its shapes fit the points."""
     expected = [tuple(points.shape[:-1]), tuple(points.shape)]
     if isinstance(output, tuple | list) and len(output) == 2:
-        values, gradients = (torch.as_tensor(part).detach().to(points) for part in output)
+        values, gradients = (torch.as_tensor(x).detach().to(points) for x in output)
         got = [tuple(values.shape), tuple(gradients.shape)]
         if got == expected:
             return values, gradients
@@ -208,10 +211,12 @@ def checked_output(output: object, points: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_limits(max_iter: int, tol: float) -> None:
+    """Refuse limits that no run can keep."""
     require(max_iter >= 1, f"max_iter must be at least 1, got {max_iter!r}")
     require(tol >= 0, f"tol must not be negative, got {tol!r}; 0 runs until the precision is exhausted")
 
 
 def require(holds: bool, message: str) -> None:
+    """Raise a ValueError unless the condition holds."""
     if not holds:
         raise ValueError(message)

@@ -21,6 +21,8 @@ from representer.optimize.runs import (
 
 BatchObjective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
+BETAS = 0.9, 0.999  # the decay of the two moments
+
 
 class DivergenceError(RuntimeError):
     """Adam met only non-finite values; ``result`` is the best of what came before, or None."""
@@ -31,10 +33,8 @@ class DivergenceError(RuntimeError):
 class _Adam:
     """The state of an Adam run: point, moments, rate, and the means over the epoch under way."""
 
-    def __init__(
-        self, function: BatchObjective, start: Tensor, rate: float, betas: tuple[float, float]
-    ) -> None:
-        self.function, self.rate, self.betas = function, rate, betas
+    def __init__(self, function: BatchObjective, start: Tensor, rate: float) -> None:
+        self.function, self.rate = function, rate
         self.point = self.safe = start  # safe: the last point where a batch was finite
         self.moments = torch.zeros_like(start), torch.zeros_like(start)
         self.n_steps = self.n_evaluations = self.n_skipped = self.n_failed = 0
@@ -43,7 +43,7 @@ class _Adam:
         self.best: Best | None = None
 
     def batch(self, indices: Tensor) -> None:
-        """One step along the gradient of one batch."""
+        """Make one step along the gradient of one batch."""
         value, gradient = checked_output(self.function(self.point, indices), self.point)
         self.n_evaluations += 1
         if not (value.isfinite() and gradient.isfinite().all()):
@@ -60,22 +60,23 @@ class _Adam:
         self._move(gradient)
 
     def _move(self, gradient: Tensor) -> None:
-        """The step of Kingma and Ba (2015), algorithm 1."""
+        """Make the step of Kingma and Ba (2015), algorithm 1."""
         self.n_steps += 1
-        (b1, b2), (m, v) = self.betas, self.moments
+        (b1, b2), (m, v) = BETAS, self.moments
         m, v = b1 * m + (1 - b1) * gradient, b2 * v + (1 - b2) * gradient**2
         self.moments = m, v
         m, v = m / (1 - b1**self.n_steps), v / (1 - b2**self.n_steps)
         self.point = self.point - self.rate * m / (v.sqrt() + 1e-8)
 
     def _back_off(self) -> None:
-        """The last step left the domain: take it back, and make shorter ones from now on."""
+        """Take the last step back, which left the domain, and make shorter ones from now on."""
         self.point, self.rate = self.safe, self.rate / 2
         self.n_failed, self.n_skipped = self.n_failed + 1, self.n_skipped + 1
         if self.n_failed == 5:
             raise self.diverged()
 
     def diverged(self) -> DivergenceError:
+        """The error of a run that shorter steps cannot save."""
         return DivergenceError(
             f"the objective or its gradient was not finite on {self.n_failed} batches in a row, although the "
             f"learning rate was halved each time (to {self.rate:g}); lower learning_rate, start from another "
@@ -99,6 +100,7 @@ class _Adam:
         return self.best is not None
 
     def result(self, monitor: Monitor, converged: bool, message: str, interrupted: bool) -> OptimizeResult:
+        """The best epoch as the result of the run."""
         if self.best is None:
             raise self.diverged()
         values = self.point.new_tensor([self.best[0]])
@@ -112,7 +114,6 @@ def adam(
     n_samples: int,
     batch_size: int | None = None,
     learning_rate: float = 0.01,
-    betas: tuple[float, float] = (0.9, 0.999),
     max_iter: int = 200,
     tol: float = 1e-5,
     patience: int | None = None,
@@ -143,8 +144,6 @@ def adam(
     learning_rate : float
         Size of a step. A batch whose value or gradient is not finite is skipped, the step before it taken
         back, and the rate halved from then on; five of these in a row raise :class:`DivergenceError`.
-    betas : pair of float
-        Decay of the two moments.
     max_iter : int
         Most epochs, that is, passes over the data.
     tol : float
@@ -176,7 +175,6 @@ def adam(
     require(len(starts) == 1, f"adam takes one start of shape (m,), got {len(starts)}; call it for each")
     check_limits(max_iter, tol)
     require(learning_rate > 0, f"learning_rate must be positive, got {learning_rate!r}; try 0.01")
-    require(all(0 <= beta < 1 for beta in betas), f"betas must be in [0, 1), got {betas!r}; try (0.9, 0.999)")
     size = n_samples if batch_size is None else batch_size
     require(
         1 <= size <= n_samples,
@@ -186,7 +184,7 @@ def adam(
     require(patience >= 1, f"patience must be at least 1 epoch, got {patience!r}")
     generator = torch.Generator()  # our own: the global one stays untouched
     generator.seed() if random_state is None else generator.manual_seed(random_state)
-    run = _Adam(function, starts[0], learning_rate, betas)
+    run = _Adam(function, starts[0], learning_rate)
     rule = StoppingRule(tol, patience)
     interrupted = False
     with Monitor(callback, verbose, max_iter, description) as monitor:

@@ -4,11 +4,10 @@ Few elements g of the RKHS of l are images φ(y) of anything; a decoder finds th
 closest: argmin_y ‖g − φ(y)‖² = argmax_y 2⟨g, φ(y)⟩ − l(y, y).
 """
 
-from representer.preimage.base import Custom, Decoder, candidate_scores
+from representer.preimage.base import Custom, Decoder, as_decoder, candidate_scores
 from representer.preimage.candidates import Candidates
 from representer.preimage.direct import Direct, combination, is_linear
 from representer.preimage.labels import LabelSet
-from representer.preimage.names import as_decoder
 from representer.preimage.neighbours import distances, nearest, refined, weighted
 from representer.preimage.network import Network
 from representer.preimage.sequences import Sequence, markov_scores, viterbi

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,8 +23,17 @@ class Decoder(Value, ABC):
 
     A decoder is made from its options only, so it is a value: printable, comparable, copied by ``clone``. A learner
     calls ``resolve`` once, when it is fitted, and ``decode`` with every batch of predictions. A new decoder implements
-    ``decode``, and ``_learn`` for what it needs to know of the training outputs.
+    ``decode``, and ``_learn`` for what it needs to know of the training outputs; with a ``short_name`` it can be given
+    by that name.
     """
+
+    short_name: ClassVar[str | None] = None
+    named: ClassVar[dict[str, type[Decoder]]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__dict__.get("short_name"):
+            Decoder.named[cls.__dict__["short_name"]] = cls
 
     def resolve(self, kernel: Kernel, Y: Any) -> Self:
         """This decoder for the RKHS of a kernel (with numbers) and training outputs; raises where it does not fit."""
@@ -78,6 +87,27 @@ def _one_each(objects: Any, n: int, who: str) -> Any:
         got = f"{len(objects)} objects" if hasattr(objects, "__len__") else type(objects).__name__
         raise ValueError(f"{who} must return one object for each of the {n} predictions; it returned {got}.")
     return objects
+
+
+def as_decoder(decoder: Any) -> Decoder:
+    """A decoder from a decoder, a name (``"candidates"``, ``"direct"`` …) or a function of (embedding, X).
+
+    Examples
+    --------
+    >>> from representer.preimage import as_decoder
+    >>> as_decoder("direct")
+    Direct()
+    """
+    if isinstance(decoder, Decoder):
+        return decoder
+    if isinstance(decoder, str) and decoder in Decoder.named:
+        return Decoder.named[decoder]()
+    if callable(decoder) and not isinstance(decoder, type):
+        return Custom(decoder)
+    raise ValueError(
+        f"decoder={decoder!r} is not a decoder. Give an object from representer.preimage, a function of (embedding, X) "
+        f"or one of the names {', '.join(map(repr, Decoder.named))}."
+    )
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------

@@ -51,6 +51,8 @@ class Candidates(Decoder):
     ([['aba', 'bab']], array([[2., 2.]]))
     """
 
+    short_name = "candidates"
+
     def __init__(self, candidates: Any | None = None, *, diagonal: Any | None = None):
         self.candidates = candidates
         self.diagonal = diagonal

@@ -40,6 +40,8 @@ class Direct(Decoder):
     ['b']
     """
 
+    short_name = "direct"
+
     def __init__(self, inverse: Any | None = None):
         self.inverse = inverse
 

@@ -56,6 +56,8 @@ class LabelSet(Decoder):
     [[1, 1, 0]]
     """
 
+    short_name = "labels"
+
     def __init__(
         self,
         threshold: float | str | None = None,

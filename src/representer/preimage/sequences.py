@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from representer.functions import Embedding
 from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree
 from representer.kernels.sequences import coded, one_kind
 from representer.linalg.memory import row_blocks
+from representer.notices import warn
 from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder
 
@@ -61,6 +61,8 @@ class Sequence(Decoder):
     >>> Sequence(lengths=3).resolve(element.kernel, element.anchors).decode(element)
     ['cot']
     """
+
+    short_name = "sequence"
 
     def __init__(self, *, lengths: Any | None = None, transitions: Any | None = None, weight: float = 1.0):
         self.lengths = lengths
@@ -151,11 +153,9 @@ class Sequence(Decoder):
                 if self.transitions is not None
                 else "the most frequent symbol stands"
             )
-            warnings.warn(
+            warn(
                 f"{int((found > self._longest).sum())} answers are to be longer (up to {most}) than the longest "
                 f"training output ({self._longest}). At the positions after it {filled}.",
-                UserWarning,
-                stacklevel=4,
             )
         return found
 

@@ -100,6 +100,8 @@ class Gradient(Climb):
     [[0.5]]
     """
 
+    short_name = "gradient"
+
     def _check_kernel(self, kernel: Kernel) -> None:
         rough = [v for v in all_values(kernel) if isinstance(v, Laplacian | Delta | Tanimoto | MinMax)]
         if rough or any(getattr(v, "nu", None) == 0.5 for v in all_values(kernel)):
@@ -143,6 +145,8 @@ class FixedPoint(Climb):
     >>> FixedPoint().resolve(element.kernel, element.anchors).decode(element).round(6).tolist()
     [[0.5]]
     """
+
+    short_name = "fixed_point"
 
     def _check_kernel(self, kernel: Kernel) -> None:
         inner = kernel

@@ -59,8 +59,8 @@ CACHED = 2**20
 START_ACCURACY, EXACT = 1e-6, 1e-12
 # A component of little variance is extended to new samples this accurately, a tenth of what is promised for samples.
 EXTENDED = 1e-7
-# A search cannot reach residuals below so many units of rounding.
-LEAST_RESIDUAL = 100.0
+# In units of rounding, the residual where a search ends at the latest, and the one where energies tell no steps apart.
+LEAST_RESIDUAL, UNRESOLVED = 100.0, 4096.0
 
 
 # -- the model --------------------------------------------------------------------------------------------------------
@@ -575,10 +575,9 @@ def _search(problem: LevelsProblem, start: Hidden, search: LevelSearch, monitor:
     result: ManifoldResult[Stationarity]
 
     def solution(result: ManifoldResult[Stationarity], solver: str) -> LevelSolution:
-        message = "; ".join(messages)
-        return LevelSolution(
-            result.state, solver, result.converged, message, n_iter, monitor.history, result.interrupted
-        )
+        state, message = result.state, "; ".join(messages)
+        converged = result.converged or state.residual <= UNRESOLVED * torch.finfo(problem.gram.dtype).eps
+        return LevelSolution(state, solver, converged, message, n_iter, monitor.history, result.interrupted)
 
     n_iter, messages, sweeps = 0, [], None
     if search.solver in ("projected_gradient", "riemannian_adam"):

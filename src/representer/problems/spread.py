@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.data import count
-from representer.functions import Composed, Expansion
+from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import repair_gram
 from representer.linalg.memory import row_blocks
@@ -23,7 +23,7 @@ from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
 from representer.problems.fixed_gram import precompute
 from representer.problems.losses import Targets, squared
-from representer.systems import factor_system
+from representer.systems import RidgeData, factor_system
 
 
 class PredictiveSpread:
@@ -61,40 +61,23 @@ class PredictiveSpread:
     ):
         self.noise = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
-        self.inner: OperatorKernel = kernel
-        gram = None
-        self.kept: Tensor | None = None  # if the Gram matrix was repaired, the eigenvectors that have stayed
+        gram, known = None, kernel
         if landmarks is not None:
             assert isinstance(kernel, Decomposable)
             self.features = landmark_features(kernel.kernel, landmarks)
-            self.inner, Z = Decomposable(Linear()), self.features(Z)
+            known, Z = Decomposable(Linear()), self.features(Z)
         elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
             with silent_repairs():  # fit has said it
-                gram, self.kept = repaired_gram(kernel.kernel, Z)
-        noise = torch.full_like(Y[:, 0], self.noise)
-        noise = noise if weights is None else noise / weights
-        self.points = Z
-        known = self.inner
-        if self.kept is not None and isinstance(kernel, Decomposable):
-            known = Decomposable(Projected(kernel.kernel, self.kept), kernel.operator)
-        self.system = factor_system(known, Z, noise, Y.shape[1], observed=None, gram=gram)
+                gram, kept = repaired_gram(kernel.kernel, Z)
+            if kept is not None:
+                known = Decomposable(Projected(kernel.kernel, kept), kernel.operator)
+        data = RidgeData(known, Z, Y, torch.ones_like(Y[:, 0]) if weights is None else weights, gram=gram)
+        fixed = factor_system(data, alpha)
         if residuals is None:
-            residuals = Y - self.system.loo_predictions(Y, self.system.solve(Y))
-        self.scale = (residuals**2 / self.system.loo_variance()).nanmean(0)
+            residuals = Y - fixed.left_out()
+        self.scale = (residuals**2 / fixed.left_out_variance()).nanmean(0)
+        self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = Y.numel() * Y.element_size()
-        self.open = self._intercepts(Y) if intercept else []
-
-    def _intercepts(self, Y: Tensor) -> list[tuple[Tensor, Expansion, Tensor]]:
-        """For each direction v in which outputs come apart: the function K·W⁻¹(1 ⊗ v), and vᵀ(1ᵀ W⁻¹ 1)v."""
-        form = self.inner.diagonal_form(Y.shape[1], Y)
-        rotation = None if form is None else form.rotation
-        directions = torch.eye(Y.shape[1]).to(Y) if rotation is None else rotation
-        explained = []
-        for v in directions.mT:
-            dual = self.system.solve(torch.ones_like(Y[:, :1]) * v)
-            coefficients = dual if self.kept is None else self.kept @ (self.kept.mT @ dual)
-            explained.append((v, Expansion(self.inner, self.points, coefficients), (dual.sum(0) * v).sum()))
-        return explained
 
     def __call__(self, Z: Any) -> Tensor:
         """Standard deviations (m, p) at the images Z."""
@@ -106,8 +89,6 @@ class PredictiveSpread:
         if self.features is not None:
             unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
             variance = variance + unseen.clamp(min=0.0)[:, None]
-        for v, explained, weight in self.open:
-            variance = variance + (1.0 - explained(points) @ v)[:, None] ** 2 / weight * v**2
         return ((variance + self.noise) * self.scale).sqrt()
 
 

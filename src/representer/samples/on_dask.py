@@ -14,17 +14,13 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
+from representer.data import is_dask as is_dask
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 
 # So many partial sums are added by one task.
 FAN_IN = 8
 
 MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
-
-
-def is_dask(X: Any) -> bool:
-    """Is it a Dask array, frame or series? Dask need not be installed to ask."""
-    return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
 
 
 def require_dask() -> Any:

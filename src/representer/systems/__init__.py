@@ -1,5 +1,6 @@
-"""Systems: what is known of (K + diag(noise))⁻¹, the linear problem behind every fit by squared loss."""
+"""Ridge systems: (K + diag(noise))⁻¹ of a squared loss, with or without a constant beside f."""
 
-from representer.systems.diagonal import System, factor_system
+from representer.systems.base import System
+from representer.systems.exact import RidgeData, factor_system
 
-__all__ = ["System", "factor_system"]
+__all__ = ["RidgeData", "System", "factor_system"]

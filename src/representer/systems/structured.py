@@ -14,7 +14,7 @@ columns and the rows of R by √w_i, and n is then their sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from representer.linalg import Spectrum, eigh, rotated_factor, self_product
 from representer.linalg.memory import row_blocks
 from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
 from representer.operators.outputs import clipped_spectrum
+from representer.systems.groups import Groups
 from representer.systems.sums import NormalRidge, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
@@ -383,10 +384,10 @@ class DiagonalRegression:
         return ((self.Z - self.left_out(alpha, groups)) * scale) @ self.expand(self).mT
 
 
-def members(groups: Tensor) -> list[Tensor]:
+def members(groups: Tensor) -> Iterator[Tensor]:
     """The rows of each group."""
-    order = groups.argsort(stable=True)
-    return list(order.split(groups[order].unique_consecutive(return_counts=True)[1].tolist()))
+    for stack in Groups.of(groups.cpu().numpy(), groups.device).members:
+        yield from stack
 
 
 def _group_residuals(
@@ -404,7 +405,8 @@ def _group_residuals(
             if filters.shape[1] == 1:
                 residuals[rows] = torch.linalg.solve(blocks[0], right[rows])
             else:
-                residuals[rows[:, None], columns] = torch.linalg.solve(blocks, right[rows][:, columns].mT).mT
+                part = right[rows][:, columns].mT[:, :, None]
+                residuals[rows, columns] = torch.linalg.solve(blocks, part)[:, :, 0].mT
     return residuals
 
 

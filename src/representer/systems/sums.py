@@ -1,12 +1,13 @@
 """Ridge regression on features from sums over the samples: normal equations, whatever the number of samples.
 
 For features φ, targets y and weights w the sums S = Σ w φφᵀ, B = Σ w φyᵀ (and a few smaller ones) determine the fit for
-every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days.
+every alpha: sums of parts add up, so that the parts may be blocks in memory, chunks on a cluster, or days. Where
+targets are missing, every output has sums of its own, over the samples that have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from representer.approximation.base import FeatureMap
 from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
-from representer.linalg.memory import row_blocks
 from representer.samples.in_memory import Block, Step
+from representer.systems.base import group_members, whole_groups
 from representer.systems.frames import Frame
 
 # Solutions by eigenvectors are improved so many times at most; each time gains five digits at the least alpha.
@@ -142,6 +143,8 @@ class NormalRidge:
         V; None for the identity.
     intercept : bool
         Is there a constant b?
+    weight : float or None
+        What alpha is multiplied by; None is the weight Σ w of the sums.
     frame : Frame or None
         That of the summed features ψ = Tᵀ(φ − a), if they are not φ itself. Coefficients are those of φ; features that
         are given are ψ.
@@ -167,9 +170,11 @@ class NormalRidge:
         rotation: Tensor | None = None,
         *,
         intercept: bool = False,
+        weight: float | None = None,
         frame: Frame | None = None,
     ):
         self.sums = sums
+        self.weight = sums.weight if weight is None else weight
         self.scales = scales
         self.rotation = rotation
         self.intercept = intercept
@@ -224,7 +229,7 @@ class NormalRidge:
     def rotated_coefficients(self, alpha: float) -> Tensor:
         """The u_j as columns: by a Cholesky factor for each a_j, or by eigenvectors where there are many of them."""
         if len(self._groups()) > FACTORED_SCALES:
-            shift = alpha * self.sums.weight
+            shift = alpha * self.weight
             return self._refined(self._by_spectrum(self.cross, shift), shift)
         found = torch.zeros_like(self.cross)
         for outputs, factor in self._factors(alpha):
@@ -233,7 +238,7 @@ class NormalRidge:
 
     def _factors(self, alpha: float) -> Iterable[tuple[Tensor, Cholesky]]:
         """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; few are kept until alpha changes."""
-        groups, shift = self._groups(), alpha * self.sums.weight
+        groups, shift = self._groups(), alpha * self.weight
         name = "The normal equations plus n·alpha"
         factors = (
             (outputs, factorize(partial(self._shifted, scale, shift), name=name)) for scale, outputs in groups
@@ -284,20 +289,20 @@ class NormalRidge:
 
     def training_error(self, alpha: float) -> float:
         """Σ w‖y − b − f(x)‖²/Σ w at the fit, from the sums alone."""
-        u, shift = self.rotated_coefficients(alpha), alpha * self.sums.weight
+        u, shift = self.rotated_coefficients(alpha), alpha * self.weight
         explained = self.scales * ((self.cross * u).sum(0) + shift * u.square().sum(0))
-        return float((self.square - explained).sum().clamp(min=0.0) / self.sums.weight)
+        return float((self.square - explained).sum().clamp(min=0.0) / self.weight)
 
     # -- its error ----------------------------------------------------------------------------------------------------
     def generalised(self, alphas: Tensor) -> Tensor:
         """The generalised cross-validation errors of many alphas, from the sums alone."""
         inside, s = self.spectrum.vectors.mT @ self.cross, self.spectrum.values
         errors = torch.zeros_like(alphas)
-        for i, shift in enumerate(alphas * self.sums.weight):
+        for i, shift in enumerate(alphas * self.weight):
             filters = 1.0 / (s[:, None] * self.scales + shift)
             # Σ w(y − f)² = Σ w y² − a ΣB u − shift · a Σ u²
             explained = self.scales * (inside**2 * filters * (1.0 + shift * filters)).sum(0)
-            residual = (self.square - explained).clamp(min=0.0) / self.sums.weight
+            residual = (self.square - explained).clamp(min=0.0) / self.weight
             freedom = (s[:, None] * self.scales * filters).sum(0) + float(self.intercept)
             errors[i] = (residual / (1.0 - freedom / self.sums.n) ** 2).sum()
         return errors
@@ -317,12 +322,29 @@ class NormalRidge:
         residuals, rest = Y.new_empty(*Y.shape, len(alphas)), Y.new_empty(*Y.shape, len(alphas))
         base = 1.0 - (w / self.sums.weight if self.intercept else torch.zeros_like(w))
         for scale, outputs in self._groups():
-            filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.sums.weight)
+            filters = scale / (scale * self.spectrum.values[:, None] + alphas * self.weight)
             kept = (base[:, None] - w[:, None] * (squares @ filters)).clamp(min=torch.finfo(Y.dtype).eps)
             for j in outputs:
                 rest[:, j] = kept
-                residuals[:, j] = (Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)) / kept
+                missed = Y[:, j, None] - coordinates @ (inside[:, j, None] * filters)
+                residuals[:, j] = missed / kept if block.groups is None else missed
+            if block.groups is not None:
+                for a, values in enumerate(filters.mT):
+                    rows = coordinates * values.clamp(min=0.0).sqrt()
+                    residuals[:, outputs, a] = self._without_groups(rows, block, residuals[:, outputs, a])
         return residuals, rest
+
+    def _without_groups(self, rows: Tensor, block: Block, residuals: Tensor) -> Tensor:
+        """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
+        assert block.groups is not None
+        w = residuals.new_ones(len(residuals)) if block.weights is None else block.weights.double()
+        found = torch.empty_like(residuals)
+        for index in group_members(block.groups):
+            Z = rows[index]
+            change = Z @ Z.mT + (1.0 / self.sums.weight if self.intercept else 0.0)
+            change = torch.eye(index.shape[1], dtype=Z.dtype) - change * w[index][:, None, :]
+            found[index] = torch.linalg.solve(change, residuals[index])
+        return found
 
     def leave_one_out(
         self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
@@ -330,8 +352,8 @@ class NormalRidge:
         """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
         errors, weight = torch.zeros_like(alphas), 0.0
         size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
-        for rows in row_blocks(len(block), size, limit):
-            part = block.rows(torch.arange(len(block))[rows].numpy())
+        for rows in whole_groups(block.groups, len(block), size, limit):
+            part = block.rows(rows.numpy())
             residuals, _ = self.left_out(coordinates[rows], part, alphas)
             w = residuals.new_ones(len(part)) if part.weights is None else part.weights.double()
             errors += torch.einsum("i,ija->a", w, residuals**2)
@@ -343,24 +365,36 @@ class NormalRidge:
 
         b, which has a flat prior, adds alpha, and φ and S are then centred.
         """
-        shift = alpha * self.sums.weight
-        rotated = shift * self._leverages(features, alpha) + float(self.intercept) * alpha
+        shift = alpha * self.weight
+        rotated = shift * self._leverages(features, alpha)
+        if self.intercept:
+            rotated = rotated + shift / self.sums.weight
         return rotated if self.rotation is None else rotated @ (self.rotation**2).mT
 
     def _leverages(self, features: Tensor, alpha: float) -> Tensor:
         """a_j φᵀ(a_j S + alpha Σ w)⁻¹φ for every output, (n, p), φ centred where there is an intercept."""
-        shift = alpha * self.sums.weight
+        shift = alpha * self.weight
         if len(self._groups()) > FACTORED_SCALES:
             values = self.spectrum.values[:, None] * self.scales + shift
             return self.coordinates(features) ** 2 @ (self.scales / values)
         found = self.scales.new_empty(len(features), len(self.scales))
-        for outputs, factor in self._factors(alpha):
-            rows = factor.half_solve_rows(features.double() - self.feature_mean)
-            found[:, outputs] = self.scales[outputs] * rows.square().sum(1, keepdim=True)
+        for outputs, rows in self._rows(features, alpha):
+            found[:, outputs] = rows.square().sum(1, keepdim=True)
         return found
 
+    def _rows(self, features: Tensor, alpha: float) -> Iterator[tuple[Tensor, Tensor]]:
+        """Outputs of equal scales, each with the rows Z of which ZZᵀ = a φᵀ(aS + alpha Σ w)⁻¹φ."""
+        if len(self._groups()) <= FACTORED_SCALES:
+            for outputs, factor in self._factors(alpha):
+                rows = factor.half_solve_rows(features.double() - self.feature_mean)
+                yield outputs, rows.mul_(self.scales[outputs[0]].sqrt())
+            return
+        coordinates = self.coordinates(features)
+        for scale, outputs in self._groups():
+            yield outputs, coordinates * (scale / (scale * self.spectrum.values + alpha * self.weight)).sqrt()
+
     def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
-        """As ``left_out``, of one alpha and to more digits: from features of the samples, (n, p) each."""
+        """What ``left_out`` gives, of one alpha and to more digits: from features of the samples, (n, p) each."""
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
         rest = 1.0 - w[:, None] * self._leverages(features, alpha)
@@ -368,5 +402,163 @@ class NormalRidge:
             min=torch.finfo(Y.dtype).eps
         )
         coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
-        fitted = (features.double() - self.feature_mean) @ coefficients
-        return (Y - fitted) / rest, rest
+        missed = Y - (features.double() - self.feature_mean) @ coefficients
+        if block.groups is None:
+            return missed / rest, rest
+        found = torch.empty_like(missed)
+        for outputs, rows in self._rows(features, alpha):
+            found[:, outputs] = self._without_groups(rows, block, missed[:, outputs])
+        return found, rest
+
+    def residual(self, alpha: float) -> float:
+        """The norm of B − (aS + alpha Σ w)u, over that of B."""
+        u = self.rotated_coefficients(alpha)
+        missed = self.cross - (self._gram() @ u) * self.scales - alpha * self.weight * u
+        size = torch.linalg.vector_norm(self.cross).clamp(min=torch.finfo(u.dtype).tiny)
+        return float(torch.linalg.vector_norm(missed) / size)
+
+
+# -- outputs with sums of their own -----------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class SeparateSums:
+    """The sums of each output over the samples that have it; ``weight`` is that of all samples."""
+
+    weight: float
+    parts: tuple[NormalSums, ...]
+
+    def __add__(self, other: SeparateSums) -> SeparateSums:
+        both = zip(self.parts, other.parts, strict=True)
+        return SeparateSums(self.weight + other.weight, tuple(one + two for one, two in both))
+
+    def map(self, change: Callable[[Any], Any]) -> SeparateSums:
+        """With every array changed: tensors to NumPy and back."""
+        return SeparateSums(self.weight, tuple(part.map(change) for part in self.parts))
+
+    @property
+    def cross(self) -> Any:
+        """Σ w φyᵀ, (m, p)."""
+        return torch.cat([torch.as_tensor(part.cross) for part in self.parts], 1)
+
+
+@dataclass(frozen=True)
+class SeparateStep(Step):
+    """Adds the samples of a block to the sums; a target that is NaN does not count. Costs p·m² a sample."""
+
+    features: FeatureMap
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """Columns, features, and those of one output."""
+        return 4 * self.features.n_features * self.features.dtype.itemsize
+
+    def __call__(self, block: Block, total: SeparateSums | None) -> SeparateSums:
+        B, Y = self.features(block.X), block.Y.to(torch.float64)
+        w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
+        if total is None:
+            empty = (NormalSums.zeros(B.shape[1], 1, like=Y) for _ in range(Y.shape[1]))
+            total = SeparateSums(0.0, tuple(empty))
+        parts = []
+        for part, y in zip(total.parts, Y.mT, strict=True):
+            known = (~y.isnan() & (w > 0)).nonzero()[:, 0]
+            root = w[known].sqrt()[:, None]
+            rows, targets = B[known] * root.to(B), y[known, None] * root
+            add_gram(part.gram, rows)
+            part.cross.add_(rows.mT @ targets.to(rows))
+            part.feature_sum.add_((rows.mT @ root.to(rows))[:, 0])
+            part.squares.add_(targets.mT @ targets)
+            part.target_sum.add_((root.mT @ targets)[0])
+            parts.append(replace(part, n=part.n + len(known), weight=part.weight + float(w[known].sum())))
+        return SeparateSums(total.weight + float(w.sum()), tuple(parts))
+
+
+class SeparateRidge:
+    """What ``NormalRidge`` is for complete targets, output by output; the operator is diagonal, diag(a).
+
+    (a_j S_j + alpha Σ w) u_j = B_j, with the S_j of the samples that have output j, and the weight of all of them.
+
+    Parameters
+    ----------
+    sums : SeparateSums
+        Of tensors.
+    scales : tensor (p,)
+        The a_j.
+    intercept : bool
+        Is there a constant b?
+    frame : Frame or None
+        That of the summed features, if they are not φ itself.
+    """
+
+    rotation = None
+
+    def __init__(
+        self, sums: SeparateSums, scales: Tensor, *, intercept: bool = False, frame: Frame | None = None
+    ):
+        self.sums = sums
+        self.scales = scales
+        self.weight = sums.weight
+        self.intercept = intercept
+        self.cross = sums.cross
+        self.parts = [
+            NormalRidge(part, scale[None], intercept=intercept, weight=sums.weight, frame=frame)
+            for part, scale in zip(sums.parts, scales, strict=True)
+        ]
+
+    @property
+    def spectrum(self) -> Spectrum:
+        """That of the output with the most samples."""
+        return max(self.parts, key=lambda part: part.sums.n).spectrum
+
+    def coefficients(self, alpha: float) -> Tensor:
+        """U (m, p), with f(x) = φ(x)ᵀU A."""
+        return torch.cat([part.coefficients(alpha) for part in self.parts], 1)
+
+    def intercepts(self, coefficients: Tensor) -> Tensor:
+        """b (p,)."""
+        columns = coefficients.mT[:, :, None]
+        return torch.cat([part.intercepts(u) for part, u in zip(self.parts, columns, strict=True)])
+
+    def coordinates(self, features: Tensor) -> Tensor:
+        """The features, of which every output has coordinates of its own."""
+        return features.double()
+
+    def _blocks(self, block: Block) -> Iterator[tuple[NormalRidge, Block]]:
+        """The samples as each output sees them: one without its target has weight zero."""
+        w = torch.ones(len(block), dtype=torch.float64) if block.weights is None else block.weights.double()
+        for part, y in zip(self.parts, block.Y.double().mT, strict=True):
+            known = ~y.isnan()
+            yield part, Block(block.X, torch.where(known, y, 0.0)[:, None], known * w, block.groups)
+
+    def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
+        """What it is of ``NormalRidge``; where there is no target, −f₋ₛ(x_i) and 1."""
+        found = [part.left_out_at(features, own, alpha) for part, own in self._blocks(block)]
+        residuals, rest = zip(*found, strict=True)
+        return torch.cat(residuals, 1), torch.cat(rest, 1)
+
+    def leave_one_out(
+        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
+    ) -> Tensor:
+        """The mean squared leave-one-out errors of many alphas, over the known targets of some samples of the fit."""
+        total = float(len(block) if block.weights is None else block.weights.double().sum())
+        errors = torch.zeros_like(alphas)
+        for part, own in self._blocks(block):
+            assert own.weights is not None
+            known = own.rows((own.weights > 0).nonzero()[:, 0].numpy())
+            if not len(known):
+                continue
+            rows = coordinates[own.weights > 0]
+            own_limit = None if limit is None else max(1, limit - rows.numel() * 8)
+            found = part.leave_one_out(part.coordinates(rows), known, alphas, own_limit)
+            errors += found * float(own.weights.sum()) / total
+        return errors
+
+    def generalised(self, alphas: Tensor) -> Tensor:
+        """The generalised cross-validation errors of many alphas, from the sums alone."""
+        return torch.stack([part.generalised(alphas) for part in self.parts]).sum(0)
+
+    def variance(self, features: Tensor, alpha: float) -> Tensor:
+        """The diagonal of the covariance of f + b at new points, (n, p)."""
+        return torch.cat([part.variance(features, alpha) for part in self.parts], 1)
+
+    def residual(self, alpha: float) -> float:
+        """The largest backward error of an output."""
+        return max(part.residual(alpha) for part in self.parts)

@@ -29,7 +29,8 @@ from representer.operators import (
     Separate,
     Transformable,
 )
-from representer.systems import factor_system
+from representer.systems import RidgeData, factor_system
+from representer.systems.exact import gram_spectrum
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
@@ -190,15 +191,70 @@ def test_gradients_in_the_scalar_kernel_only(name: str, criterion: Any) -> None:
 def test_only_the_operator_with_a_known_spectrum(criterion: Any) -> None:
     kernel = Decomposable(Gaussian(1.3), Dense(A))
     score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion=criterion)
-    root = score.root
-    spectrum = eigh(Gaussian(1.3)(X) * root[:, None] * root)
+    known = gram_spectrum(Gaussian(1.3), tensor(X), score.root)
     torch.testing.assert_close(
-        score(kernel, tensor(ALPHA), spectrum=spectrum), score(kernel, tensor(ALPHA)), rtol=1e-10, atol=0
+        score(kernel, tensor(ALPHA), known=known), score(kernel, tensor(ALPHA)), rtol=1e-10, atol=0
     )
-    check_gradients(score, kernel, ["operator__matrix"], spectrum=spectrum)
-    errors, same = score.path(kernel, tensor([ALPHA, 1.0]), spectrum=spectrum)
-    assert same is spectrum
+    check_gradients(score, kernel, ["operator__matrix"], known=known)
+    errors, same = score.path(kernel, tensor([ALPHA, 1.0]), known=known)
+    assert same is known
     torch.testing.assert_close(errors[0], score(kernel, tensor(ALPHA)), rtol=1e-9, atol=0)
+
+
+GROUPS = torch.tensor([0, 1, 1, 2, 0, 3, 1, 2])
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize("name", STRUCTURES)
+def test_intercepts_and_groups_equal_the_system(name: str, missing: bool, grouped: bool) -> None:
+    """The error is that of the system's own predictions, which are compared with refits; its gradient is right."""
+    kernel = STRUCTURES[name]
+    observed = torch.from_numpy(MISSING) if missing else None
+    groups, weights, Y = GROUPS if grouped else None, tensor(WEIGHTS), tensor(TARGETS)
+    for intercept in (False, True):
+        options: Any = {"weights": weights, "observed": observed, "groups": groups, "intercept": intercept}
+        score = CrossValidation(tensor(X), Y, **options)
+        left_out = factor_system(RidgeData(kernel, tensor(X), Y, **options), ALPHA).left_out()
+        residuals = Y - left_out if observed is None else torch.where(observed, Y - left_out, 0.0)
+        expected = (weights[:, None] * residuals**2).sum() / 8
+        torch.testing.assert_close(score(kernel, tensor(ALPHA)), expected, rtol=1e-8, atol=0)
+        path = score.path(kernel, tensor([ALPHA, 1.0]))[0]
+        torch.testing.assert_close(path[0], expected, rtol=1e-8, atol=0)
+        check_gradients(score, kernel, list(kernel.constraints()))
+
+
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
+def test_only_the_operator_with_a_known_spectrum_beside_constants(grouped: bool) -> None:
+    kernel = Decomposable(Gaussian(1.3), Dense(A))
+    groups = GROUPS if grouped else None
+    for criterion in ("loo",) if grouped else ("loo", "gcv"):
+        score = CrossValidation(
+            tensor(X),
+            tensor(TARGETS),
+            weights=tensor(WEIGHTS),
+            groups=groups,
+            intercept=True,
+            criterion=criterion,
+        )
+        known = gram_spectrum(Gaussian(1.3), tensor(X), score.root, intercept=True)
+        torch.testing.assert_close(score(kernel, tensor(ALPHA), known=known), score(kernel, tensor(ALPHA)))
+        check_gradients(score, kernel, ["operator__matrix"], known=known)
+
+
+@pytest.mark.parametrize("name", ["identity", "dense", "separate", "curl-free"])
+def test_generalised_cross_validation_with_an_intercept(name: str) -> None:
+    kernel = STRUCTURES[name]
+    score = CrossValidation(tensor(X), tensor(TARGETS), criterion="gcv", intercept=True)
+    torch.testing.assert_close(
+        score.path(kernel, tensor([ALPHA]))[0][0], score(kernel, tensor(ALPHA)), rtol=1e-8, atol=0
+    )
+    check_gradients(score, kernel, list(kernel.constraints()))
+    if name == "identity":
+        P = torch.linalg.inv(kernel.kernel(X) + 8 * ALPHA * torch.eye(8))  # type: ignore[attr-defined]
+        P = P - P.sum(1, keepdim=True) @ P.sum(0, keepdim=True) / P.sum()
+        expected = (P @ tensor(TARGETS)).square().sum() / 8 / (P.trace() / 8) ** 2
+        torch.testing.assert_close(score(kernel, tensor(ALPHA)), expected, rtol=1e-8, atol=0)
 
 
 def test_gradients_pass_through_the_inputs() -> None:
@@ -222,7 +278,7 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
         sizes.append(matrix.shape[-1])
         return eigh(matrix, **options)
 
-    monkeypatch.setattr("representer.systems.diagonal.eigh", counted)
+    monkeypatch.setattr("representer.systems.exact.eigh", counted)
     monkeypatch.setattr(operator_valued, "eigh", counted)
     score = CrossValidation(tensor(X), tensor(TARGETS))
     alphas = tensor(np.logspace(-4, 1, 30))
@@ -244,11 +300,10 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_spectrum_of_a_path_serves_the_final_fit() -> None:
     kernel = Decomposable(Gaussian(1.3), Dense(A))
     score = score_of(tensor(X), TARGETS, weighted=True, missing=False, criterion="loo")
-    _, spectrum = score.path(kernel, tensor([ALPHA]))
-    noise = tensor(8 * ALPHA / WEIGHTS)
-    fitted = factor_system(kernel, tensor(X), noise, 3, spectrum=spectrum)
-    fresh = factor_system(kernel, tensor(X), noise, 3, solver="dense")
-    torch.testing.assert_close(fitted.solve(tensor(TARGETS)), fresh.solve(tensor(TARGETS)))
+    _, known = score.path(kernel, tensor([ALPHA]))
+    fitted = factor_system(score.data(kernel), ALPHA, known=known)
+    fresh = factor_system(score.data(kernel), ALPHA, solver="dense")
+    torch.testing.assert_close(fitted.coefficients(), fresh.coefficients())
     torch.testing.assert_close(fitted.variance(tensor(X)), fresh.variance(tensor(X)), rtol=1e-6, atol=1e-9)
 
 
@@ -260,8 +315,9 @@ def test_a_path_over_precomputed_gram_matrices() -> None:
         expected, _ = score_of(tensor(X), TARGETS, **options).path(Decomposable(Gaussian(1.3)), alphas)
         kernel = Decomposable(Precomputed())
         torch.testing.assert_close(score_of(gram, TARGETS, **options).path(kernel, alphas)[0], expected)
-        known = score_of(nothing, TARGETS, **options).path(kernel, alphas, gram=gram)[0]
-        torch.testing.assert_close(known, expected)
+        score = score_of(nothing, TARGETS, **options)
+        score.gram = gram
+        torch.testing.assert_close(score.path(kernel, alphas)[0], expected)
         torch.testing.assert_close(gram, Gaussian(1.3)(X))  # not overwritten
 
 

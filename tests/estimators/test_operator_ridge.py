@@ -753,7 +753,7 @@ def test_indefinite_matrices_are_repaired_whatever_the_kernel(data):
 
 
 def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypatch):
-    for module in ("representer.estimators._ridge", "representer.systems.diagonal"):
+    for module in ("representer.samples.rows",):
         monkeypatch.setattr(f"{module}.DENSE_LIMIT", 60)
     with pytest.warns(UserWarning, match="chosen on 20 random samples"):
         model = OperatorRidge(CurlFree(1.0), random_state=0).fit(*data)

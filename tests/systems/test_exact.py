@@ -14,8 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from representer.kernels import Gaussian, Linear, Matern, Precomputed
-from representer.linalg import eigh
-from representer.linalg.rowwise import ALIGNED_ROWS
+from representer.linalg import Cholesky
 from representer.operators import (
     CurlFree,
     Decomposable,
@@ -25,11 +24,9 @@ from representer.operators import (
     Separate,
     Transformable,
 )
-from representer.systems import System, factor_system
-from representer.systems import block as block_systems
-from representer.systems import diagonal as systems
-from representer.systems.block import DenseSystem, IterativeSystem
-from representer.systems.diagonal import DiagonalSystem, ScalarCholesky, ScalarSpectral, relative_weights
+from representer.samples import rows as limits
+from representer.systems import RidgeData, System, exact, factor_system
+from representer.systems.exact import CoupledOutputs, IterativeOutputs, SeparateOutputs, gram_spectrum
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
@@ -49,10 +46,33 @@ def of(case: Case, weighted: bool, missing: bool) -> tuple[no.Ridge, np.ndarray]
     return no.Ridge(case.block, noise, observed), np.where(observed, case.targets, np.nan)
 
 
-def factored(case: Case, ridge: no.Ridge, solver: Any) -> System:
+def data_of(
+    kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: Any
+) -> tuple[RidgeData, float]:
+    """The data of a system with this noise, and the alpha that belongs to it."""
+    inverse = 1.0 / torch.as_tensor(noise)
+    Y = torch.as_tensor(Y)
+    weights = (inverse / inverse.mean()).to(Y)
+    return RidgeData(kernel, points, Y, weights, **options), float(1.0 / inverse.sum())
+
+
+def system_of(
+    kernel: OperatorKernel,
+    points: Any,
+    noise: Any,
+    Y: Any,
+    *,
+    solver: Any = "auto",
+    known: Any = None,
+    **options: Any,
+) -> System:
+    return factor_system(*data_of(kernel, points, noise, Y, **options), solver=solver, known=known)
+
+
+def factored(case: Case, ridge: no.Ridge, Y: np.ndarray, solver: Any, **options: Any) -> System:
     observed = None if ridge.observed.all() else torch.from_numpy(ridge.observed)
-    return factor_system(
-        case.kernel, case.data, tensor(ridge.noise), case.p, observed=observed, solver=solver
+    return system_of(
+        case.kernel, case.data, ridge.noise, tensor(Y), observed=observed, solver=solver, **options
     )
 
 
@@ -62,23 +82,94 @@ def factored(case: Case, ridge: no.Ridge, solver: Any) -> System:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equals_the_block_matrix(case: Case, weighted: bool, missing: bool, solver: Any) -> None:
     ridge, Y = of(case, weighted, missing)
-    system = factored(case, ridge, solver)
-    exact = {"rtol": 1e-8, "atol": 1e-9}
-    C = system.solve(tensor(Y))
-    np.testing.assert_allclose(C, ridge.solve(Y), **exact)
+    system = factored(case, ridge, Y, solver)
+    exactly = {"rtol": 1e-8, "atol": 1e-9}
+    C = system.coefficients()
+    np.testing.assert_allclose(C, ridge.solve(Y), **exactly)
     assert not np.any(C.numpy()[~ridge.observed])
+    assert system.intercept() is None and system.residual() < 1e-8
     variance = ridge.variance(case.cross, case.new_block.diagonal())
     few = slice(1 if solver == "iterative" else None)  # there, each point and output is a solve
-    np.testing.assert_allclose(system.variance(case.new[few]), variance[few], **exact)
+    np.testing.assert_allclose(system.variance(case.new[few]), variance[few], **exactly)
     if solver == "iterative":
-        for unavailable in (lambda: system.loo_predictions(tensor(Y), C), system.loo_variance):
+        for unavailable in (system.left_out, system.left_out_variance, system.leverage):
             with pytest.raises(
                 ValueError, match=r"need the inverse of a \d+ × \d+ matrix.*cross_val_predict"
             ):
                 unavailable()
     else:
-        np.testing.assert_allclose(system.loo_predictions(tensor(Y), C), ridge.loo(Y), **exact)
-        np.testing.assert_allclose(system.loo_variance(), ridge.loo_variance(), **exact)
+        np.testing.assert_allclose(system.left_out(), ridge.loo(Y), **exactly)
+        np.testing.assert_allclose(system.left_out_variance(), ridge.loo_variance(), **exactly)
+
+
+GROUPS = np.array([0, 1, 1, 2, 0, 3, 1, 2])
+
+
+def constants_of_entries(case: Case, observed: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """1 ⊗ I at the observed entries of some samples."""
+    return np.tile(np.eye(case.p), (len(samples), 1))[observed[samples].reshape(-1)]
+
+
+def refit(
+    case: Case, ridge: no.Ridge, Y: np.ndarray, kept: np.ndarray, intercept: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions (8, p) of the fit to some samples, and the variance of f + b there, by a dense solve."""
+    observed, p = ridge.observed, case.p
+    entries = np.flatnonzero((observed & np.isin(np.arange(8), kept)[:, None]).reshape(-1))
+    W = case.block[np.ix_(entries, entries)] + np.diag(np.repeat(ridge.noise, p)[entries])
+    E = constants_of_entries(case, observed, kept)
+    E = E[:, E.any(0)] if intercept else E[:, :0]
+    own = np.tile(np.eye(p), (8, 1))[:, constants_of_entries(case, observed, kept).any(0)]
+    own = own if intercept else own[:, :0]
+    system = np.block([[W, E], [E.T, np.zeros((E.shape[1], E.shape[1]))]])
+    right = np.concatenate([Y.reshape(-1)[entries], np.zeros(E.shape[1])])
+    cross = np.hstack([case.block[:, entries], own])
+    variance = case.block.diagonal() - np.einsum("ij,ji->i", cross, np.linalg.solve(system, cross.T))
+    return (cross @ np.linalg.solve(system, right)).reshape(8, p), variance.reshape(8, p)
+
+
+@pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
+@pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_intercepts_and_groups_equal_refits(
+    case: Case, intercept: bool, missing: bool, grouped: bool, solver: Any
+) -> None:
+    ridge, Y = of(case, True, missing)
+    groups = torch.from_numpy(GROUPS) if grouped else None
+    system = factored(case, ridge, Y, solver, intercept=intercept, groups=groups)
+    everything = np.arange(8)
+    expected, variance = refit(case, ridge, Y, everything, intercept)
+    fitted = case.kernel.apply(case.data, case.data, system.coefficients())
+    if intercept:
+        fitted = fitted + system.intercept()
+    close = {"rtol": 1e-6, "atol": 1e-7}
+    np.testing.assert_allclose(fitted, expected, **close)
+    assert system.residual() < 1e-8
+    few = slice(1 if solver == "iterative" else None)
+    np.testing.assert_allclose(system.variance(case.data[few]), variance[few], **close)
+    if solver == "iterative":
+        return
+    labels = GROUPS if grouped else everything
+    rows = [refit(case, ridge, Y, np.flatnonzero(labels != labels[i]), intercept)[0][i] for i in range(8)]
+    np.testing.assert_allclose(system.left_out(), rows, **close)
+    hat = np.full((8, case.p), np.nan)  # ∂f(x_i)/∂y_i by a difference
+    base = np.where(ridge.observed, np.nan_to_num(Y), 0.0)
+    for i, a in zip(*np.nonzero(ridge.observed), strict=True):
+        moved = base.copy()
+        moved[i, a] += 1.0
+        change = [refit(case, ridge, values, everything, intercept)[0] for values in (moved, base)]
+        hat[i, a] = (change[0] - change[1])[i, a]
+    np.testing.assert_allclose(system.leverage(), hat, **close)
+
+
+def test_one_group_leaves_nothing_to_an_intercept() -> None:
+    one = torch.zeros(8, dtype=torch.long)
+    for kernel in (Decomposable(Gaussian(1.3)), CurlFree(1.0)):
+        system = system_of(kernel, tensor(X), np.full(8, 0.4), tensor(TARGETS), groups=one, intercept=True)
+        with pytest.raises(ValueError, match=r"in one group.*Give at least two groups"):
+            system.left_out()
 
 
 def test_an_output_that_is_never_observed_keeps_its_prior() -> None:
@@ -91,10 +182,10 @@ def test_an_output_that_is_never_observed_keeps_its_prior() -> None:
     ):
         block = kernel.dense(tensor(X), None, 3).numpy()
         ridge = no.Ridge(block, np.full(8, 0.4), observed)
-        system = factor_system(kernel, tensor(X), tensor(ridge.noise), 3, observed=torch.from_numpy(observed))
-        C = system.solve(tensor(TARGETS))
-        np.testing.assert_allclose(C, ridge.solve(TARGETS), atol=1e-10)
-        np.testing.assert_allclose(system.loo_predictions(tensor(TARGETS), C), ridge.loo(TARGETS), atol=1e-10)
+        seen = torch.from_numpy(observed)
+        system = system_of(kernel, tensor(X), ridge.noise, tensor(TARGETS), observed=seen)
+        np.testing.assert_allclose(system.coefficients(), ridge.solve(TARGETS), atol=1e-10)
+        np.testing.assert_allclose(system.left_out(), ridge.loo(TARGETS), atol=1e-10)
         np.testing.assert_allclose(
             system.variance(tensor(X)), ridge.variance(block, block.diagonal()), atol=1e-10
         )
@@ -102,36 +193,33 @@ def test_an_output_that_is_never_observed_keeps_its_prior() -> None:
 
 def test_what_is_known_already_is_used() -> None:
     """A spectrum, or a Gram matrix, in the place of the kernel."""
-    kernel, noise = Decomposable(Precomputed(), Dense(A)), tensor(0.4 / WEIGHTS)
+    kernel, noise, Y = Decomposable(Precomputed(), Dense(A)), 0.4 / WEIGHTS, tensor(TARGETS)
     gram = Gaussian(1.3)(X)
-    expected = factor_system(Decomposable(Gaussian(1.3), Dense(A)), tensor(X), noise, 3)
-    _, root = relative_weights(noise)
-    spectrum = eigh(gram * root[:, None] * root)
     nothing = torch.full((8, 8), torch.nan, dtype=DOUBLE)  # not read
-    for known in (
-        factor_system(kernel, gram, noise, 3),
-        factor_system(kernel, nothing, noise, 3, gram=gram),
-        factor_system(kernel, nothing, noise, 3, spectrum=spectrum),
-        factor_system(Decomposable(Precomputed(), Dense(A)), nothing, noise, 3, gram=gram, spectrum=spectrum),
-    ):
-        torch.testing.assert_close(known.solve(tensor(TARGETS)), expected.solve(tensor(TARGETS)))
-        torch.testing.assert_close(known.loo_variance(), expected.loo_variance())
-    same = factor_system(Decomposable(Precomputed()), nothing, noise, 3, gram=gram)
-    fresh = factor_system(Decomposable(Gaussian(1.3)), tensor(X), noise, 3)
-    torch.testing.assert_close(same.solve(tensor(TARGETS)), fresh.solve(tensor(TARGETS)))
+    for intercept in (False, True):
+        expected = system_of(Decomposable(Gaussian(1.3), Dense(A)), tensor(X), noise, Y, intercept=intercept)
+        root = data_of(kernel, gram, noise, Y)[0].root
+        known = gram_spectrum(Precomputed(), gram.clone(), root, gram, intercept=intercept)
+        for system in (
+            system_of(kernel, gram.clone(), noise, Y, intercept=intercept),
+            system_of(kernel, nothing, noise, Y, gram=gram, intercept=intercept),
+            system_of(kernel, nothing, noise, Y, known=known, intercept=intercept),
+        ):
+            torch.testing.assert_close(system.coefficients(), expected.coefficients())
+            torch.testing.assert_close(system.left_out_variance(), expected.left_out_variance())
+    same = system_of(Decomposable(Precomputed()), nothing, noise, Y, gram=gram)
+    fresh = system_of(Decomposable(Gaussian(1.3)), tensor(X), noise, Y)
+    torch.testing.assert_close(same.coefficients(), fresh.coefficients())
     torch.testing.assert_close(gram, Gaussian(1.3)(X))  # not overwritten
 
 
 def test_precomputed_with_missing_targets() -> None:
     gram, observed = Gaussian(1.3)(X), torch.from_numpy(MISSING)
-    noise = tensor(0.4 / WEIGHTS)
-    one = factor_system(Decomposable(Precomputed()), gram, noise, 3, observed=observed)
-    two = factor_system(Decomposable(Gaussian(1.3)), tensor(X), noise, 3, observed=observed)
-    C = one.solve(tensor(TARGETS))
-    torch.testing.assert_close(C, two.solve(tensor(TARGETS)))
-    torch.testing.assert_close(
-        one.loo_predictions(tensor(TARGETS), C), two.loo_predictions(tensor(TARGETS), C)
-    )
+    noise, Y = 0.4 / WEIGHTS, tensor(TARGETS)
+    one = system_of(Decomposable(Precomputed()), gram, noise, Y, observed=observed)
+    two = system_of(Decomposable(Gaussian(1.3)), tensor(X), noise, Y, observed=observed)
+    torch.testing.assert_close(one.coefficients(), two.coefficients())
+    torch.testing.assert_close(one.left_out(), two.left_out())
 
 
 def test_a_rounded_operator_counts_as_semidefinite() -> None:
@@ -139,19 +227,20 @@ def test_a_rounded_operator_counts_as_semidefinite() -> None:
     kernel = Decomposable(Gaussian(1.3), Dense([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]]))
     Y = tensor(TARGETS[:, :2])
     routes: list[Any] = ["auto", "dense", "iterative"]
-    found = [factor_system(kernel, tensor(X), tensor(0.4 / WEIGHTS), 2, solver=s).solve(Y) for s in routes]
+    found = [system_of(kernel, tensor(X), 0.4 / WEIGHTS, Y, solver=s).coefficients() for s in routes]
     torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-7)
     torch.testing.assert_close(found[1], found[2], rtol=0, atol=1e-7)
 
 
 def test_single_precision_stays() -> None:
     for kernel in (Decomposable(Gaussian(1.3)), Decomposable(Linear(), Dense(A)), CurlFree(1.0)):
-        data, noise = tensor(X).float(), torch.full((8,), 0.4)
-        system = factor_system(kernel, data, noise, 3)
-        exact = factor_system(kernel, tensor(X), noise.double(), 3)
-        C = system.solve(tensor(TARGETS).float())
-        assert C.dtype == system.variance(data).dtype == system.loo_variance().dtype == torch.float32
-        torch.testing.assert_close(C.double(), exact.solve(tensor(TARGETS)), rtol=1e-3, atol=1e-3)
+        data, noise = tensor(X).float(), np.full(8, 0.4)
+        for intercept in (False, True):
+            system = system_of(kernel, data, noise, tensor(TARGETS).float(), intercept=intercept)
+            exactly = system_of(kernel, tensor(X), noise, tensor(TARGETS), intercept=intercept)
+            C = system.coefficients()
+            assert C.dtype == system.variance(data).dtype == system.left_out_variance().dtype == torch.float32
+            torch.testing.assert_close(C.double(), exactly.coefficients(), rtol=1e-3, atol=1e-3)
 
 
 # -- routes -----------------------------------------------------------------------------------------------------------
@@ -189,11 +278,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
         monkeypatch.setattr(room, name, counted)
 
-    record(systems, "factorize", "cholesky")
-    record(systems, "eigh", "eigh")
-    record(systems, "spectrum_of_factor", "thin")
-    record(block_systems, "factorize", "cholesky")
-    record(block_systems, "eigh", "eigh")
+    record(exact, "factorize", "cholesky")
+    record(exact, "eigh", "eigh")
+    record(exact, "spectrum_of_factor", "thin")
     record(torch.linalg, "eigh", "eigh")
     return made
 
@@ -241,23 +328,21 @@ def test_structure_is_used(
     kernel: OperatorKernel, expected: list[tuple[str, int]], calls: list[tuple[str, int]]
 ) -> None:
     with Largest() as largest:
-        system = factor_system(kernel, DATA, NOISE, P)
+        system = system_of(kernel, DATA, NOISE, OUTPUTS)
         factorisations = list(calls)
-        C = system.solve(OUTPUTS)
-        system.loo_predictions(OUTPUTS, C)
+        system.coefficients()
+        system.left_out()
         system.variance(DATA[:3])
-    assert isinstance(system, DiagonalSystem)
+    assert isinstance(system, SeparateOutputs)
     assert factorisations == calls == expected  # factored once, whatever is asked afterwards
     assert largest.entries <= N * N
-    if "Linear" in repr(kernel):
-        assert largest.entries <= max(N * P, ALIGNED_ROWS * N)  # three new points are filled up to so many
-    kinds = {type(group.system) for group in system.groups}
-    assert kinds == {ScalarCholesky if ("cholesky", N) in expected else ScalarSpectral}
+    kinds = {isinstance(part.inverse.solver, Cholesky) for part in system.parts}
+    assert kinds == {("cholesky", N) in expected}
 
 
 def test_the_largest_tensor_is_seen() -> None:
     with Largest() as largest:
-        factor_system(CurlFree(1.0), DATA, NOISE, 2)
+        system_of(CurlFree(1.0), DATA, NOISE, OUTPUTS[:, :2])
     assert largest.entries >= (2 * N) ** 2
 
 
@@ -273,15 +358,15 @@ def test_the_largest_tensor_is_seen() -> None:
 def test_without_structure_size_decides(
     kernel: OperatorKernel, monkeypatch: pytest.MonkeyPatch, calls: list[tuple[str, int]]
 ) -> None:
-    system = factor_system(kernel, DATA, NOISE, P)
-    assert isinstance(system, DenseSystem)
+    system = system_of(kernel, DATA, NOISE, OUTPUTS)
+    assert isinstance(system, CoupledOutputs)
     assert calls.count(("cholesky", N * P)) == 1
     calls.clear()
-    monkeypatch.setattr(systems, "DENSE_LIMIT", N * P - 1)
-    above = factor_system(kernel, DATA, NOISE, P)
-    assert isinstance(above, IterativeSystem)
+    monkeypatch.setattr(limits, "DENSE_LIMIT", N * P - 1)
+    above = system_of(kernel, DATA, NOISE, OUTPUTS)
+    assert isinstance(above, IterativeOutputs)
     assert ("cholesky", N * P) not in [call for call in calls if "Decomposable" in repr(kernel)]
-    torch.testing.assert_close(above.solve(OUTPUTS), system.solve(OUTPUTS), rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(above.coefficients(), system.coefficients(), rtol=1e-7, atol=1e-8)
 
 
 def test_the_iterative_system_of_a_sum_never_forms_the_block_matrix() -> None:
@@ -289,21 +374,21 @@ def test_the_iterative_system_of_a_sum_never_forms_the_block_matrix() -> None:
         Matern(1.5, 1.0), Diagonal(np.arange(6.0))
     )
     with Largest() as largest:
-        factor_system(kernel, DATA, NOISE, P, solver="iterative").solve(OUTPUTS)
+        system_of(kernel, DATA, NOISE, OUTPUTS, solver="iterative").coefficients()
     assert largest.entries <= 2 * N * N  # two Gram matrices, side by side
 
 
 def test_missing_targets_keep_uncoupled_outputs_apart() -> None:
     observed = torch.ones(N, P, dtype=torch.bool)
     observed[:5, 1] = observed[:5, 2] = observed[3:9, 4] = False
-    system = factor_system(Decomposable(Gaussian(1.0)), DATA, NOISE, P, observed=observed)
-    assert isinstance(system, DiagonalSystem)
-    assert sorted(len(group.rows) for group in system.groups) == [N - 6, N - 5, N]  # one for each pattern
-    coupled = factor_system(Decomposable(Gaussian(1.0), Dense(OPERATOR)), DATA, NOISE, P, observed=observed)
-    assert isinstance(coupled, DenseSystem)
+    system = system_of(Decomposable(Gaussian(1.0)), DATA, NOISE, OUTPUTS, observed=observed)
+    assert isinstance(system, SeparateOutputs)
+    assert sorted(len(part.rows) for part in system.parts) == [N - 6, N - 5, N]  # one for each pattern
+    coupled = system_of(Decomposable(Gaussian(1.0), Dense(OPERATOR)), DATA, NOISE, OUTPUTS, observed=observed)
+    assert isinstance(coupled, CoupledOutputs)
     everything = torch.ones(N, P, dtype=torch.bool)  # a mask that masks nothing costs nothing
     kernel = Decomposable(Gaussian(1.0), Dense(OPERATOR))
-    assert isinstance(factor_system(kernel, DATA, NOISE, P, observed=everything), DiagonalSystem)
+    assert isinstance(system_of(kernel, DATA, NOISE, OUTPUTS, observed=everything), SeparateOutputs)
 
 
 # -- conjugate gradients ----------------------------------------------------------------------------------------------
@@ -318,12 +403,10 @@ def applications(kernel: OperatorKernel, monkeypatch: pytest.MonkeyPatch) -> int
         made += self is kernel
         return apply(self, *args)
 
-    system = factor_system(
-        kernel, DATA, torch.full((N,), noise, dtype=DOUBLE), targets.shape[1], solver="iterative"
-    )
+    system = system_of(kernel, DATA, np.full(N, noise), targets, solver="iterative")
     with monkeypatch.context() as patch:
         patch.setattr(type(kernel), "apply", counted)
-        C = system.solve(targets)
+        C = system.coefficients()
     image = kernel.dense(DATA, None, targets.shape[1]) @ C.reshape(-1) + noise * C.reshape(-1)
     assert (image - targets.reshape(-1)).norm() <= 1e-9 * targets.norm()
     return made
@@ -351,7 +434,7 @@ def test_preconditioners_save_iterations(
     kernel: OperatorKernel, gain: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_it = applications(kernel, monkeypatch)
-    monkeypatch.setattr(block_systems, "_preconditioner", lambda *_: lambda residual: residual)
+    monkeypatch.setattr(exact, "_preconditioner", lambda *_: lambda residual: residual)
     without = applications(kernel, monkeypatch)
     assert gain * with_it <= without
 
@@ -360,7 +443,7 @@ def test_sums_of_products_in_sums_are_found(monkeypatch: pytest.MonkeyPatch) -> 
     def unwanted(*args: Any, **options: Any) -> Any:
         raise AssertionError("sums of Kronecker products have a preconditioner of their own")
 
-    monkeypatch.setattr(block_systems, "pivoted_cholesky", unwanted)
+    monkeypatch.setattr(exact, "pivoted_cholesky", unwanted)
     one, two = Decomposable(Gaussian(1.0), Dense(OPERATOR)), Decomposable(Linear(), Diagonal(np.arange(6.0)))
     assert applications(one + (two + (one + two)), monkeypatch) > 1
     with pytest.raises(AssertionError, match="of their own"):
@@ -369,30 +452,31 @@ def test_sums_of_products_in_sums_are_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_preconditioner_of_low_rank_still_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Separate(SIX) + Decomposable(Gaussian(2.0), Dense(OPERATOR))
-    monkeypatch.setattr(block_systems, "PRECONDITIONER_RANK", 30)
+    monkeypatch.setattr(exact, "PRECONDITIONER_RANK", 30)
     with_it = applications(kernel, monkeypatch)
-    monkeypatch.setattr(block_systems, "_preconditioner", lambda *_: lambda residual: residual)
+    monkeypatch.setattr(exact, "_preconditioner", lambda *_: lambda residual: residual)
     assert 2 * with_it <= applications(kernel, monkeypatch)
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"solver must be one of \('auto', 'dense', 'iterative'\); got 'cg'"):
-        factor_system(CurlFree(1.0), DATA, NOISE, 2, solver="cg")  # type: ignore[arg-type]
+        system_of(CurlFree(1.0), DATA, NOISE, OUTPUTS[:, :2], solver="cg")
     for kernel in (CurlFree(1.0), Separate([Linear()] * 2), Transformable(Linear(), [np.eye(2)] * 2)):
-        with pytest.raises(ValueError, match="has 2 outputs on these inputs, but p=3 were asked for"):
-            factor_system(kernel, DATA, NOISE, 3)
+        with pytest.raises(ValueError, match="has 2 outputs on these inputs, but there are 3 targets"):
+            system_of(kernel, DATA, NOISE, OUTPUTS[:, :3])
     with pytest.raises(ValueError, match="but there are 3 outputs"):
-        factor_system(Decomposable(Linear(), Diagonal([1.0, 2.0])), DATA, NOISE, 3)
+        system_of(Decomposable(Linear(), Diagonal([1.0, 2.0])), DATA, NOISE, OUTPUTS[:, :3])
     with pytest.raises(ValueError, match="The Gram matrix plus n·alpha has NaN or infinite entries"):
-        factor_system(Decomposable(Linear()), torch.full((3, 4), torch.nan, dtype=DOUBLE), NOISE[:3], 1)
+        nothing = torch.full((3, 4), torch.nan, dtype=DOUBLE)
+        system_of(Decomposable(Linear()), nothing, NOISE[:3], OUTPUTS[:3, :1])
 
 
 def test_matrices_that_are_not_positive_definite_are_named() -> None:
-    gram = -torch.eye(4, dtype=DOUBLE)
+    gram, Y = -torch.eye(4, dtype=DOUBLE), OUTPUTS[:4, :3]
     with pytest.raises(ValueError, match=r"The Gram matrix plus n·alpha \(4 × 4\) is not positive definite"):
-        factor_system(Decomposable(Precomputed()), gram, NOISE[:4], 1)
+        system_of(Decomposable(Precomputed()), gram.clone(), NOISE[:4], Y)
     with pytest.raises(ValueError, match=r"The Gram matrix has an eigenvalue of -1"):
-        factor_system(Decomposable(Precomputed(), Dense(A)), gram, NOISE[:4], 3)
+        system_of(Decomposable(Precomputed(), Dense(A)), gram.clone(), NOISE[:4], Y)
     with pytest.raises(ValueError, match=r"The block Gram matrix plus n·alpha \(12 × 12\) is not positive"):
-        factor_system(Decomposable(Precomputed(), Dense(B)), gram, NOISE[:4], 3, solver="dense")
+        system_of(Decomposable(Precomputed(), Dense(B)), gram.clone(), NOISE[:4], Y, solver="dense")

@@ -28,9 +28,6 @@ from representer.linalg import (
     orthonormal,
     pivoted_cholesky,
     repair_gram,
-    rotated_factor,
-    row_product,
-    self_product,
     spectrum_of_factor,
     symmetric_products,
     woodbury,
@@ -80,7 +77,7 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
     assert torch.equal(cholesky.factor, cholesky.factor.tril())
     close(cholesky.solve(B), torch.linalg.solve(kept, B))
     close(cholesky.half_solve(B).mT @ cholesky.half_solve(B), B.mT @ torch.linalg.solve(kept, B))
-    for rows in (B.mT.clone(memory_format=torch.contiguous_format), B.clone().mT):  # which may be overwritten
+    for rows in (B.mT.clone(memory_format=torch.contiguous_format), B.clone().mT):
         close(cholesky.half_solve_rows(rows), cholesky.half_solve(B).mT)
     close(cholesky.inverse(), torch.linalg.inv(kept))
     close(cholesky.logdet(), torch.linalg.slogdet(kept).logabsdet)
@@ -88,32 +85,7 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
     assert not cholesky.jitter.any()
 
 
-@dtypes
-@pytest.mark.parametrize("shape", [(1, 1), (7, 300), (300, 5), (3, 6, 4), (2, 2, 5, 3), (0, 3)])
-@pytest.mark.parametrize("signs", [(1.0,), (-1.0,), (1.0, 0.0, -2.0)])
-def test_weighted_sums_of_outer_products(
-    dtype: torch.dtype, shape: tuple[int, ...], signs: tuple[float, ...]
-) -> None:
-    rows = matrix(*shape, dtype=dtype)
-    left, right = (matrix(*shape[:-2], shape[-1], 3, dtype=dtype, seed=seed) for seed in (1, 2))
-    weights = (
-        matrix(*shape[:-1], dtype=dtype).abs() * torch.tensor(signs)[torch.arange(shape[-2]) % len(signs)]
-    )
-    weights = weights.to(dtype)
-    expected = torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
-    result = symmetric_products(left, right, rows, weights)
-    close(result, expected + left @ right.mT + right @ left.mT)
-    if rows.ndim == 2:
-        torch.testing.assert_close(result, result.mT, rtol=0.0, atol=0.0)
-
-
-def test_a_weight_that_is_no_number_is_not_lost() -> None:
-    weights = torch.tensor([1.0, math.nan, 0, -1], dtype=torch.float64)
-    result = symmetric_products(matrix(3, 2), matrix(3, 2), matrix(4, 3), weights)
-    assert bool(result.isnan().all())
-
-
-def test_an_inverse_of_several_blocks_is_symmetric() -> None:
+def test_an_inverse_is_symmetric() -> None:
     A = psd(300, shift=1.0)
     v = matrix(300, 1)
     for cholesky in (
@@ -122,9 +94,9 @@ def test_an_inverse_of_several_blocks_is_symmetric() -> None:
         Cholesky(factorize(A).factor.contiguous(), A.new_zeros(())),
     ):
         close(cholesky.solve(v), torch.linalg.solve(A, v))
-        for inverse, less in ((cholesky.inverse(), 0.0), (cholesky.inverse(less=v), v @ v.mT)):
-            close(inverse, torch.linalg.inv(A) - less)
-            torch.testing.assert_close(inverse, inverse.mT, rtol=0.0, atol=0.0)
+        inverse = cholesky.inverse()
+        close(inverse, torch.linalg.inv(A))
+        torch.testing.assert_close(inverse, inverse.mT, rtol=0.0, atol=0.0)
 
 
 def test_factorize_in_place_uses_the_memory() -> None:
@@ -562,17 +534,6 @@ def test_a_spectrum_can_be_made_by_hand() -> None:
     close(spectrum.solve(torch.ones(3, 1), 1.0), torch.tensor([[1 / 3], [1.0], [1.0]]))
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 0), (1, 1)])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_self_product(shape, dtype):
-    B = torch.from_numpy(np.random.default_rng(0).normal(size=shape)).to(dtype)
-    product = self_product(B)
-    assert product.dtype == dtype and torch.equal(product, product.mT)
-    torch.testing.assert_close(product, B.mT @ B)
-    torch.testing.assert_close(self_product(B.mT), B @ B.mT)
-    torch.testing.assert_close(self_product(B, mirrored=False).tril(), product.tril())
-
-
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_pivoted_cholesky_in_blocks_is_that_by_columns(dtype):
     rng = np.random.default_rng(0)
@@ -587,16 +548,6 @@ def test_pivoted_cholesky_in_blocks_is_that_by_columns(dtype):
         assert (factor @ factor.mT - A).abs().max() <= 150 * tol * A.diagonal().max()
     zero, none = pivoted_cholesky(torch.zeros(3, 3))
     assert zero.shape == (3, 0) and len(none) == 0
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_rotated_factor(dtype):
-    rng = np.random.default_rng(0)
-    U = torch.linalg.qr(torch.from_numpy(rng.normal(size=(6, 6)))).Q.to(dtype)
-    whole = torch.from_numpy(rng.normal(size=(6, 6))).to(dtype)
-    for vectors in (U, U.mT, U[:, :4]):
-        for factor in (whole, whole.tril(), whole.triu(), whole[:, :2], whole.tril().mT.contiguous().mT):
-            torch.testing.assert_close(rotated_factor(vectors, factor), vectors.mT @ factor)
 
 
 # -- leading eigenvectors ---------------------------------------------------------------------------------------------
@@ -688,19 +639,11 @@ def test_orthonormal_blocks_stay_so_where_columns_vanish_or_repeat():
     assert torch.allclose(both.mT @ both, torch.eye(9, dtype=torch.float64), atol=1e-12)
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 6, 50])
-@pytest.mark.parametrize("inner", [1, 2, 5, 6, 121])
-def test_rows_of_a_product_do_not_depend_on_their_block(rng: np.random.Generator, inner: int, columns: int):
-    A, B = (
-        torch.from_numpy(rng.normal(size=(1300, inner))),
-        torch.from_numpy(rng.normal(size=(columns, inner))),
-    )
-    for right in (B.mT, B.mT.contiguous()):
-        whole = row_product(A, right)
-        torch.testing.assert_close(whole, A @ right, rtol=1e-12, atol=1e-12)
-        for cut in (1, 7, 77, 1024, 1299):
-            assert torch.equal(torch.cat([row_product(A[:cut], right), row_product(A[cut:], right)]), whole)
-    assert row_product(A[:0], B.mT).shape == (0, columns)
-    left = A[:9].clone().requires_grad_()
-    row_product(left, B.mT).sum().backward()
-    torch.testing.assert_close(left.grad, B.sum(0).expand(9, -1))
+@pytest.mark.parametrize("shape", [(1, 1), (7, 300), (300, 5), (3, 6, 4), (0, 3)])
+def test_symmetric_products(shape: tuple[int, ...]) -> None:
+    rows, weights = matrix(*shape), matrix(*shape[:-1], seed=3)
+    left, right = (matrix(*shape[:-2], shape[-1], 3, seed=seed) for seed in (1, 2))
+    expected = left @ right.mT + right @ left.mT
+    close(symmetric_products(left, right), expected)
+    expected = expected + torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
+    close(symmetric_products(left, right, rows, weights), expected)

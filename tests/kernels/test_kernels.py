@@ -199,14 +199,13 @@ def kernel_classes() -> set[type]:
 
 # Whose oracles are not in a table: the test that compares each with its definition.
 COMPARED = {
-    "Cached": "test_kernels_cached.py::test_a_gram_matrix_is_computed_once",
     "Columns": "test_kernels_columns.py::test_columns_is_the_sum_or_product_over_fields",
     "Functional": "test_kernels_curves.py::test_pairs_have_the_integrals_of_their_interpolants",
     "GlobalAlignment": "test_kernels_time_series.py::test_global_alignment_is_the_sum_over_all_alignments",
     "GraKeL": "test_kernels_graphs.py::test_equal_to_grakel",
     "MinMax": "test_kernels_fingerprints.py::test_counts",
     "Molecule": "test_kernels_molecules.py::test_equals_the_similarity_of_rdkit",
-    "Parallel": "test_kernels_cached.py::test_parallel_is_the_kernel_itself",
+    "Parallel": "test_kernels_parallel.py::test_parallel_is_the_kernel_itself",
     "Precomputed": "test_kernels_composition.py::test_precomputed",
     "Signature": "test_kernels_time_series.py::test_signature_is_its_iterated_integrals",
 }
@@ -324,16 +323,14 @@ def test_many_rows_are_done_in_blocks(kernel: Kernel) -> None:
     torch.testing.assert_close(gram, with_gradient.detach(), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.skipif(
-    not torch.backends.mkl.is_available(), reason="other libraries round products in other ways"
-)
 @pytest.mark.parametrize("kernel", [Gaussian(7.0), RationalQuadratic(3.0, 2.0), Matern(2.5, 7.0)], ids=repr)
 def test_a_row_does_not_depend_on_its_block(kernel: Kernel) -> None:
     rng = np.random.default_rng(0)
     X, Z = rng.normal(size=(700, 7)) + 3.0, rng.normal(size=(40, 7))
     whole = kernel(X, Z)
     for rows in (1, 33, 250):
-        assert torch.equal(torch.cat([kernel(X[i : i + rows], Z) for i in range(0, 700, rows)]), whole)
+        blocks = torch.cat([kernel(X[i : i + rows], Z) for i in range(0, 700, rows)])
+        torch.testing.assert_close(blocks, whole, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("symmetric", [True, False])

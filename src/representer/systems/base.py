@@ -1,0 +1,85 @@
+"""What a ridge system is: the squared-loss problem of some samples, solved, and what can be asked of its solution."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from representer.linalg.memory import row_blocks
+from representer.systems.groups import Groups
+
+Criterion = Literal["loo", "gcv"]
+
+
+class System(ABC):
+    """min over f and b of Σ_i ‖y_i − f(x_i) − b‖²/noise_i + ‖f‖², with noise_i = alpha·Σw/w_i; b may be zero.
+
+    Every system knows its coefficients and its backward error. What a kind of system cannot answer it refuses with a
+    ``ValueError`` that says why.
+    """
+
+    @abstractmethod
+    def coefficients(self) -> Tensor:
+        """The coefficients of f: (n, p) of the samples, or (m, p) of the features."""
+
+    def intercept(self) -> Tensor | None:
+        """The constant b (p,), or None where there is none."""
+        return None
+
+    @abstractmethod
+    def residual(self) -> float:
+        """The backward error: the norm of what the system's equations miss, over that of their right side."""
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        """f₋ₛ(x_i) (n, p): the prediction for each sample by the fit without its group, or without it alone."""
+        raise self._unavailable("Leave-one-out predictions")
+
+    def left_out_variance(self) -> Tensor:
+        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a target is missing."""
+        raise self._unavailable("Variances of left-out samples")
+
+    def variance(self, X: Any) -> Tensor:
+        """The variance (m, p) of f + b at new points, in units of the prior's scale."""
+        raise self._unavailable("Variances")
+
+    def leverage(self) -> Tensor:
+        """∂f(x_i)/∂y_i (n, p) at the training samples; NaN where a target is missing."""
+        raise self._unavailable("Leverages")
+
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The criterion for many alphas, from one factorisation."""
+        raise self._unavailable("Criteria of many alphas")
+
+    def gradient(self) -> Tensor:
+        """The derivative of the criterion in the Gram matrix."""
+        raise self._unavailable("Gradients")
+
+    def _unavailable(self, what: str) -> ValueError:
+        return ValueError(f"{what} are not known to {type(self).__name__}.")
+
+
+def group_members(labels: Tensor) -> list[Tensor]:
+    """The members of each group as row numbers: one tensor (number of groups, size) for every size of a group."""
+    return list(Groups.of(labels.cpu().numpy(), labels.device).members)
+
+
+def whole_groups(
+    groups: Tensor | None, n: int, bytes_per_row: int, limit: int | None = None
+) -> Iterator[Tensor]:
+    """Row numbers in blocks with about ``limit`` bytes of temporaries each; a group is never cut."""
+    slices = row_blocks(n, bytes_per_row, limit)
+    if groups is None:
+        yield from (torch.arange(rows.start, rows.stop) for rows in slices)
+        return
+    _, members, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    order = torch.argsort(members, stable=True)
+    ends, start = sizes.cumsum(0), 0
+    for rows in slices:
+        stop = int(ends[torch.searchsorted(ends, rows.stop)]) if rows.stop > start else start
+        if stop > start:
+            yield order[start:stop].sort().values
+        start = stop
