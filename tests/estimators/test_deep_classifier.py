@@ -452,7 +452,7 @@ def test_errors_say_what_and_what_to_do(two):
     for loss in ("best", "huber", lambda F, Y: F.sum()):
         _bad(two, "loss must be one of 'logistic', 'hinge', 'squared_hinge', 'squared'", loss=loss)
     _bad(two, "criterion must be one of", criterion="aic")
-    _bad(two, "calibration must be one of 'cv', None", calibration="yes")
+    _bad(two, "calibration must be 'cv' or None", calibration="yes")
     _bad(two, "alpha must be positive", alpha=0.0)
     _bad(two, "only squared loss has", loss="hinge", criterion="loo", alpha="auto")
     _bad(two, "only squared loss has", loss="logistic", criterion="gcv", alpha="auto")

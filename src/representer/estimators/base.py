@@ -162,6 +162,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
 
+    def _keep_attributes(self, attributes: dict[str, Any]) -> None:
+        """Keep what a fit has found, by name."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
     def _iteration_callback(self) -> Callable[[HistoryEntry], bool]:
         """What a search calls after each iteration: a subtask of the fit begins and ends; True stops the search."""
         context = self._callback_fit_ctx

@@ -29,7 +29,7 @@ from representer.estimators.deep_regressor import (
     solve_deep,
 )
 from representer.estimators.validation import check_groups, check_inputs, check_options, check_weights
-from representer.functions import Network
+from representer.functions import Composed, Network
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -163,6 +163,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     """
 
     list_arguments = ("layers",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    dual_coef_: np.ndarray
 
     def __init__(
         self,
@@ -231,7 +236,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         if callable(self.loss):
             raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}; got {self.loss!r}.")
-        check_options(self, {"loss": LOSSES, "calibration": ("cv", None)})
+        check_options(self, {"loss": LOSSES})
+        if self.calibration not in ("cv", None):
+            raise ValueError(f"calibration must be 'cv' or None; got {self.calibration!r}.")
         check_deep(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
         samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
@@ -241,16 +248,24 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         fitted = solve_deep(self, composition, samples, loss, labels, self._iteration_callback())
-        vars(self).update(deep_attributes(self, fitted, samples))
+        self._keep_attributes(deep_attributes(self, fitted, samples))
         if samples.part.source is not None:
             alpha = None if isinstance(self.alpha, str) else self.alpha_
-            options = {"intercept": self.fit_intercept, "memory_limit": self.memory_limit}
-            outer = fit_outer(self.function_, samples.part, alpha, **options)
-            vars(self).update(outer_attributes(outer, fitted.solution, self.criterion_value_))
+            outer = fit_outer(
+                self.function_,
+                samples.part,
+                alpha,
+                intercept=self.fit_intercept,
+                memory_limit=self.memory_limit,
+            )
+            self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
             self.layer_norms_[-1] = self.function_.norm()
             if self.calibration is not None:
-                held = torch.from_numpy(self._labels(outer.targets))
-                self.calibration_ = calibrate(outer.left_out.cpu(), held)
+                held = outer.system.held
+                weights = None if held.weights is None else torch.from_numpy(held.weights)
+                self.calibration_ = calibrate(
+                    outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights
+                )
         elif self.calibration is not None:
             self._calibrate(fitted, labels)
         return self

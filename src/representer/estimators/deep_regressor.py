@@ -50,6 +50,7 @@ from representer.problems.spread import DeepSpread, Refits
 from representer.samples import rows as limits
 from representer.samples.in_memory import Block, InMemory
 from representer.samples.on_dask import OnDask, is_dask
+from representer.systems.ridge import SummedSystem
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6
@@ -208,7 +209,8 @@ def samples_in_memory(
     n = len(Y)
     rows = np.arange(n) if weights is None else np.flatnonzero(weights > 0)
     if len(rows) < n:
-        X, Y, weights = take(X, torch.from_numpy(rows)), Y[rows], weights[rows]
+        X, Y = take(X, torch.from_numpy(rows)), Y[rows]
+        weights = None if weights is None else weights[rows]
         X = X[:, rows] if kernel.domain == "gram" else X
         groups = None if groups is None else np.unique(groups[rows], return_inverse=True)[1]
     if learner.approximation is not None:
@@ -220,9 +222,9 @@ def samples_in_memory(
     source = InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
     seed = seed_of(learner.random_state)
     chosen = source.random_rows(limits.INNER_ROWS, seed)
-    some = [None if a is None else a[chosen] for a in (weights, groups)]
+    weights, groups = (None if a is None else a[chosen] for a in (weights, groups))
     part = Part(take(X, torch.from_numpy(chosen)), chosen, seed, source)
-    return DeepSamples(part, Y[chosen], *some, rows[chosen], n)
+    return DeepSamples(part, Y[chosen], weights, groups, rows[chosen], n)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
@@ -427,7 +429,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     ----------
     function_ : Composed
         The fitted f_1 ∘ … ∘ f_L + b.
-    system_ : DeepSpread, SummedSpread or None
+    system_ : DeepSpread, SummedSystem or None
         What standard deviations of predictions are made from; None for other losses than the squared one.
     kernel_ : Kernel or OperatorKernel
         The outer kernel with the numbers that were used.
@@ -482,6 +484,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     kernel_arguments = ("kernel",)
     list_arguments = ("layers",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    dual_coef_: np.ndarray
     training_data = ("X_fit_", "system_")
 
     def __init__(
@@ -560,9 +567,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         loss = self._loss(composition)
         samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         fitted = solve_deep(self, composition, samples, loss, None, self._iteration_callback())
-        vars(self).update(deep_attributes(self, fitted, samples))
+        self._keep_attributes(deep_attributes(self, fitted, samples))
         self.X_fit_ = plain(samples.part.X, copy=True)
-        self.system_ = self._spread(fitted, samples, loss) if loss.squared else None
+        self.system_: DeepSpread | SummedSystem | None = None
+        if loss.squared:
+            self.system_ = self._spread(fitted, samples, loss)
         if self.loss == "interpolate":
             self._check_interpolation(samples)
         if samples.part.source is not None:
@@ -614,9 +623,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         outer = fit_outer(
             self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
         )
-        vars(self).update(outer_attributes(outer, fitted.solution, self.criterion_value_))
+        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
         self.layer_norms_[-1] = self.function_.norm()
-        self.system_ = outer.spread
+        self.system_ = outer.system
 
     def _check_interpolation(self, samples: DeepSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
@@ -699,7 +708,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return mean
         if self.system_ is None:
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
-        return mean, self._shaped(self.system_(image))
+        return mean, self._shaped(self.system_.deviation(image))
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
@@ -746,7 +755,7 @@ def outer_attributes(outer: OuterFit, solution: Solution, criterion: float | Non
     penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
     return {
         "function_": outer.function,
-        "alpha_": outer.alpha,
+        "alpha_": outer.system.alpha,
         "criterion_value_": criterion if outer.criterion is None else outer.criterion,
         "objective_value_": outer.value + penalty,
         **coefficients_of(outer.function),

@@ -41,7 +41,7 @@ from representer.estimators.validation import (
     check_options,
     check_weights,
 )
-from representer.functions import Layer, Network
+from representer.functions import Composed, Layer, Network
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
@@ -216,6 +216,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     kernel_arguments = ("kernel", "decoder_kernel")
     list_arguments = ("n_components",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    layers_: list[Layer]
+    kernel_: Kernel | OperatorKernel
     training_data = ("X_fit_",)
 
     def __init__(
@@ -396,7 +402,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
         solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
         fitted = Fitted(fit, solution, restore)
-        vars(self).update(deep_attributes(self, fitted, samples))
+        self._keep_attributes(deep_attributes(self, fitted, samples))
         if samples.part.source is not None and isinstance(space, FeatureSpace) and not self.supervision > 0:
             self._fit_to_all(fitted, samples.part)
         self._keep(space, coordinates, data, code, weights)
@@ -433,9 +439,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
         """The decoder once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
-        options = {"intercept": self.fit_intercept, "memory_limit": self.memory_limit}
-        outer = fit_outer(self.function_, part, alpha, **options)
-        vars(self).update(outer_attributes(outer, fitted.solution, self.criterion_value_))
+        outer = fit_outer(
+            self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
+        )
+        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -490,7 +497,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     ) -> None:
         r = coordinates.shape[1]
         self.function_ = self.function_.first_columns(r)
-        vars(self).update(coefficients_of(self.function_))
+        self._keep_attributes(coefficients_of(self.function_))
         self.layer_norms_[-1] = self.function_.norm()
         self.decoder_kernel_ = self.kernel_
         self.kernel_ = self.layers_[0].kernel

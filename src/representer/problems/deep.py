@@ -319,7 +319,7 @@ class DeepFit:
         if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
             # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
             own = [
-                self._fold(self.loss, X, targets, [], *split, point=f.point)
+                self._fold(self.loss, X, targets, [], split[0], split[1], f.point)
                 for f, split in zip(folds, splits, strict=True)
             ]
             choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))

@@ -87,11 +87,12 @@ class Loss:
     def scored(self, criterion: Criterion, validation: Tensor | None = None) -> Objectives:
         """A fit whose error on other data is known: closed forms for squared loss, held-out rows for any."""
         if criterion == "validation":
+            held_out = torch.empty(0) if validation is None else validation
             if self.squared:
                 return Objectives(
-                    self.make, lambda T: known(T, lambda T, rows: self._held_out(validation, T, rows))
+                    self.make, lambda T: known(T, lambda T, rows: self._held_out(held_out, T, rows))
                 )
-            return Objectives(self.make, lambda T: HeldOutLoss(self.make(T), validation=validation))
+            return Objectives(self.make, lambda T: HeldOutLoss(self.make(T), validation=held_out))
         if not self.squared:
             raise ValueError(
                 f"criterion={criterion!r} is a closed form that only squared loss has. Use criterion='validation'."
@@ -104,9 +105,8 @@ class Loss:
             return GeneralizedCrossValidation(T.Y, **options)
         return LeaveOneOut(T.Y, groups=T.groups, **options)
 
-    def _held_out(self, validation: Tensor | None, T: Targets, rows: Tensor) -> HeldOut | None:
+    def _held_out(self, validation: Tensor, T: Targets, rows: Tensor) -> HeldOut | None:
         """The error on the validation rows among those in which Y is known, if there are any of both kinds."""
-        assert validation is not None
         held_out = torch.isin(rows, validation.to(rows.device))
         if not bool(held_out.any()) or bool(held_out.all()):
             return None

@@ -125,8 +125,8 @@ class DeepSpread:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
-    def __call__(self, Z: Tensor) -> Tensor:
-        """Standard deviations (m, p) at the images Z."""
+    def deviation(self, Z: Tensor) -> Tensor:
+        """The standard deviation (m, p) of new observations at the images Z."""
         return self._made(Z)
 
     @cached_property
