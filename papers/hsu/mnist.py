@@ -41,7 +41,7 @@ def models(n: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         DEFAULT: EmbeddingClassifier(Gaussian("auto"), random_state=0),
         BOUND: embedding(**one),
-        ERM: embedding(objective="erm", max_iter=100, **one),
+        ERM: embedding(criterion="erm", max_iter=100, **one),
         "SVC": SVC(gamma=0.5, probability=False),
         "SVC, gamma='scale'": SVC(),
     }

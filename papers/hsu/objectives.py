@@ -35,7 +35,7 @@ DEFAULT = "leave-one-out + r/n, prior (default)"
 
 def candidates(n: int) -> dict[str, EmbeddingClassifier]:
     """The objectives for n training samples; all probabilities are calibrated."""
-    paper: dict[str, Any] = {"objective": "rademacher", "fit_intercept": False}
+    paper: dict[str, Any] = {"criterion": "rademacher", "fit_intercept": False}
     return {
         DEFAULT: EmbeddingClassifier(),
         "leave-one-out, prior": EmbeddingClassifier(complexity_weight=0.0),
@@ -43,7 +43,7 @@ def candidates(n: int) -> dict[str, EmbeddingClassifier]:
         "leave-one-out": EmbeddingClassifier(complexity_weight=0.0, shrinkage=0.0),
         "bound of the paper": EmbeddingClassifier(shrinkage=0.0, **paper),
         "bound, prior": EmbeddingClassifier(**paper),
-        "bound, prior, constant": EmbeddingClassifier(objective="rademacher"),
+        "bound, prior, constant": EmbeddingClassifier(criterion="rademacher"),
     }
 
 

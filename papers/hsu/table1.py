@@ -68,7 +68,7 @@ SOURCES: dict[str, tuple[Source, Callable[..., Any]]] = {
 # -- the methods ------------------------------------------------------------------------------------------------------
 def embedding(**options: Any) -> EmbeddingClassifier:
     """The paper's estimator: no constant, no shrinkage, clip-normalised probabilities, all started at 1."""
-    given = {"objective": "rademacher", "start": {"alpha": 1.0, "lengthscale": 1.0}, **options}
+    given = {"criterion": "rademacher", "start": {"alpha": 1.0, "lengthscale": 1.0}, **options}
     return EmbeddingClassifier(fit_intercept=False, shrinkage=0.0, calibration=None, random_state=0, **given)
 
 
@@ -147,7 +147,7 @@ def methods(n: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
         "kernel__lengthscale": list(np.geomspace(0.03, 3.0, 3 if quick else 5)),
         "alpha": list(np.geomspace(1e-7, 1e-1, 3 if quick else 5)),
     }
-    fixed = embedding(kernel=Gaussian(1.0), objective=None, start=None)
+    fixed = embedding(kernel=Gaussian(1.0), criterion=None, start=None)
     machine = {"C": np.geomspace(1.0, 10000.0, 3 if quick else 5), "gamma": np.geomspace(0.03, 10.0, 6) / d}
     inner = StratifiedKFold(3, shuffle=True, random_state=1)
     stochastic = {"solver": "adam", "max_iter": 10 if quick else 100, "tol": 0.0}
@@ -156,13 +156,13 @@ def methods(n: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
         GMCE: embedding(),
         SVC_PLATT: GridSearchCV(SVC(), machine, cv=inner),
         GPC: LargeGaussianProcessClassifier(),
-        "our bound": EmbeddingClassifier(objective="rademacher", random_state=0),
-        "MED": embedding(kernel="rbf", objective=None, alpha=1.0, start=None),
+        "our bound": EmbeddingClassifier(criterion="rademacher", random_state=0),
+        "MED": embedding(kernel="rbf", criterion=None, alpha=1.0, start=None),
         "CV": GridSearchCV(fixed, grid, cv=inner),
         "GMCE-SGD": embedding(batch_size=max(2, n // 10), **stochastic),
         "CEN-1": cen(d, (16, 32, 8), fold, quick),
         "CEN-2": cen(d, (96, 32), fold, quick),
-        "ERM": embedding(objective="erm", max_iter=100),
+        "ERM": embedding(criterion="erm", max_iter=100),
     }
 
 

@@ -36,13 +36,13 @@ def figure1(run: Run) -> None:
             "tol": 0.0,
         }
         first = embedding(
-            kernel=Gaussian(start["lengthscale"]), objective=None, alpha=start["alpha"], start=None
+            kernel=Gaussian(start["lengthscale"]), criterion=None, alpha=start["alpha"], start=None
         )
         last = embedding(kernel=Gaussian("auto"), start=start, **steps).fit(A, a)
         history = np.array([(e.value, e.complexity, e.accuracy, e.loss) for e in last.history_])
         before = first.fit(A, a)
         return {
-            "objective": last.objective_value_,
+            "objective": last.criterion_value_,
             "complexity": last.complexity_,
             "complexity at the start": before.complexity_,
             "test accuracy": 100.0 * last.score(B, b),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import OperatorRidge
-from representer.approximation import Nystroem
+from representer import KernelFeatures, OperatorRidge
+from representer.approximation import Nystroem, RandomFeatures
 from representer.kernels import (
     Callable,
     Constant,
@@ -792,3 +793,72 @@ def test_not_fitted():
         OperatorRidge().predict([[1.0]])
     with pytest.raises(NotFittedError):
         OperatorRidge().loo_predict_  # noqa: B018
+
+
+# -- intercepts and groups --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("missing", [False, True])
+def test_groups_and_intercepts_equal_refits(data, rng, missing):
+    X, Y = data
+    Y = Y + 4.0
+    if missing:
+        Y = np.where(rng.random(Y.shape) < 0.2, np.nan, Y)
+    w, groups = rng.uniform(0.5, 2.0, len(X)), np.array(list("abcdefgh"))[np.arange(len(X)) % 8]
+    for operator in (None, Dense(np.eye(3) + 0.5)):
+        model = OperatorRidge(Gaussian(1.0), operator, alpha=0.02, fit_intercept=True)
+        model.fit(X, Y, w, groups=groups)
+        for group in "abh":
+            rest = groups != group
+            alpha = 0.02 * w.sum() / w[rest].sum()  # without the group the ridge stays what it was
+            left = clone(model).set_params(alpha=alpha).fit(X[rest], Y[rest], w[rest])
+            np.testing.assert_allclose(model.loo_predict_[~rest], left.predict(X[~rest]), atol=1e-8)
+        chosen = clone(model).set_params(alpha="auto").fit(X, Y, w, groups=groups)
+        error = np.nansum(w[:, None] * (Y - chosen.loo_predict_) ** 2) / w.sum()
+        assert chosen.criterion_value_ == pytest.approx(error)
+
+
+def test_an_intercept_takes_a_shift_of_the_targets(data):
+    X, Y = data
+    options: Any = {"fit_intercept": True, "random_state": 0}
+    for kernel, operator in (
+        (Gaussian(1.0), None),
+        (Gaussian("auto"), None),
+        (Gaussian(1.0), "learn"),
+        (CurlFree(1.0), None),
+    ):
+        one = OperatorRidge(kernel, operator, **options).fit(X, Y)
+        two = OperatorRidge(kernel, operator, **options).fit(X, Y + 100.0)
+        np.testing.assert_allclose(two.predict(X) - 100.0, one.predict(X), rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(two.intercept_ - 100.0, one.intercept_, rtol=1e-4, atol=1e-3)
+    flat = OperatorRidge(Gaussian(1.0), **options).fit(X, Y[:, 0])
+    assert np.ndim(flat.intercept_) == 0
+    assert OperatorRidge(Gaussian(1.0)).fit(X, Y).intercept_.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_coefficients_where_targets_of_coupled_outputs_are_missing(data):
+    """A system of the features of all samples: what a user sees are the coefficients of the features."""
+    X, Y = data
+    Y = Y.copy()
+    Y[::5, 0] = np.nan
+    for approximation in (RandomFeatures(15), Nystroem(12)):
+        model = OperatorRidge(
+            Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=approximation, random_state=0
+        ).fit(X, Y)
+        features = KernelFeatures(Gaussian(1.0), approximation, random_state=0).fit(X)
+        B = features.transform(X)
+        if model.landmarks_ is not None:
+            B = Gaussian(1.0)(X, model.landmarks_).numpy()
+        assert len(model.dual_coef_) == B.shape[1]
+        np.testing.assert_allclose(B @ model.dual_coef_ @ (np.eye(3) + 0.5), model.predict(X), atol=1e-7)
+
+
+def test_bad_groups_and_intercepts(data):
+    X, Y = data
+    cases: Any = [
+        ({}, np.zeros(3), "one label for each"),
+        ({"criterion": "gcv"}, np.zeros(len(X)), "knows no groups"),
+        ({"fit_intercept": True}, np.zeros(len(X)), "Give at least two groups"),
+        ({"fit_intercept": "yes"}, None, "fit_intercept must be True or False"),
+    ]
+    for options, groups, message in cases:
+        with pytest.raises(ValueError, match=message):
+            OperatorRidge(Gaussian(1.0), **options).fit(X, Y, groups=groups)

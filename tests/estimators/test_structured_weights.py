@@ -232,6 +232,21 @@ def test_twins_in_one_group_do_not_fool_a_search(data, rng):
     assert grouped.alpha_ > 10.0 * fooled.alpha_ and grouped.criterion_value_ > 10.0 * fooled.criterion_value_
 
 
+@pytest.mark.parametrize("name", ["identity", "covariance"])
+def test_a_kernel_is_learned_with_groups_and_weights(data, name):
+    """No neighbour of the learned kernel has a lower error of groups, weights included."""
+    X, Y, weights, _ = data
+    options = {"sample_weight": weights + 1.0, "groups": np.arange(24) // 3}
+    model = predictor(name, kernel=Gaussian("auto"), output_kernel="linear", alpha=ALPHA).fit(X, Y, **options)
+    errors = [
+        predictor(name, kernel=Gaussian(f * model.kernel_.lengthscale), output_kernel="linear", alpha=[ALPHA])
+        .fit(X, Y, **options)
+        .criterion_value_
+        for f in (0.8, 1.0, 1.25)
+    ]
+    assert errors[1] == pytest.approx(model.criterion_value_) and errors[1] < min(errors[0], errors[2])
+
+
 def test_bad_weights_and_groups(data):
     X, Y, _, _ = data
     model = predictor("identity", alpha="auto")
@@ -242,7 +257,9 @@ def test_bad_weights_and_groups(data):
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(X, Y, sample_weight=weights)
-    with pytest.raises(ValueError, match=r"one label for each of the 24 samples; got shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"one label for each of the 24 samples; got an array of shape \(3,\)"
+    ):
         model.fit(X, Y, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="n_groups=1: the criterion leaves samples out"):
         model.fit(X, Y, groups=np.zeros(24))

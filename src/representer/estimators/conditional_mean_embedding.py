@@ -2,44 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.utils.metaestimators import available_if
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
 
-from representer.estimators._callbacks import fitting, iteration_callback
-from representer.estimators._conditional_large import (
-    add_conditionals,
-    both_approximations,
-    fit_conditionals,
-    keep_batch,
-)
-from representer.estimators._embedding_conditionals import Conditionals
-from representer.estimators._embedding_problem import EmbeddingProblem, guard_memory
-from representer.estimators._embedding_search import EmbeddingSearch, Found
-from representer.estimators._labels import held_out_rows
-from representer.estimators._lazy import in_memory, takes_batches
+from representer.approximation import input_output_pair
+from representer.data import SparseRows, plain, take
+from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     check_alpha,
+    check_columns,
+    check_groups,
     check_inputs,
     check_options,
     check_outputs,
+    check_search,
+    check_weights,
+    in_memory,
+    needs_approximation,
     seed_of,
+    takes_batches,
+    warn_unconverged,
 )
-from representer.kernels import Kernel, as_kernel
-from representer.linalg import pivoted_cholesky
-from representer.objectives import HeldOut, LeaveOneOut
-from representer.operators.adapted import repaired_gram, silent_repairs, takes_sparse
-from representer.parameters import is_real
-from representer.samples.on_dask import is_dask
+from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
+from representer.functions.embedding import as_values, own_copy
+from representer.kernels import Gaussian, Kernel, as_kernel
+from representer.operators.adapted import Adapted, Representation, original, repaired_gram, takes_sparse
+from representer.optimize import HistoryEntry
+from representer.optimize.search import Choice, keep_going
+from representer.parameters import is_count, is_real
+from representer.problems.conditional_embedding import (
+    LARGEST_BATCH,
+    ConditionalFit,
+    ConditionalModel,
+    Targets,
+    add_conditionals,
+    regressed,
+    search_conditionals,
+    solve_conditionals,
+    sum_conditionals,
+    target_factor,
+    with_targets,
+)
+from representer.problems.embedding import (
+    EmbeddingSettings,
+    on_device,
+    positive_part,
+    require_groups,
+    require_memory,
+)
+from representer.samples import rows as limits
+from representer.samples.in_memory import Block, InMemory, Samples
+from representer.samples.on_dask import OnDask, as_rows, is_dask
+from representer.samples.rows import evenly_spaced
 
-# Beyond it, hyperparameters of an exact fit are learned on a random subset.
-LARGEST_BATCH = 1500
 
-
-class ConditionalMeanEmbedding(Conditionals):
+class ConditionalMeanEmbedding(KernelLearner):
     """The distribution of Y given X = x, for any inputs and targets that have kernels, as weights of the samples.
 
     The embedding μ_x = E[l(Y, ·) | X = x] in the RKHS of the output kernel l is estimated by the function f + b of
@@ -76,8 +100,8 @@ class ConditionalMeanEmbedding(Conditionals):
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch, pair of these or None, default=None
         None is exact, with n × n matrices. With an approximation of m features of the inputs the fit is a sum over
         blocks of samples, also on Dask, and a distribution is weights of few targets (``output_landmarks_``): the sums
-        of the weights in cells around them. The second of a pair, ``Nystroem(r)`` or ``Landmarks(Z)``, says which;
-        else m random ones. Means and variances of vectors are exact.
+        of the weights in cells around them. The second of a pair, ``Nystroem(r)`` or ``Landmarks(Z)``, says which; one
+        ``Nystroem`` is meant for both. Means and variances of vectors are exact.
     memory_limit : int, str or None, default=None
         What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
     random_state : int, RandomState instance or None, default=None
@@ -101,6 +125,8 @@ class ConditionalMeanEmbedding(Conditionals):
         The search over hyperparameters; its values are criterion · exp(penalty on the spread of lengthscales).
     n_iter_ : int
         Its iterations.
+    function_ : ConditionalEmbedding
+        x ↦ μ_x as a value that evaluates itself.
     X_fit_, Y_fit_ : ndarray, list or None
         The training data; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_, output_landmarks_ : ndarray, list or None
@@ -133,6 +159,12 @@ class ConditionalMeanEmbedding(Conditionals):
     >>> bool(-0.8 < low < -0.1 and 0.1 < high < 0.8), model.sample([[0.0]], 5).shape
     (True, (1, 5))
     """
+
+    kernel_: Kernel
+    output_kernel_: Kernel
+    function_: ConditionalEmbedding
+    _batches: ConditionalFit
+    training_data = ("X_fit_", "Y_fit_", "_batches")
 
     def __init__(
         self,
@@ -171,9 +203,14 @@ class ConditionalMeanEmbedding(Conditionals):
         self.device = device
         self.dtype = dtype
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the embedding.
 
         Parameters
@@ -182,27 +219,27 @@ class ConditionalMeanEmbedding(Conditionals):
             Training inputs; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Training targets; with a precomputed output kernel, their Gram matrix.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the mean loss and in the criterion; None: all equal.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together: samples of one group are left out, or held out, together.
 
         Returns
         -------
         self : ConditionalMeanEmbedding
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
-        self._check_common()
-        self._check_own()
-        given = self._given_kernel()
-        self._seed = seed_of(self.random_state)
-        if self.approximation is not None or is_dask(X):
-            fit_conditionals(self, given, X, y, iteration_callback(self, context))
+        model, kernel, callback = self._model(), self._given_kernel(), self._iteration_callback()
+        for name in ("n_samples_seen_", "approximation_error_", "_batches"):
+            self.__dict__.pop(name, None)
+        if self.approximation is None and not is_dask(X):
+            self._fit_exactly(model, kernel, X, y, sample_weight, groups, callback)
         else:
-            self._fit_exactly(given, X, y, iteration_callback(self, context))
-        context.call_on_fit_task_end(estimator=self)
+            self._fit_by_sums(model, kernel, X, y, sample_weight, groups, callback)
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Any, y: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide: words in the kernels, landmarks, anchors, what is learned. So
@@ -215,133 +252,596 @@ class ConditionalMeanEmbedding(Conditionals):
             Inputs of the batch.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), or a sequence of what the output kernel takes
             Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples of the batch.
 
         Returns
         -------
         self : ConditionalMeanEmbedding
             The fitted model.
         """
-        self._check_common()
-        self._check_own()
-        X, y = in_memory(X), in_memory(y)
+        model, X, y = self._model(), in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
+            inputs, targets, flat = self._samples(
+                self.kernel_, self.output_kernel_, X, y, sample_weight, None
+            )
+            if flat != self.function_.flat:
+                raise ValueError(f"y is {'' if flat else 'not '}of one dimension, other than before.")
+            self._new_targets(y)
             with torch.no_grad():
-                add_conditionals(self, X, y)
+                fit = add_conditionals(model, self._batches, inputs, targets, memory_limit=self.memory_limit)
+            self._keep(fit)
         else:
-            self._seed = seed_of(self.random_state)
-            sums = fit_conditionals(self, self._given_kernel(), X, y, lambda entry: False)
-            keep_batch(self, sums, len(self.X_fit_))
+            fit = self._fit_by_sums(model, self._given_kernel(), X, y, sample_weight, None, keep_going)
+        self._batches, self.n_samples_seen_ = fit, fit.batches.n
+        self.X_fit_ = self.Y_fit_ = None
         return self
 
-    def _fit_exactly(self, given: Kernel, X: Any, y: Any, callback: Any) -> None:
-        """With n × n matrices."""
-        self._state = self.landmarks_ = self.output_landmarks_ = None
-        for name in ("n_samples_seen_", "approximation_error_", "_cached_features"):
-            self.__dict__.pop(name, None)
-        self.X_fit_ = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        targets = self._validate_targets(y, len(self.X_fit_))
-        inputs = self._inputs(given, self.X_fit_)
-        problem = self._problem(given, inputs)
-        adapted = self._adapted(given)
+    def _fit_exactly(
+        self,
+        model: ConditionalModel,
+        given: Kernel,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        callback: Callable[[HistoryEntry], bool],
+    ) -> None:
+        """Fit with n × n matrices."""
+        X = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
+        self.X_fit_ = plain(X, copy=True)
+        how, output = self._sparse_representation(self.X_fit_), self._given_output_kernel()
+        values, flat = check_outputs(output, y, reset=True)
+        self._check_lengths(len(X), len(values))
+        self.Y_fit_ = plain(values, copy=True)
+        seed = seed_of(self.random_state)
+        empty = ConditionalEmbedding(None, output, self.Y_fit_, how, True, flat, seed)
+        block = self._block(how.inputs(given, self.X_fit_), X, sample_weight, groups, how)
+        block = replace(block, Y=torch.arange(len(X)))
+        require_groups(None if block.groups is None else block.groups.numpy())
+        searched = positive_part(block, pairwise=given.domain == "gram")
+        self.output_kernel_ = output.resolve(take(empty.targets, searched.Y))
+        empty = replace(empty, kernel=self.output_kernel_)
+        require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)
+        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])[searched.Y]
+        choice = self._searched(model, self._adapted(given, how), searched, R, how, seed, callback)
+        self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
+        self.function_ = solve_conditionals(model, choice, block, self.X_fit_, empty)
+
+    def _searched(
+        self,
+        model: ConditionalModel,
+        adapted: Kernel,
+        block: Block,
+        R: Any,
+        how: Representation,
+        seed: int,
+        callback: Callable[[HistoryEntry], bool],
+        kernel: Kernel | None = None,
+    ) -> Choice:
+        """Learn what is free on a block; what is said of the search is kept."""
         free = adapted.free() if self.criterion is not None else []
-        guard_memory(problem.n, min(problem.n, LARGEST_BATCH), None, self._like.element_size())
-        kernel = adapted.resolve(inputs)
-        found = self._search(kernel, free, problem, targets, self._seed, callback)
-        self._finish(found, problem)
+        like = torch.zeros((), dtype=how.dtype, device=how.device)
+        settings = EmbeddingSettings(
+            criterion=self.criterion,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            n_restarts=int(self.n_restarts),
+            seed=seed,
+            verbose=int(self.verbose),
+            callback=callback,
+            shrinkage=float(self.shrinkage),
+        )
+        start = adapted.resolve(block.X) if kernel is None else kernel
+        choice = search_conditionals(model, start, free, block, R, settings, like)
+        if choice.unconverged is not None:
+            warn_unconverged(choice.unconverged)
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
+        return choice
 
-    @property
-    def _by_features(self) -> bool:
-        return self._state is not None
-
-    @property
-    def _input_approximation(self) -> Any:
-        return both_approximations(self.approximation)[0]
-
-    def _check_own(self) -> None:
-        if self.criterion is not None:
-            check_options(self, {"criterion": ("loo", "validation")})
-        if isinstance(check_alpha(self.alpha), np.ndarray):
-            raise ValueError(
-                f"alpha must be a positive number or 'auto'; got {self.alpha!r}. Compare by GridSearchCV."
+    def _fit_by_sums(
+        self,
+        model: ConditionalModel,
+        given: Kernel,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        callback: Callable[[HistoryEntry], bool],
+    ) -> ConditionalFit:
+        """Learn hyperparameters on a random part of the samples, then sum over all of them."""
+        self.X_fit_ = self.Y_fit_ = None
+        output, seed = self._given_output_kernel(), seed_of(self.random_state)
+        inputs, targets, flat = self._samples(given, output, X, y, sample_weight, groups, reset=True)
+        n = inputs.n
+        require_groups(inputs.groups)
+        pair = input_output_pair(self.approximation, n, vectors=output.domain == "vectors")
+        assert pair is not None  # checked
+        some = targets.rows(evenly_spaced(n, limits.HEURISTIC_ROWS))
+        self.output_kernel_ = output.resolve(targets.prepared(some))
+        block = inputs.rows(evenly_spaced(n, limits.HEURISTIC_ROWS))
+        how = self._sparse_representation(block.X)
+        empty = ConditionalEmbedding(None, self.output_kernel_, None, how, True, flat, seed)
+        adapted = self._adapted(given, how)
+        kernel, value, first_alpha = adapted.resolve(block.X), None, None
+        self.history_, self.n_iter_ = [], 1
+        validated = model.alpha is None and self.criterion == "validation"
+        if self.criterion is not None and (adapted.free() or validated):
+            rows = inputs.random_rows(limits.SEARCH_ROWS, seed)
+            gram, _ = repaired_gram(empty.output_kernel, targets.prepared(targets.rows(rows)))
+            searched = inputs.rows(rows)
+            choice = self._searched(
+                model, adapted, searched, target_factor(gram), how, seed, callback, kernel
             )
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
-        if not (is_real(self.shrinkage) and 0 <= self.shrinkage < np.inf):
-            raise ValueError(f"shrinkage must be a finite number of at least 0; got {self.shrinkage!r}.")
-        if not (is_real(self.validation_fraction) and 0 < self.validation_fraction < 1):
-            raise ValueError(
-                f"validation_fraction must lie between 0 and 1; got {self.validation_fraction!r}."
+            kernel, value = choice.model, choice.value
+            first_alpha = choice.alpha if self.criterion == "validation" else None
+        with torch.no_grad():
+            fit = sum_conditionals(
+                model,
+                kernel,
+                inputs,
+                targets,
+                empty,
+                pair,
+                first_alpha=first_alpha,
+                value=value,
+                memory_limit=self.memory_limit,
             )
+        self.kernel_, self.approximation_error_ = original(kernel), fit.error
+        self._keep(fit)
+        return fit
 
-    def _validate_targets(self, Y: Any, n: int) -> Tensor:
-        """Check and keep the targets; a factor R of their Gram matrix, whose rows stand for the l(y_i, ·)."""
-        given = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
-        self.Y_fit_, self._flat = check_outputs(given, Y, reset=True)
-        if len(self.Y_fit_) != n:
-            raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(self.Y_fit_)}.")
+    def _keep(self, fit: ConditionalFit) -> None:
+        self.function_, self.alpha_, self.criterion_value_ = fit.function, fit.alpha, fit.value
+        self._features = fit.batches.features
+
+    # -- samples ------------------------------------------------------------------------------------------------------
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
+        return Gaussian("ard") if name in ("rbf", "gaussian") else as_kernel(name)
+
+    def _given_kernel(self) -> Kernel:
+        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+        named = isinstance(self.kernel, str)
+        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
+        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
+
+    def _given_output_kernel(self) -> Kernel:
+        return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
+
+    def _sparse_representation(self, X: Any) -> Representation:
+        return self._representation(sparse=isinstance(X, SparseRows))
+
+    def _adapted(self, kernel: Kernel, how: Representation) -> Kernel:
+        """The kernel in the learner's precision; an indefinite kernel of objects is repaired in an exact fit."""
+        if kernel.domain == "vectors" and not how.sparse:
+            return kernel
+        return Adapted(kernel, how.dtype, how.device, repair=self.approximation is None)
+
+    def _block(self, inputs: Any, X: Any, sample_weight: Any, groups: Any, how: Representation) -> Block:
+        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
+        return Block(
+            inputs,
+            torch.zeros(len(X), 0),
+            None if weights is None else how.tensor(weights),
+            None if numbers is None else torch.from_numpy(numbers),
+        )
+
+    def _samples(
+        self,
+        given: Kernel,
+        output: Kernel,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        *,
+        reset: bool = False,
+    ) -> tuple[Samples, Targets, bool]:
+        """Inputs of positive weight, their targets, and whether each of these is one number."""
+        if output.domain == "gram":
+            raise ValueError(
+                "approximation= needs an output kernel that can be evaluated; a precomputed one is already n × n."
+            )
+        how = self._representation()
+        if is_dask(y):
+            values: Any = as_rows(y, "y")
+            flat = values.ndim == 1 and output.domain == "vectors"
+        else:
+            values, flat = check_outputs(output, y, reset=True)
+        inputs: Samples
+        if is_dask(X):
+            needs_approximation(self, given, given.domain)
+            inputs = OnDask(X, None, None, dtype=how.dtype)
+            self._check_lengths(inputs.n, len(values))
+            if sample_weight is not None:
+                weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
+                if (
+                    len(weights) == len(values) and (weights == 0).any()
+                ):  # those of other lengths are refused below
+                    values = values[np.flatnonzero(weights)]
+            inputs = OnDask(X, None, sample_weight, dtype=how.dtype, groups=groups)
+            if reset:
+                self._keep_columns(X)
+        else:
+            X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
+            self._check_lengths(len(X), len(values))
+            own = plain(X, copy=True) if reset else X
+            prepared = self._sparse_representation(X).inputs(given, own)
+            block = self._block(prepared, X, sample_weight, groups, how)
+            if reset and not is_dask(values):
+                values = plain(values, copy=True)
+                self.Y_fit_ = values
+            self.X_fit_ = own if reset else None
+            if block.weights is not None and bool((block.weights == 0).any()):
+                positive = np.flatnonzero(plain(block.weights))
+                block = block.rows(positive)
+                values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
+            inputs = InMemory(block)
+        return inputs, Targets(values, output, how, partial(_checked, output)), flat
+
+    def _check_lengths(self, n: int, n_targets: int) -> None:
+        if n_targets != n:
+            raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
         if n < 2 and self.criterion is not None:
             raise ValueError(
                 f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
             )
-        prepared = self._targets(given, self.Y_fit_)
-        self.output_kernel_ = given.resolve(prepared)
-        return self._factor(repaired_gram(self._output_adapted(), prepared)[0])
 
-    def _factor(self, gram: Tensor) -> Tensor:
-        """To this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost."""
-        factor, _ = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
-        return factor.contiguous()
+    def _new_targets(self, y: Any) -> Any:
+        """Targets of new inputs, of the kind and width of those that were fitted."""
+        targets, _ = check_outputs(self.output_kernel_, y, reset=False)
+        if self.output_kernel_.domain in ("vectors", "gram"):
+            width = self.function_.anchors.shape[1]
+            if targets.shape[1] != width:
+                raise ValueError(
+                    f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}."
+                )
+        return targets
 
-    def _search(
-        self, kernel: Kernel, free: list[str], problem: EmbeddingProblem, R: Tensor, seed: int, callback: Any
-    ) -> Found:
-        """Learn what is free by the criterion; what is fixed stays."""
+    def _model(self) -> ConditionalModel:
+        """What is minimised, from checked arguments."""
+        check_search(self)
+        if self.criterion is not None:
+            check_options(self, {"criterion": ("loo", "validation")})
+        input_output_pair(self.approximation)
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
-        if self.criterion is None:
-            return Found(kernel, problem.scale(kernel) / problem.n if alpha is None else alpha)
-        if alpha is not None and not free:
-            return Found(kernel, alpha)
-        if problem.n > LARGEST_BATCH:
-            chosen = torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))[:LARGEST_BATCH]
-            problem, R = problem.rows(chosen), R[chosen]
-        problem = problem.with_features(kernel, limit=problem.n)
-        options: dict[str, Any] = {"alpha": 1.0, "intercept": bool(self.fit_intercept)}
-        objective: LeaveOneOut | HeldOut
-        if self.criterion == "loo":
-            objective = LeaveOneOut(R, **options)
-        else:
-            rows = held_out_rows(
-                torch.zeros(problem.n, dtype=torch.long), float(self.validation_fraction), seed
-            )
-            objective = HeldOut(R, validation=rows, **options)
-        with silent_repairs():
-            if not free:
-                problem = problem.with_fixed_gram(kernel)
-            search = EmbeddingSearch(
-                problem,
-                kernel,
-                free,
-                alpha,
-                lambda rows: objective,
-                self._like,
-                shrinkage=float(self.shrinkage),
-                logarithm=True,
-            )
-            return search.run(
-                solver="lbfgs",
-                max_iter=int(self.max_iter),
-                tol=float(self.tol),
-                n_restarts=int(self.n_restarts),
-                seed=seed,
-                callback=callback,
-                verbose=int(self.verbose),
-                description="log criterion",
-            )
+        return ConditionalModel(
+            self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction)
+        )
 
-    def _finish(self, found: Found, problem: EmbeddingProblem) -> None:
-        self._keep_kernel(found.kernel)
-        self.alpha_, self.criterion_value_ = found.alpha, found.value
-        self.history_, self.n_iter_ = found.history, found.n_iter
-        self.__dict__.pop("_cached_system", None)
-        self._system(problem, found.kernel)
+    # -- expectations -------------------------------------------------------------------------------------------------
+    def weights(self, X: Any) -> np.ndarray:
+        """The weights w_i(x) of the training samples, or of ``output_landmarks_``, in the distribution given x.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        weights : ndarray of shape (n_queries, n_samples) or (n_queries, n_anchors)
+            Some may be negative; with an intercept they sum to one.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("weights", X, len(self.function_.anchors))
+        return plain(self.function_(self._inputs(X)))
+
+    def embedding(self, X: Any) -> Embedding:
+        """The conditional mean embeddings as elements of the output RKHS.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        embedding : Embedding
+            With inner products (``inner``), distances (``distance``, the MMD between conditional distributions), values
+            and expectations.
+        """
+        return self.function_.embedding(self._inputs(X))
+
+    def expect(self, g: Any, X: Any, samples: Any = None) -> np.ndarray:
+        """E[g(Y) | X = x].
+
+        Parameters
+        ----------
+        g : callable or array-like of shape (n_samples,) or (n_samples, p)
+            A function of the training targets as a whole, as they were given, that returns one value or one vector for
+            each; or these values. With an approximation, of ``output_landmarks_``: each stands for its cell.
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        samples : pair of inputs and targets, default=None
+            With an approximation: samples to go through once more, in memory or on Dask, for an expectation without
+            the error of cells. g, a function, is called with all targets, or with those of one chunk.
+
+        Returns
+        -------
+        expectations : ndarray of shape (n_queries,) or (n_queries, p)
+            One for each input.
+        """
+        check_is_fitted(self)
+        function = self.function_
+        if samples is not None:
+            regression, width = self._regressed(g, samples)
+            if is_dask(X):
+                return self._lazily("_regression", X, width, regression, width is None)
+            return self._regression(regression, width is None, X)
+        targets = function.anchors[:, 0] if function.flat else function.anchors
+        values = g(own_copy(targets)) if callable(g) else g
+        array = plain(
+            as_values(values, function.anchors, torch.zeros((), dtype=function.representation.dtype))
+        )
+        if is_dask(X):
+            return self._lazily("_expectation", X, None if array.ndim == 1 else array.shape[1], array)
+        return self._expectation(array, X)
+
+    def _expectation(self, values: np.ndarray, X: Any) -> np.ndarray:
+        """The expectation of a function that is known at the anchors."""
+        return plain(self.function_.expect(self.function_.representation.tensor(values), self._inputs(X)))
+
+    def _regression(self, regression: FeatureFunction, flat: bool, X: Any) -> np.ndarray:
+        """The expectation of a function that was regressed on the features."""
+        values = plain(regression(self._inputs(X)))
+        return values[:, 0] if flat else values
+
+    def _regressed(self, g: Any, samples: Any) -> tuple[FeatureFunction, int | None]:
+        """E[g(Y) | X = x] from samples: Σ_i w_i(x) g(y_i) is the ridge regression of g(y)."""
+        if not isinstance(self.function_.weights, FeatureFunction):
+            raise ValueError(
+                "samples= is for a fit with an approximation; an exact one sums over its own samples."
+            )
+        if not (isinstance(samples, tuple | list) and len(samples) == 2):
+            raise ValueError("samples must be a pair of inputs and targets, (X, y).")
+        X, y = samples
+        how = self.function_.representation
+        inputs: Samples
+        if is_dask(X):
+            check_columns(self, X)
+            inputs = OnDask(X, None, None, dtype=how.dtype)
+        else:
+            X = self._inputs(X)
+            inputs = InMemory(Block(how.inputs(self.kernel_, X), torch.zeros(len(X), 0)))
+        values = g
+        if callable(g):
+            values = as_rows(y, "y").map_blocks(g, dtype=float) if is_dask(y) else g(plain(y))
+        values = values if is_dask(values) else np.asarray(plain(values), dtype=float)
+        if values.ndim not in (1, 2) or len(values) != inputs.n:
+            raise ValueError(
+                f"g must give one value, or one vector, for each of the {inputs.n} samples; got {values.shape}."
+            )
+        width = None if values.ndim == 1 else values.shape[1]
+        source = with_targets(inputs, values[:, None] if width is None else values)
+        return regressed(self._features, source, self.alpha_, self.memory_limit), width
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The conditional mean, for targets that are vectors: the same as ``mean``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        mean : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+            One for each input.
+        """
+        return self.mean(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        y : targets
+            Their targets; with a precomputed output kernel l(Y, Y_train), and the terms l(y, y) are left out.
+
+        Returns
+        -------
+        score : float
+            The higher the better.
+        """
+        check_is_fitted(self)
+        targets = self._new_targets(y)
+        embedding, new = self.embedding(X), self.function_.prepared(targets)
+        if len(targets) != len(embedding):
+            raise ValueError(
+                f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}."
+            )
+        kernel = embedding.kernel
+        cross = kernel._gram(new, embedding.anchors)
+        own = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(new)
+        errors = own - 2.0 * (cross * embedding.weights).sum(-1) + embedding.squared_norms()
+        return -float(errors.mean())
+
+    # -- distributions of vectors -------------------------------------------------------------------------------------
+    def mean(self, X: Any) -> np.ndarray:
+        """E[Y | X = x].
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        mean : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+            One for each input.
+        """
+        return self._moment("mean", X)
+
+    def var(self, X: Any) -> np.ndarray:
+        """Var[Y_j | X = x], clipped at zero.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        var : ndarray of shape (n_queries,) or (n_queries, n_outputs)
+            One for each input.
+        """
+        return self._moment("var", X)
+
+    def _moment(self, what: str, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        flat = self.function_.flat
+        if is_dask(X):
+            return self._lazily(what, X, None if flat else self.function_.vectors(what).shape[1])
+        moments = self.function_.distribution_moments(self._inputs(X), what)
+        values = plain(moments.mean() if what == "mean" else moments.variance())
+        return values[:, 0] if flat else values
+
+    def cdf(self, X: Any, y: Any) -> np.ndarray:
+        """P[Y ≤ y | X = x], made monotone and between 0 and 1.
+
+        Where the weights have no positive sum, far from all samples without an intercept, it is that of all targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        y : float or array-like of shape (m,)
+            Where, for targets of one dimension.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_queries, m)
+            One row for each input.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("cdf", X, np.size(y), y=y)
+        return self.function_.cdf(self._inputs(X), _numbers(y, "y"))
+
+    def quantile(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
+        """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets or anchors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        q : float or array-like of shape (m,), default=(0.05, 0.5, 0.95)
+            Probabilities.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_queries, m)
+            One row for each input.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("quantile", X, np.size(q), q=q)
+        levels = _numbers(q, "q")
+        if not bool(((levels >= 0) & (levels <= 1)).all()):
+            raise ValueError(f"q must lie between 0 and 1; got {levels.tolist()}.")
+        return self.function_.quantile(self._inputs(X), levels)
+
+    def density(self, X: Any, y: Any, bandwidth: float | None = None) -> np.ndarray:
+        """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.
+
+        With negative weights the integral is a numerical one, good to about three digits. Where the weights have no
+        positive sum, far from all samples without an intercept, the density is that of all targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        y : array-like of shape (m,) or (m, n_outputs)
+            Where; with several outputs also one point (n_outputs,).
+        bandwidth : float or None, default=None
+            Standard deviation of the Gaussian; None: Scott's rule for the conditional standard deviations and the
+            effective number of samples 1/Σ_i w_i², at least a hundredth of the marginal standard deviations.
+
+        Returns
+        -------
+        density : ndarray of shape (n_queries, m)
+            One row for each input.
+        """
+        if bandwidth is not None and not (is_real(bandwidth) and 0 < bandwidth < np.inf):
+            raise ValueError(f"bandwidth must be positive; got {bandwidth!r}.")
+        inputs, d = self._inputs(X), self.function_.vectors("density").shape[1]
+        return plain(self.function_.density(inputs, _points(y, d), bandwidth))
+
+    def sample(self, X: Any, n_samples: int = 1, method: str = "herding") -> Any:
+        """Samples of Y given X = x, among the training targets or, with an approximation, the anchors.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        n_samples : int, default=1
+            How many for each input.
+        method : {"herding", "resampling"}, default="herding"
+            Kernel herding: deterministic samples whose mean embedding approaches the conditional one. Or independent
+            draws with the weights as probabilities, negative ones clipped; their seed is that of the fit
+            (``random_state``), so that the same call gives the same draws.
+
+        Returns
+        -------
+        samples : ndarray of shape (n_queries, n_samples) or (n_queries, n_samples, n_outputs), or list of lists
+            One row for each input.
+        """
+        if not is_count(n_samples):
+            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
+        if method not in ("herding", "resampling"):
+            raise ValueError(f"method must be 'herding' or 'resampling'; got {method!r}.")
+        inputs, function = self._inputs(X), self.function_
+        draw = function.herded if method == "herding" else function.drawn
+        return function.chosen(draw(inputs, n_samples))
+
+    def _inputs(self, X: Any) -> Any:
+        """Checked new inputs."""
+        check_is_fitted(self)
+        return self._new_inputs(X, self.kernel_)
+
+    # -- attributes ---------------------------------------------------------------------------------------------------
+    @property
+    def landmarks_(self) -> Any:
+        """The landmarks of an approximate fit among inputs, or None where it has none."""
+        weights = self.function_.weights
+        return weights.features.landmarks if isinstance(weights, FeatureFunction) else None
+
+    @property
+    def output_landmarks_(self) -> Any:
+        """The targets that the weights of an approximate fit belong to; None for an exact one."""
+        return self.function_.anchors if isinstance(self.function_.weights, FeatureFunction) else None
+
+
+def _checked(kernel: Kernel, values: Any) -> Any:
+    return check_outputs(kernel, values, reset=False)[0]
+
+
+def _points(y: Any, d: int) -> np.ndarray:
+    """Where a density is wanted: (m, d), or numbers if d is 1, or one point of d entries."""
+    points = np.asarray(y, dtype=float)
+    wanted = "(m,)" if d == 1 else f"(m, {d})"
+    if points.ndim < 2 and (d == 1 or points.shape == (d,)):
+        points = points.reshape(-1, d)
+    if points.ndim != 2 or points.shape[1] != d or not np.isfinite(points).all():
+        raise ValueError(
+            f"y must be a finite array of shape {wanted} for targets with {d} outputs; got shape {np.shape(y)}"
+            f"{'' if np.isfinite(points).all() else ', with NaN or infinity'}."
+        )
+    return points
+
+
+def _numbers(value: Any, name: str) -> np.ndarray:
+    """One number or an array (m,) of them, none NaN."""
+    numbers = np.atleast_1d(np.asarray(value, dtype=float))
+    if numbers.ndim != 1 or np.isnan(numbers).any():
+        raise ValueError(
+            f"{name} must be a number or an array of shape (m,) without NaN; got "
+            f"{'NaN' if numbers.ndim == 1 else f'shape {numbers.shape}'}."
+        )
+    return numbers

@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
 from representer.data import plain
-from representer.estimators._labels import encode
-from representer.estimators._lazy import one_hot_on_dask
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DeepSamples,
@@ -22,13 +20,20 @@ from representer.estimators.deep_regressor import (
     composition_of,
     deep_attributes,
     deep_tags,
-    needs_approximation,
     outer_attributes,
     samples_in_memory,
     samples_on_dask,
     solve_deep,
 )
-from representer.estimators.validation import check_groups, check_inputs, check_options, check_weights
+from representer.estimators.validation import (
+    check_groups,
+    check_inputs,
+    check_options,
+    check_weights,
+    encode,
+    needs_approximation,
+    one_hot_on_dask,
+)
 from representer.functions import Composed, Network
 from representer.kernels import Kernel
 from representer.notices import warn
@@ -275,7 +280,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     ) -> DeepSamples:
         """The checked samples with codes as targets."""
         if is_dask(X):
-            needs_approximation(self, kernel)
+            needs_approximation(self, kernel, kernel.domain)
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None.")
             if self.class_weight is not None:

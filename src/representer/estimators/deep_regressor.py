@@ -29,6 +29,8 @@ from representer.estimators.validation import (
     check_options,
     check_targets,
     check_weights,
+    is_flat,
+    needs_approximation,
     seed_of,
 )
 from representer.functions import Composed, Expansion, Layer, Network
@@ -167,22 +169,11 @@ class DeepSamples:
         return Targets(tensor(self.Y), weights, self.groups)
 
 
-def needs_approximation(learner: Any, kernel: OperatorKernel) -> None:
-    """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
-    if learner.approximation is None:
-        raise ValueError(
-            f"Samples in Dask collections need approximation=Nystroem(m), or another one that {type(learner).__name__} "
-            "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
-        )
-    if kernel.domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
-
-
 def samples_on_dask(
     learner: Any, kernel: OperatorKernel, X: Any, Y: Any, sample_weight: Any, groups: Any
 ) -> DeepSamples:
     """Samples in Dask collections, with numbers as targets."""
-    needs_approximation(learner, kernel)
+    needs_approximation(learner, kernel, kernel.domain)
     if Y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
     source = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
@@ -584,7 +575,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
             self._keep_columns(X)
-            self._flat = (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+            self._flat = is_flat(y)
             return samples
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         n = len(X)

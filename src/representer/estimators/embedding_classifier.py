@@ -2,51 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
-from representer.approximation import Approximation, RandomFeatures
-from representer.data import plain
-from representer.estimators._callbacks import fitting, iteration_callback
-from representer.estimators._embedding_calibration import calibrate_embedding
-from representer.estimators._embedding_classes import ClassEmbedding
-from representer.estimators._embedding_large import (
-    add_batch,
-    fit_by_sums,
-    keep_sums,
-    known_labels,
-    labels_on_dask,
-    search_size,
-    searched_rows,
+from representer.approximation import Approximation
+from representer.data import SparseRows, plain
+from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.validation import (
+    check_alpha,
+    check_bare,
+    check_classes,
+    check_groups,
+    check_inputs,
+    check_options,
+    check_search,
+    check_weights,
+    encode,
+    in_memory,
+    needs_approximation,
+    one_hot,
+    one_hot_on_dask,
+    seed_of,
+    takes_batches,
+    warn_unconverged,
 )
-from representer.estimators._embedding_problem import EmbeddingProblem, fourier, guard_memory
-from representer.estimators._embedding_risk import Risk, check_classifier, check_start
-from representer.estimators._embedding_search import EmbeddingSearch, Found
-from representer.estimators._labels import encode
-from representer.estimators._lazy import in_memory, takes_batches
-from representer.estimators.validation import check_alpha, check_inputs, seed_of
-from representer.kernels import Kernel
-from representer.objectives.base import inner
-from representer.operators.adapted import silent_repairs, takes_sparse
+from representer.functions import Expansion, ExplicitFunction, FeatureFunction
+from representer.kernels import Gaussian, Kernel, as_kernel
+from representer.kernels.learned import Mapped
+from representer.operators.adapted import Adapted, Representation, original, takes_sparse
+from representer.optimize import HistoryEntry
+from representer.optimize.search import keep_going
+from representer.parameters import is_count, is_real
+from representer.preimage.probabilities import (
+    EmbeddingCalibration,
+    clip_normalized,
+    embedding_entropy,
+    entropy_of,
+)
+from representer.problems.class_embedding import (
+    CRITERIA,
+    ClassFit,
+    ClassModel,
+    add_classes,
+    search_classes,
+    searched_block,
+    solve_classes,
+    sum_classes,
+)
+from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
 from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import is_dask
+from representer.samples.on_dask import OnDask, is_dask
 
-# Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
-LARGEST_BATCH = 1500
+KINDS = ("calibrated", "clipped", "raw")
 
 
-class EmbeddingClassifier(ClassEmbedding):
+class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     """Probabilities of classes as conditional expectations, with a kernel that is learned: any data with a kernel.
 
     f minimises (1/n) Σ_i ‖e(y_i) − b − f(x_i)‖² + alpha ‖f‖² for the one-hot labels e(y): f(x) + b is the embedding of
     the distribution of y given x, whose entries converge to the probabilities of the classes (Hsu, Nock & Ramos, 2018).
-    Kernel and alpha minimise the ``objective``, with gradients. The multiclass conditional embedding (MCE) of the paper
-    is ``EmbeddingClassifier(objective="rademacher", fit_intercept=False, shrinkage=0, calibration=None)``, its
+    Kernel and alpha minimise the ``criterion``, with gradients. The multiclass conditional embedding (MCE) of the paper
+    is ``EmbeddingClassifier(criterion="rademacher", fit_intercept=False, shrinkage=0, calibration=None)``, its
     conditional embedding network (CEN) the same with ``kernel=Neural(module, Linear())``.
 
     Parameters
@@ -55,7 +80,7 @@ class EmbeddingClassifier(ClassEmbedding):
         ``"rbf"`` is ``Gaussian("ard")``, one learned lengthscale a feature. A number in a kernel stays; ``"auto"`` and
         ``"ard"`` are learned, and so are the weights of the network in ``Neural(module, kernel)``. Of kernels of
         strings, graphs, and Gram matrices, alpha alone is learned unless they say ``"auto"`` somewhere.
-    objective : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
+    criterion : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
         ``"loo"``: the cross entropy of calibrated leave-one-out predictions, in closed form; ``"rademacher"``: that of
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
         samples held out, equation (13). None: nothing is learned, words are heuristics (``"rbf"`` is then the median
@@ -74,11 +99,14 @@ class EmbeddingClassifier(ClassEmbedding):
     calibration : {"loo", None}, default="loo"
         ``"loo"``: probabilities are softmax(τ asinh(f/δ)) with τ and δ fitted to leave-one-out estimates. None: they
         are the clip-normalised estimates, equation (6).
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, by label, that multiply those of their samples; ``"balanced"`` gives all classes the
+        same total weight.
     batch_size : int, "auto" or None, default="auto"
         How many samples hyperparameters are learned on at a time: by Adam on random batches of this size (Algorithm 1),
         by L-BFGS on one. None: all. ``"auto"``: all, or 1,500 of more. f is fitted to all samples in any case.
     validation_fraction : float, default=0.25
-        The share of the samples, or of each batch, that ``objective="validation"`` holds out.
+        The share of the samples, or of each batch, that ``criterion="validation"`` holds out.
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
         For large data, also in Dask arrays and frames: f is spanned by so many landmarks (the kernel is learned on as
         many random samples, or 500), or random features; the fit is a sum over blocks. Kernels with few explicit
@@ -91,14 +119,14 @@ class EmbeddingClassifier(ClassEmbedding):
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
         Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide. They also do
-        what lies outside the range (announced), and all if L-BFGS ends on a plateau above the objective at their start.
+        what lies outside the range (announced), and all if L-BFGS ends on a plateau above the criterion at their start.
     n_restarts : int, default=1
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200
         Most iterations of L-BFGS, or epochs of Adam.
     tol : float, default=1e-5
-        The search ends when the objective falls by less than this share.
-    epsilon : float, default=1e-15
+        The search ends when the criterion falls by less than this share.
+    clip : float, default=1e-15
         Where the cross entropy of ``"rademacher"`` and ``"erm"`` is clipped, equation (7); below 1/e.
     random_state : int, RandomState instance or None, default=None
         Seed of batches, restarts, landmarks and frequencies.
@@ -129,14 +157,16 @@ class EmbeddingClassifier(ClassEmbedding):
         Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some. Not
         there for kernels without lengthscales of the features, such as ``Neural``.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
-        Estimates for each sample by the embedding of the others, with ``calibration="loo"``; with an approximation
-        and more than 5,000 samples, for 5,000 random ones.
-    objective_value_ : float or None
-        The objective at its end, None if nothing was learned.
+        Estimates for each sample by the embedding of the others, or of other groups, with ``calibration="loo"``; with
+        an approximation and more than 5,000 samples, for 5,000 random ones.
+    criterion_value_ : float or None
+        The criterion at its end, None if nothing was learned.
     history_ : list of EmbeddingEntry
         The search: iteration, seconds, value, loss, complexity, accuracy, gradient_norm.
     n_iter_ : int
         Its iterations.
+    function_ : Expansion, ExplicitFunction or FeatureFunction
+        f + b as a value that evaluates itself.
     X_fit_ : ndarray, csr_array, list or None
         The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
@@ -164,16 +194,24 @@ class EmbeddingClassifier(ClassEmbedding):
     [2, 3]
     """
 
+    classes_: np.ndarray
+    function_: Expansion | ExplicitFunction | FeatureFunction
+    calibration_: EmbeddingCalibration | None
+    _batches: ClassFit
+    _training_loss: float | None
+    training_data = ("X_fit_", "loo_estimates_", "_batches")
+
     def __init__(
         self,
         kernel: Any = "rbf",
-        objective: str | None = "loo",
+        criterion: str | None = "loo",
         alpha: Any = "auto",
         *,
         complexity_weight: Any = "auto",
         shrinkage: float = 1.0,
         fit_intercept: bool = True,
         calibration: str | None = "loo",
+        class_weight: Any = None,
         batch_size: Any = "auto",
         validation_fraction: float = 0.25,
         approximation: Approximation | None = None,
@@ -184,19 +222,20 @@ class EmbeddingClassifier(ClassEmbedding):
         n_restarts: int = 1,
         max_iter: int = 200,
         tol: float = 1e-5,
-        epsilon: float = 1e-15,
+        clip: float = 1e-15,
         random_state: Any = None,
         verbose: int = 0,
         device: str | None = None,
         dtype: str = "float64",
     ):
         self.kernel = kernel
-        self.objective = objective
+        self.criterion = criterion
         self.alpha = alpha
         self.complexity_weight = complexity_weight
         self.shrinkage = shrinkage
         self.fit_intercept = fit_intercept
         self.calibration = calibration
+        self.class_weight = class_weight
         self.batch_size = batch_size
         self.validation_fraction = validation_fraction
         self.approximation = approximation
@@ -207,7 +246,7 @@ class EmbeddingClassifier(ClassEmbedding):
         self.n_restarts = n_restarts
         self.max_iter = max_iter
         self.tol = tol
-        self.epsilon = epsilon
+        self.clip = clip
         self.random_state = random_state
         self.verbose = verbose
         self.device = device
@@ -215,7 +254,7 @@ class EmbeddingClassifier(ClassEmbedding):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -224,24 +263,28 @@ class EmbeddingClassifier(ClassEmbedding):
             Training inputs; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,)
             Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples in the mean loss and in the criterion; None: all equal.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together: samples of one group are left out, or held out, together.
 
         Returns
         -------
         self : EmbeddingClassifier
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
-        self._check_common()
-        check_classifier(self)
-        given = self._given_kernel()
-        source = labels_on_dask(self, given, X, y) if is_dask(X) else self._memory_source(given, X, y)
-        self._fit_source(given, source, iteration_callback(self, context))
-        context.call_on_fit_task_end(estimator=self)
+        model, kernel = self._model(), self._given_kernel()
+        if is_dask(X):
+            samples: Samples = self._samples_on_dask(kernel, X, y, sample_weight, groups)
+        else:
+            samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
+        self._keep(self._solved(model, kernel, samples, self._iteration_callback()), samples.n)
+        for name in ("n_samples_seen_", "_batches"):
+            self.__dict__.pop(name, None)
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -256,146 +299,423 @@ class EmbeddingClassifier(ClassEmbedding):
             Their class labels.
         classes : array-like of shape (n_classes,), default=None
             All labels that will come; needed in the first call, unless ``fit`` has seen them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the samples of the batch.
 
         Returns
         -------
         self : EmbeddingClassifier
             The fitted model.
         """
-        self._check_common()
-        check_classifier(self)
-        given = self._given_kernel()
-        first = not hasattr(self, "n_samples_seen_")
-        X = check_inputs(self, in_memory(X), given.domain, reset=first, sparse=takes_sparse(given))
-        self.X_fit_ = X if first else None
-        Y = known_labels(self, X, in_memory(y), classes)
-        block = Block(self._inputs(given, X), self._represented.tensor(Y))
+        model, kernel, first = self._model(), self._given_kernel(), not hasattr(self, "n_samples_seen_")
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
+                "of the classes as a dict."
+            )
+        X = check_inputs(self, in_memory(X), kernel.domain, reset=first, sparse=takes_sparse(kernel))
+        labels = self._batch_labels(X, in_memory(y), classes)
+        weights = self._weights(X, labels, sample_weight)
+        how = self._sparse_representation(X)
+        block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
+        block = positive_part(_weighted(block, weights, None, how), pairwise=False)
         if first:
-            sums = self._fit_source(given, InMemory(block), lambda entry: False)
-            keep_sums(self, sums, len(block))
+            fit = self._solved(model, kernel, InMemory(block), keep_going)
         else:
             with torch.no_grad():
-                add_batch(self, self._adapted(self.kernel_), block)
+                fit = add_classes(model, self.alpha_, self._batches, block, memory_limit=self.memory_limit)
+        assert fit.batches is not None
+        self.n_samples_seen_, self.X_fit_ = fit.batches.n, None
+        self._keep(fit, fit.batches.n)
+        self._batches, self._training_loss = fit, None
         return self
 
-    def _fit_source(self, given: Kernel, source: Samples, callback: Any) -> Any:
+    def _solved(
+        self, model: ClassModel, given: Kernel, samples: Samples, callback: Callable[[HistoryEntry], bool]
+    ) -> ClassFit:
         """Learn what is free, on a part of the samples, and fit to all of them."""
-        self.__dict__.pop("n_samples_seen_", None)
-        self.__dict__.pop("_cached_features", None)
-        self._seed, self._n_samples = seed_of(self.random_state), source.n
-        block = searched_rows(source, given, self.approximation, self._seed)
-        problem = self._problem(given, block.X)
-        adapted = self._adapted(given)
-        free = adapted.free() if self.objective is not None else []
-        size = self._batch_size(problem)
-        searched = min(size, search_size(self.approximation, problem.n)) if free else 0
-        guard_memory(problem.n, searched, self.approximation, self._like.element_size())
-        kernel = adapted.resolve(block.X)
-        found = self._search(kernel, free, problem, block.Y, self._seed, callback)
-        self._keep_kernel(found.kernel)
-        self.alpha_, self.objective_value_, self.history_ = found.alpha, found.value, found.history
-        self.n_iter_ = found.n_iter
-        if self.approximation is None:
-            return self._finish(found.kernel, problem, block.Y)
-        with torch.no_grad():
-            return fit_by_sums(self, found.kernel, source, self._seed)
-
-    def _memory_source(self, kernel: Kernel, X: Any, y: Any) -> InMemory:
-        self.X_fit_ = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        self.classes_, labels = encode(self.X_fit_, y)
-        Y = torch.nn.functional.one_hot(torch.from_numpy(labels)).to(self._like)
-        return InMemory(Block(self._inputs(kernel, self.X_fit_), Y))
-
-    def _given_kernel(self) -> Kernel:
-        kernel = super()._given_kernel()
-        if self.objective is None and isinstance(self.kernel, str) and self.kernel in ("rbf", "gaussian"):
-            kernel.set_params(lengthscale="median")
-        return kernel
-
-    def _search(
-        self, kernel: Kernel, free: list[str], problem: EmbeddingProblem, Y: Tensor, seed: int, callback: Any
-    ) -> Found:
-        """Learn what is free by the objective; what is fixed stays."""
-        alpha = check_alpha(self.alpha)
+        seed, alpha = seed_of(self.random_state), check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
-        check_start(self, alpha, free)
-        if self.objective is None:
-            return Found(kernel, problem.scale(kernel) / self._n_samples if alpha is None else alpha)
-        if alpha is not None and not free:
-            return Found(kernel, alpha)
-        if isinstance(self.approximation, RandomFeatures):
-            drawn = self.approximation.features(kernel, problem.X, seed=seed)
-            problem = replace(problem, features=fourier(drawn))
-        elif self.approximation is not None:
-            chosen = torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))
-            rows = chosen[: search_size(self.approximation, problem.n)].sort().values
-            problem, Y = problem.rows(rows), Y[rows]
-        size = self._batch_size(problem)
-        problem = problem.with_features(kernel, limit=size)
-        if (
-            problem.features is not None and self.batch_size == "auto"
-        ):  # features are cheap however many samples
-            size = problem.n
-        solver = self.solver
-        if solver == "auto":
-            solver = "lbfgs" if self.batch_size == "auto" or size == problem.n else "adam"
-        if solver == "lbfgs" and size < problem.n:
-            rows = (
-                torch.randperm(problem.n, generator=torch.Generator().manual_seed(seed))[:size].sort().values
-            )
-            problem, Y = problem.rows(rows), Y[rows]
-        if not free:
-            with silent_repairs():  # fit speaks of the last Gram matrix
-                problem = problem.with_fixed_gram(kernel)
-        search = EmbeddingSearch(
-            problem,
-            kernel,
+        require_groups(samples.groups)
+        block = searched_block(samples, given, self.approximation, seed)
+        searched = positive_part(block, pairwise=given.domain == "gram")
+        how = self._sparse_representation(block.X)
+        adapted = given
+        if given.domain != "vectors" or how.sparse:
+            adapted = Adapted(given, how.dtype, how.device, repair=self.approximation is None)
+        free = adapted.free() if self.criterion is not None else []
+        self._check_start(alpha, free)
+        choice = search_classes(
+            model,
+            adapted.resolve(searched.X),
             free,
             alpha,
-            Risk(self, kernel, Y, seed),
-            self._like,
-            start=self.start,
-            shrinkage=float(self.shrinkage),
+            searched,
+            samples.n if self.approximation is not None else len(searched),
+            self._settings(seed, callback),
+            approximation=self.approximation,
+            batch_size=self.batch_size,
+            like=torch.zeros((), dtype=how.dtype, device=how.device),
         )
-        with silent_repairs():
-            return search.run(
-                solver=solver,
-                max_iter=int(self.max_iter),
-                tol=float(self.tol),
-                n_restarts=int(self.n_restarts),
-                batch_size=size if size < problem.n else None,
-                learning_rate=float(self.learning_rate),
-                seed=seed,
-                callback=callback,
-                verbose=int(self.verbose),
-                description=f"objective {self.objective}",
+        if choice.unconverged is not None:
+            warn_unconverged(choice.unconverged)
+        self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
+        if self.approximation is None:
+            return solve_classes(model, choice, block, self.X_fit_, how)
+        with torch.no_grad():
+            return sum_classes(
+                model, choice, samples, self.approximation, how, memory_limit=self.memory_limit, seed=seed
             )
 
-    def _batch_size(self, problem: EmbeddingProblem) -> int:
-        limit = LARGEST_BATCH if self.batch_size == "auto" else self.batch_size
-        return problem.n if limit is None else min(int(limit), problem.n)
+    def _keep(self, fit: ClassFit, n_samples: int) -> None:
+        self.function_, self.calibration_, self.loo_estimates_ = (
+            fit.function,
+            fit.calibration,
+            fit.loo_estimates,
+        )
+        self.complexity_, self._training_loss, self._n_samples = fit.complexity, fit.training_loss, n_samples
 
-    def _finish(self, kernel: Kernel, problem: EmbeddingProblem, Y: Tensor) -> None:
-        n = problem.n
-        self._state = self.landmarks_ = None
-        problem = problem.with_features(kernel, limit=n)
-        problem = problem.with_fixed_gram(kernel)
-        with torch.no_grad():
-            matrix = problem.matrix(kernel)
-            shift = n * self.alpha_
-            system = problem.system(matrix, shift, bool(self.fit_intercept))
-            C = system.solve(Y)
-            coefficients = system.coefficients(Y, C)
-            b = Y.new_zeros(Y.shape[1]) if system.g is None else (system.g.mT @ Y)[0]
-            squared_norm = inner(C, system.centred(Y) - shift * C).clamp(min=0.0)
-            self.complexity_ = float((squared_norm * system.gram_diagonal().amax()).sqrt())
-            fitted = ((Y - shift * C) * Y).sum(-1).clamp(self.epsilon, 1.0)
-            self._training_loss = float(-fitted.log().mean())
-            self.calibration_ = self.loo_estimates_ = None
-            if self.calibration == "loo":
-                loo = Y - C / system.diagonal()[:, None]
-                self.calibration_ = calibrate_embedding(loo.double().cpu(), Y.double().cpu())
-                self.loo_estimates_ = plain(loo)
-        self._by_features = problem.features is not None
-        self.dual_coef_ = plain(coefficients if self._by_features else problem.known(coefficients))
-        self.intercept_ = plain(b)
+    # -- samples ------------------------------------------------------------------------------------------------------
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
+        if name in ("rbf", "gaussian"):
+            return Gaussian("median" if self.criterion is None else "ard")
+        return as_kernel(name)
+
+    def _given_kernel(self) -> Kernel:
+        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+        named = isinstance(self.kernel, str)
+        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
+        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
+
+    def _sparse_representation(self, X: Any) -> Representation:
+        return self._representation(sparse=isinstance(X, SparseRows))
+
+    def _samples_in_memory(self, kernel: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any) -> InMemory:
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        self.X_fit_ = plain(X, copy=True)
+        self.classes_, labels = encode(X, y)
+        weights = self._weights(X, labels, sample_weight)
+        how = self._sparse_representation(self.X_fit_)
+        Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
+        block = Block(how.inputs(kernel, self.X_fit_), Y)
+        block = _weighted(block, weights, check_groups(groups, len(labels)), how)
+        # Under an approximation, a sample of weight zero must not become a landmark.
+        return InMemory(block if self.approximation is None else positive_part(block, pairwise=False))
+
+    def _samples_on_dask(self, kernel: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any) -> OnDask:
+        needs_approximation(self, kernel, kernel.domain)
+        self.classes_, indicators = one_hot_on_dask(y)
+        how = self._representation()
+        if self.class_weight is not None:
+            sample_weight = self._weights_on_dask(indicators, sample_weight)
+        samples = OnDask(X, indicators, sample_weight, dtype=how.dtype, groups=groups)
+        self._keep_columns(X)
+        self.X_fit_ = None
+        return samples
+
+    def _weights(self, X: Any, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+        """The weights of samples times those of their classes; None where all are equal."""
+        weights = check_weights(sample_weight, X)
+        if self.class_weight is None:
+            return weights
+        of_classes = self._class_weights(self.classes_[labels], weights)
+        return of_classes[labels] * (1.0 if weights is None else weights)
+
+    def _class_weights(self, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        present = np.unique(y) if weights is None else np.unique(y[weights > 0])
+        of_present = compute_class_weight(self.class_weight, classes=present, y=y, sample_weight=weights)
+        found = dict(zip(present.tolist(), of_present.tolist(), strict=True))
+        return np.array([found.get(label, 1.0) for label in self.classes_.tolist()])
+
+    def _weights_on_dask(self, indicators: Any, sample_weight: Any) -> Any:
+        """The weights of samples times those of their classes, lazily; the totals of classes take one pass."""
+        given = 1.0 if sample_weight is None else sample_weight
+        if hasattr(given, "to_dask_array"):
+            given = given.to_dask_array(lengths=True)
+        column = given if isinstance(given, float) else given[:, None]
+        totals = (indicators * column).sum(0).compute()
+        of_classes = self._class_weights(self.classes_, totals)
+        return (indicators * of_classes).sum(1) * given
+
+    def _batch_labels(self, X: Any, y: Any, classes: Any) -> np.ndarray:
+        """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
+        if not hasattr(self, "n_samples_seen_"):
+            classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
+            if classes is None:
+                raise ValueError(
+                    "classes= must be given to the first call of partial_fit: all labels that will come."
+                )
+            self.classes_ = check_classes(np.unique(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}."
+            )
+        labels = np.asarray(column_or_1d(plain(y)))
+        if len(labels) != len(X):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
+        strangers = np.setdiff1d(labels, self.classes_)
+        if len(strangers):
+            raise ValueError(f"y has labels that are not among the classes: {strangers[0].item()!r}.")
+        return np.searchsorted(self.classes_, labels)
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+    def _model(self) -> ClassModel:
+        """What is minimised, from checked arguments."""
+        if self.criterion not in (None, *CRITERIA):
+            words = ", ".join(map(repr, CRITERIA))
+            raise ValueError(f"criterion must be None or one of {words}; got {self.criterion!r}.")
+        check_search(self)
+        check_options(self, {"solver": ("auto", "lbfgs", "adam"), "calibration": ("loo", None)})  # type: ignore[dict-item]
+        if self.approximation is not None and not isinstance(self.approximation, Approximation):
+            raise ValueError(
+                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
+                f"got {self.approximation!r}."
+            )
+        check_bare(self.approximation)
+        weight = self.complexity_weight
+        if weight != "auto" and not (is_real(weight) and weight >= 0 and math.isfinite(weight)):
+            raise ValueError(
+                f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}."
+            )
+        rate = self.learning_rate
+        if not (is_real(rate) and math.isfinite(rate) and rate > 0):
+            raise ValueError(f"learning_rate must be a positive, finite number; got {rate!r}.")
+        if not (is_real(self.clip) and 0 < self.clip < 1 / math.e):
+            raise ValueError(
+                f"clip must lie between 0 and 1/e, as in Theorem 4: it clips the cross entropy; got {self.clip!r}."
+            )
+        size = self.batch_size
+        if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
+            raise ValueError(f"batch_size must be None, 'auto' or an integer of at least 2; got {size!r}.")
+        if not (self.start is None or isinstance(self.start, dict)):
+            raise ValueError(f"start must be None or a dict of values by name; got {self.start!r}.")
+        return ClassModel(
+            self.criterion,
+            bool(self.fit_intercept),
+            self.calibration is not None,
+            None if isinstance(weight, str) else float(weight),
+            float(self.validation_fraction),
+            float(self.clip),
+        )
+
+    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
+        return EmbeddingSettings(
+            criterion=self.criterion,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            n_restarts=int(self.n_restarts),
+            seed=seed,
+            verbose=int(self.verbose),
+            callback=callback,
+            shrinkage=float(self.shrinkage),
+            start=self.start or {},
+            solver=self.solver,
+            learning_rate=float(self.learning_rate),
+        )
+
+    def _check_start(self, alpha: float | None, free: list[str]) -> None:
+        """Refuse a start where nothing is learned."""
+        if self.start and (self.criterion is None or (alpha is not None and not free)):
+            raise ValueError(
+                f"start={self.start!r} is where a search starts, but nothing is learned with criterion="
+                f"{self.criterion!r}, kernel={self.kernel!r} and alpha={self.alpha!r}. Leave start=None."
+            )
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+    def embedding(self, X: Any) -> np.ndarray:
+        """The raw estimates of the probabilities, equation (5): not clipped, and without an intercept not normalised.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        estimates : ndarray of shape (n_samples, n_classes)
+            f(x) + b.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("embedding", X, len(self.classes_))
+        return plain(self.function_(self._new_inputs(X, self.kernel_)))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The raw estimates, or their difference for two classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        decisions : ndarray of shape (n_samples,) for two classes, otherwise (n_samples, n_classes)
+            For two classes, positive values speak for the second.
+        """
+        estimates = self.embedding(X)
+        return estimates[:, 1] - estimates[:, 0] if len(self.classes_) == 2 else estimates
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict class labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The class of the largest estimate.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
+        estimates = self.embedding(X)
+        return self.classes_[estimates.argmax(1)]
+
+    def predict_proba(self, X: Any, kind: str | None = None) -> np.ndarray:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        kind : {"calibrated", "clipped", "raw"} or None, default=None
+            Calibrated; clip-normalised, equation (6); or raw estimates, equation (5). None: calibrated if the model is.
+
+        Returns
+        -------
+        probabilities : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        check_is_fitted(self)
+        if is_dask(X):
+            return self._lazily("predict_proba", X, len(self.classes_), kind=kind)
+        estimates = self.embedding(X)
+        if kind is None:
+            kind = "clipped" if self.calibration_ is None else "calibrated"
+        if kind not in KINDS:
+            raise ValueError(f"kind must be None or one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+        if kind == "raw":
+            return estimates
+        if kind == "clipped":
+            return clip_normalized(estimates)
+        if self.calibration_ is None:
+            raise ValueError("kind='calibrated' needs a model that was fitted with calibration='loo'.")
+        return self.calibration_(estimates)
+
+    def entropy(self, X: Any, kind: str | None = None) -> np.ndarray:
+        """How uncertain the class of each input is, in nats.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        kind : {"calibrated", "clipped", "embedding"} or None, default=None
+            The entropy of calibrated or clip-normalised probabilities, equation (33), or the expectation of the
+            information by the embedding, equation (37). None: that of ``predict_proba``.
+
+        Returns
+        -------
+        entropy : ndarray of shape (n_samples,)
+            Between 0 and log(n_classes); with ``kind="embedding"`` at least 0, but it may exceed log(n_classes), as raw
+            estimates need not sum to one.
+        """
+        if kind == "embedding":
+            return embedding_entropy(self.embedding(X))
+        if kind not in (None, "calibrated", "clipped"):
+            raise ValueError(f"kind must be None, 'calibrated', 'clipped' or 'embedding'; got {kind!r}.")
+        return entropy_of(self.predict_proba(X, kind))
+
+    def risk_bound(self, beta: float = 0.05) -> float:
+        """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at ``clip`` < 1/e, is below this.
+
+        Parameters
+        ----------
+        beta : float, default=0.05
+            The risk of being wrong, between 0 and 1.
+
+        Returns
+        -------
+        bound : float
+            Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data. It is for
+            the problem of the paper, ``fit_intercept=False``.
+        """
+        check_is_fitted(self)
+        if not (is_real(beta) and 0.0 < beta < 1.0):
+            raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
+        if self._training_loss is None:
+            raise ValueError(
+                "risk_bound needs the training loss, which a fit by batches does not have; use fit."
+            )
+        n = self._n_samples
+        return (
+            self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))
+        )
+
+    # -- attributes ---------------------------------------------------------------------------------------------------
+    @property
+    def dual_coef_(self) -> np.ndarray:
+        """Coefficients of f on the samples, or on the features if there are fewer of them."""
+        return self.function_.coefficients
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """The constant b."""
+        assert self.function_.intercept is not None  # zeros, if it is not fitted
+        return self.function_.intercept
+
+    @property
+    def landmarks_(self) -> Any:
+        """The landmarks of an approximation, or None where it has none."""
+        function = self.function_
+        return function.features.landmarks if isinstance(function, FeatureFunction) else None
+
+    @property
+    def feature_relevance_(self) -> np.ndarray:
+        """Inverse lengthscales, one a feature: of the first part of a sum or product that has them, not of a network.
+
+        A feature that was constant in training has the relevance 0.
+        """
+        check_is_fitted(self)
+        d, X = getattr(self, "n_features_in_", None), self.X_fit_
+        for value in _lengthscales(self.kernel_):
+            inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
+            if d is not None and inverse.numel() in (1, d):
+                relevance = inverse.expand(d).numpy()
+                return (
+                    np.where(np.ptp(X, axis=0) > 0, relevance, 0.0)
+                    if isinstance(X, np.ndarray)
+                    else relevance
+                )
+        raise AttributeError(
+            f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
+        )
+
+
+def _weighted(
+    block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation
+) -> Block:
+    """A block with its weights and groups as tensors."""
+    return Block(
+        block.X,
+        block.Y,
+        None if weights is None else how.tensor(weights),
+        None if groups is None else torch.from_numpy(groups),
+    )
+
+
+def _lengthscales(kernel: Kernel) -> Iterator[Tensor]:
+    """Those of parts that see the data themselves, not images of them such as the hidden units of a network."""
+    if isinstance(kernel, Mapped):
+        return
+    own = kernel.hyperparameter_values().get("lengthscale")
+    if own is not None:
+        yield own
+    for _, child in kernel._children():
+        if isinstance(child, Kernel):
+            yield from _lengthscales(child)

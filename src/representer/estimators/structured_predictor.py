@@ -75,28 +75,14 @@ NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such sampl
 
 @dataclass(frozen=True)
 class StructuredFit:
-    """What a fitted predictor knows beside its public attributes: its model as fitted, and how its data came.
-
-    Parameters
-    ----------
-    model : StructuredModel
-        Kernels with numbers, operator, approximation.
-    flat : bool
-        Were outputs one number each?
-    kind : dtype or None
-        The type of outputs that are integers or truth values.
-    labelled, weights : ndarray or None
-        The inputs that have an output, and the weights of the inputs.
-    root : ndarray or None
-        Of a fit by sums, a root of the operator (see ``joint_kernel``).
-    """
+    """What a fitted predictor knows beside its public attributes: its model as fitted, and how its data came."""
 
     model: StructuredModel
-    flat: bool
-    kind: np.dtype | None = None
-    labelled: np.ndarray | None = None
-    weights: np.ndarray | None = None
-    root: np.ndarray | None = None
+    flat: bool  # were outputs one number each?
+    kind: np.dtype | None = None  # the type of outputs that are integers or truth values
+    labelled: np.ndarray | None = None  # the inputs that have an output; None: all
+    weights: np.ndarray | None = None  # of the inputs
+    root: np.ndarray | None = None  # of a fit by sums, a root of the operator (see ``joint_kernel``)
 
 
 def takes_batches(learner: Any) -> bool:

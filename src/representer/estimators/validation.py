@@ -11,63 +11,25 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
-from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
+from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
 from representer.data import SparseRows, as_items, is_single, plain
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
-from representer.kernels.names import NAMES
+from representer.linalg.memory import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.parameters import is_count
-from representer.samples.on_dask import is_dask
+from representer.parameters import is_count, is_real
+from representer.samples.on_dask import as_rows, is_dask, require_dask
 from representer.samples.rows import sample_groups
-from representer.values import unchanged_by_errors
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-
-
-class KernelEstimator(BaseEstimator):
-    """A learner with a ``kernel``: pairwise when it is precomputed, with nested names even through a short name."""
-
-    kernel: Any
-    _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
-    _sent: tuple[str, ...] = ()  # what is kept to save time and is stored all the same
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
-        tags.input_tags.sparse = False
-        return tags
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
-        for argument in self._kernel_arguments:
-            if any(name.startswith(f"{argument}__") for name in params):
-                kernel = params.get(argument, getattr(self, argument))
-                params[argument] = as_kernel(kernel) if isinstance(kernel, str) else kernel
-        with unchanged_by_errors(self, *params.values()):
-            return super().set_params(**params)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
-        params = super().get_params(deep)
-        for argument in self._kernel_arguments if deep else ():
-            kernel = getattr(self, argument)
-            if isinstance(kernel, str) and kernel in NAMES:
-                params |= {f"{argument}__{name}": v for name, v in as_kernel(kernel).get_params().items()}
-        return params
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is only kept to save time is not stored, but for what a copy takes along to a worker."""
-        state = super().__getstate__().items()
-        return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
 
 
 def kernel_domain(kernel: Any) -> Domain:
@@ -299,6 +261,51 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
         raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
 
 
+def encode(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The classes, and the position of each label among them."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    y = column_or_1d(plain(y), warn=True)
+    assert_all_finite(y, input_name="y")
+    if len(y) != _num_samples(X):
+        raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
+    try:
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        kinds = ", ".join(sorted({type(label).__name__ for label in y}))
+        raise TypeError(
+            f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
+        ) from error
+    return check_classes(classes), labels
+
+
+def check_classes(classes: np.ndarray) -> np.ndarray:
+    """At least two classes."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"Classifier can't train when only one class is present: every label is {classes[0]!r}. At least two "
+            "classes are needed."
+        )
+    return classes
+
+
+def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """A column of zeros and ones for each class."""
+    return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
+
+
+def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
+    """The classes of labels, and these as a Dask array of zeros and ones."""
+    if y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    dask = require_dask()
+    labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
+    classes = check_classes(dask.array.unique(labels.ravel()).compute())
+    chunks = (labels.chunks[0], (len(classes),))
+    return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
+
+
 def check_columns(learner: Any, X: Any) -> None:
     """Refuse a Dask collection with other columns than those of the fit."""
     names = getattr(learner, "feature_names_in_", None)
@@ -347,6 +354,27 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
         truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
         if truth or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def check_search(estimator: Any) -> None:
+    """The arguments that all learners of embeddings share, beside their own."""
+    check_options(estimator, {"dtype": tuple(DTYPES)})
+    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+    check_device(estimator.device)
+    as_bytes(estimator.memory_limit)
+    if not (is_real(estimator.tol) and estimator.tol >= 0):
+        raise ValueError(f"tol must be a number of at least 0; got {estimator.tol!r}.")
+    if isinstance(check_alpha(estimator.alpha), np.ndarray):
+        raise ValueError(
+            f"alpha must be a positive number or 'auto'; got {estimator.alpha!r}. Compare by GridSearchCV."
+        )
+    if not isinstance(estimator.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
+    if not (is_real(estimator.shrinkage) and 0 <= estimator.shrinkage < math.inf):
+        raise ValueError(f"shrinkage must be a finite number of at least 0; got {estimator.shrinkage!r}.")
+    fraction = estimator.validation_fraction
+    if not (is_real(fraction) and 0 < fraction < 1):
+        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
 
 
 def check_bare(*approximations: Any) -> None:

@@ -3,9 +3,10 @@
 from representer.functions.base import Function
 from representer.functions.chain import Chain
 from representer.functions.composed import Composed
+from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import Embedding, mean_embedding
 from representer.functions.expansion import Expansion
-from representer.functions.features import FeatureFunction, StoredFeatures
+from representer.functions.features import ExplicitFunction, FeatureFunction, StoredFeatures
 from representer.functions.herding import herd, herd_rows
 from representer.functions.layers import Layer
 from representer.functions.network import Network
@@ -14,9 +15,11 @@ from representer.functions.weights import EmbeddingFunction
 __all__ = [
     "Chain",
     "Composed",
+    "ConditionalEmbedding",
     "Embedding",
     "EmbeddingFunction",
     "Expansion",
+    "ExplicitFunction",
     "FeatureFunction",
     "Function",
     "Layer",

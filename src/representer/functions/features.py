@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -77,7 +78,9 @@ class StoredFeatures:
         """The features as a function of prepared data."""
         kernel, how = self._adapted, self.representation
         if self.factor is not None:
-            factor = how.tensor(self.factor)
+            factor = how.tensor(
+                self.factor.T
+            ).mT  # in columns, as LAPACK leaves it: solves round the same way
             triangular = len(factor) == factor.shape[1] and not bool(factor.triu(1).any())
             solver = Cholesky(factor, factor.new_zeros(())) if triangular else PositivePart(factor)
             return LandmarkFeatures(kernel, how.inputs(kernel, self.drawn), solver)
@@ -108,6 +111,66 @@ class StoredFeatures:
 
 
 @dataclass(frozen=True)
+class ExplicitFunction(Function):
+    """f = φ(·)ᵀΘ + b with the explicit features φ of a kernel (``Kernel.features``).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With numbers for all hyperparameters.
+    coefficients : array (q, p)
+        Θ.
+    intercept : array (p,), or None for zero
+        b.
+    representation : Representation
+        How arrays become tensors.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from representer.functions import ExplicitFunction
+    >>> from representer.kernels import Linear
+    >>> from representer.operators.adapted import Representation
+    >>> f = ExplicitFunction(Linear(), np.array([[2.0]]), np.array([1.0]), Representation(torch.float64))
+    >>> f(np.array([[1.0], [10.0]])).tolist(), f.norm()
+    ([[3.0], [21.0]], 2.0)
+    """
+
+    kernel: Kernel
+    coefficients: np.ndarray
+    intercept: np.ndarray | None
+    representation: Representation
+
+    def _features(self, X: Any) -> Iterator[Tensor]:
+        """φ(x) as rows, a block of inputs at a time."""
+        how = self.representation
+        kernel = self.kernel
+        if kernel.domain != "vectors" or how.sparse:
+            kernel = Adapted(kernel, how.dtype, how.device)
+        X = how.inputs(kernel, X)
+        with torch.no_grad():
+            for rows in row_blocks(count(X), 2 * len(self.coefficients) * how.dtype.itemsize):
+                features = kernel.features(X[rows])
+                assert features is not None  # as in the fit
+                yield features
+
+    def __call__(self, X: Any) -> Tensor:
+        """f(x_i), (n, p), in blocks of rows."""
+        theta = self.representation.tensor(self.coefficients)
+        values = torch.cat([features @ theta for features in self._features(X)])
+        return values if self.intercept is None else values + self.representation.tensor(self.intercept)
+
+    def norm(self) -> float:
+        """‖f‖ = ‖Θ‖."""
+        return float(np.linalg.norm(self.coefficients))
+
+    def contributions(self, X: Any) -> Tensor:
+        """The terms (n, q, p) of the features."""
+        theta = self.representation.tensor(self.coefficients)
+        return torch.cat([features[:, :, None] * theta for features in self._features(X)])
+
+
+@dataclass(frozen=True)
 class FeatureFunction(Function):
     """f = φ(·)ᵀΘ + b.
 
@@ -126,11 +189,11 @@ class FeatureFunction(Function):
     intercept: np.ndarray | None = None
 
     @cached_property
-    def _loaded(self) -> tuple[Tensor, Tensor | float, bool]:
+    def loaded(self) -> tuple[Tensor, Tensor, bool]:
         """Coefficients, constant, and whether the coefficients belong to the columns that span the features."""
         how = self.features.representation
         theta = how.tensor(self.coefficients)
-        b: Tensor | float = 0.0 if self.intercept is None else how.tensor(self.intercept)
+        b = theta.new_zeros(()) if self.intercept is None else how.tensor(self.intercept)
         by_columns = not self.features.map.loses_digits(theta, b)
         return self.features.map.coefficients(theta) if by_columns else theta, b, by_columns
 
@@ -143,7 +206,7 @@ class FeatureFunction(Function):
     def __call__(self, X: Any) -> Tensor:
         """f(x_i), (n, p), in blocks of rows."""
         X = self.features.inputs(X)
-        coefficients, b, by_columns = self._loaded
+        coefficients, b, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
             blocks = row_blocks(count(X), 2 * len(coefficients) * coefficients.element_size())
@@ -155,7 +218,7 @@ class FeatureFunction(Function):
 
     def contributions(self, X: Any) -> Tensor:
         """The terms (n, m, p) of the landmarks, or of the features where there are none."""
-        coefficients, _, by_columns = self._loaded
+        coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
             return values(self.features.inputs(X))[:, :, None] * coefficients

@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Spectrum, eigh, factorize, shifted, symmetric_products
+from representer.linalg import Spectrum, eigh, factorize, self_product, shifted
 from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
+from representer.optimize.search import alpha_grid as alpha_grid
+from representer.optimize.search import log_spaced as log_spaced
 from representer.systems.base import Criterion as Criterion
 from representer.systems.base import group_members
 from representer.systems.exact import (
@@ -199,17 +201,6 @@ def smallest_alpha(kernel: OperatorKernel, X: Any, Y: Tensor) -> Tensor:
     return (traces.max() * info.eps ** (2 / 3) / len(Y)).clamp(min=info.tiny ** (1 / 2))
 
 
-def alpha_grid(smallest: Tensor, size: int = 30) -> Tensor:
-    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
-    largest = smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0
-    return log_spaced(smallest, largest, size)
-
-
-def log_spaced(low: Tensor, high: Tensor, size: int) -> Tensor:
-    """Numbers evenly spaced in logarithm, where the ends live."""
-    return torch.logspace(low.log10().item(), high.log10().item(), size, dtype=low.dtype, device=low.device)
-
-
 class _Gram(torch.autograd.Function):
     """The error of a matrix M + n·alpha·I, with closed-form gradients in M and alpha."""
 
@@ -231,7 +222,9 @@ class _Gram(torch.autograd.Function):
             q = (2.0 / n) * R / s
             t = (q * R).sum(1)
             t = t.mean().expand_as(t) if layout.criterion == "gcv" else t
-            in_gram = symmetric_products(-0.5 * (P @ q), C, P, t.contiguous())
+            in_gram = self_product(t.sqrt()[:, None] * P)
+            half = P @ q
+            in_gram.addmm_(half, C.mT, alpha=-0.5).addmm_(C, half.mT, alpha=-0.5)
         else:
             R, q, BP = torch.empty_like(C), torch.empty_like(C), torch.empty_like(P)
             for index in layout.blocks:

@@ -19,6 +19,8 @@ from representer.objectives.targets import ArrayLike, Targets, one_hot
 from representer.systems.groups import BlockDiagonal
 from representer.systems.scalar import RidgeSystem
 
+Observer = Callable[[Tensor, Tensor, Tensor], None]
+
 
 @dataclass(frozen=True)
 class _Risk:
@@ -41,8 +43,6 @@ class ClassRisk(SquaredLoss, ABC):
     told the cross entropy, r and the accuracy at every evaluation.
     """
 
-    observer: Callable[[Tensor, Tensor, Tensor], None] | None = None
-
     def __init__(
         self,
         targets: ArrayLike,
@@ -53,6 +53,7 @@ class ClassRisk(SquaredLoss, ABC):
         supremum: float | None,
         intercept: bool,
         sample_weight: ArrayLike | None = None,
+        observer: Observer | None = None,
     ) -> None:
         labels = one_hot(targets, name=type(self).__name__)
         super().__init__(labels, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
@@ -63,7 +64,7 @@ class ClassRisk(SquaredLoss, ABC):
             )
         if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
             raise ValueError(f"supremum must be positive, an upper bound of k(x, x); got {supremum}.")
-        self.weight, self.loss, self.supremum = weight, loss, supremum
+        self.weight, self.loss, self.supremum, self.observer = weight, loss, supremum, observer
 
     @abstractmethod
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
@@ -142,6 +143,7 @@ class RademacherBound(ClassRisk):
         supremum: float | None = None,
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
+        observer: Observer | None = None,
     ) -> None:
         loss = ClippedCrossEntropy(clip)
         weight = (
@@ -155,6 +157,7 @@ class RademacherBound(ClassRisk):
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
+            observer=observer,
         )
 
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
@@ -191,6 +194,7 @@ class LeaveOneOutRisk(ClassRisk):
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
         groups: Any = None,
+        observer: Observer | None = None,
     ) -> None:
         super().__init__(
             targets,
@@ -200,6 +204,7 @@ class LeaveOneOutRisk(ClassRisk):
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
+            observer=observer,
         )
         self.groups = groups_of(groups, self.n, intercept)
 
@@ -238,6 +243,7 @@ class HeldOutRisk(ClassRisk):
         supremum: float | None = None,
         intercept: bool = False,
         sample_weight: ArrayLike | None = None,
+        observer: Observer | None = None,
     ) -> None:
         if loss not in ("clipped", "softmax"):
             raise ValueError(f"loss must be 'clipped' or 'softmax'; got {loss!r}.")
@@ -249,6 +255,7 @@ class HeldOutRisk(ClassRisk):
             supremum=supremum,
             intercept=intercept,
             sample_weight=sample_weight,
+            observer=observer,
         )
         self.validation = held_out_indices(validation, self.n)
         kept = torch.ones(self.n, dtype=torch.bool)

@@ -50,6 +50,8 @@ class Choice:
         The search; its first entry is the start.
     interrupted : bool
         Did Ctrl-C or a callback end the search?
+    unconverged : str or None
+        Why the search ended before it had converged, for a warning; None where it had, or where there was none.
     """
 
     model: Any
@@ -57,11 +59,12 @@ class Choice:
     value: float | None = None
     history: list[HistoryEntry] = field(default_factory=list)
     interrupted: bool = False
+    unconverged: str | None = None
 
     @property
     def n_iter(self) -> int:
         """The iterations of the search, 1 if there was none."""
-        return max(1, len(self.history) - 1)
+        return max(1, self.history[-1].iteration) if self.history else 1
 
 
 class Problem(Protocol):
@@ -112,6 +115,11 @@ def minimise(
 def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
     """Numbers evenly spaced in logarithm, where the ends live."""
     return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
+
+
+def alpha_grid(smallest: Tensor, size: int = ALPHAS) -> Tensor:
+    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
+    return log_spaced(smallest, smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0, size)
 
 
 def least(errors: Tensor) -> int:

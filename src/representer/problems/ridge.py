@@ -18,16 +18,16 @@ from representer.functions import Expansion, FeatureFunction, StoredFeatures
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
 from representer.notices import warn
-from representer.objectives.operator_valued import CrossValidation, alpha_grid, smallest_alpha
+from representer.objectives.operator_valued import CrossValidation
 from representer.operators import Decomposable, Dense, Operator, OperatorKernel, OperatorSum
 from representer.operators.adapted import Representation, original, searched, silent_repairs
 from representer.operators.outputs import DataDriven
-from representer.optimize.search import Choice, SearchSettings, best_alpha, least, minimise
+from representer.optimize.search import Choice, SearchSettings, alpha_grid, best_alpha, least, minimise
 from representer.parameters import Packing
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
-from representer.systems.exact import require_memory, spectrum_beside_constants
+from representer.systems.exact import criterion_path, require_memory, spectrum_beside_constants
 from representer.systems.ridge import (
     ExactSystem,
     FalkonSystem,
@@ -39,6 +39,7 @@ from representer.systems.ridge import (
     falkon_system,
     goes_by_sums,
     iterates,
+    least_alpha,
     pilot_features,
     summed_system,
     training_data,
@@ -445,18 +446,13 @@ def alpha_by_sums(
 def choose_alpha(data: TrainingData, candidates: Any, criterion: Any) -> RidgeChoice:
     """The candidate, or the positive number, of least criterion: one eigendecomposition whatever their number."""
     ridge = data.data
-    score = _score(ridge, criterion)
     refine = candidates is None
-    alphas = (
-        alpha_grid(smallest_alpha(ridge.kernel, ridge.X, ridge.Y))
-        if refine
-        else ridge.Y.new_tensor(candidates)
-    )
-    errors, known = score.path(ridge.kernel, alphas)
+    alphas = alpha_grid(least_alpha(ridge)) if refine else ridge.Y.new_tensor(candidates)
+    errors, known = criterion_path(ridge, alphas, criterion)
     if refine and known is not None:  # a finer grid between the neighbours costs only products
         coarse = [errors]
         alpha, value = best_alpha(
-            lambda grid: coarse.pop() if coarse else score.path(ridge.kernel, grid, known=known)[0],
+            lambda grid: coarse.pop() if coarse else criterion_path(ridge, grid, criterion, known)[0],
             alphas,
             refine=True,
         )
@@ -514,7 +510,7 @@ class Search:
             # An operator and alpha matter only through their ratio: keep a mean diagonal of 1.
             values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
         moved = kernel.replace(values)
-        return moved, smallest_alpha(moved, self.data.X, self.data.Y) + point[-1].exp()
+        return moved, least_alpha(replace(self.data, kernel=moved)) + point[-1].exp()
 
     @cached_property
     def _known(self) -> Known | None:

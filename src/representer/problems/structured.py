@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,7 +38,7 @@ from representer.linalg import (
     shifted,
     spectrum_of_factor,
 )
-from representer.linalg.memory import BLOCK_BYTES, require, room_beside_sums
+from representer.linalg.memory import BLOCK_BYTES, require
 from representer.objectives.operator_valued import CrossValidation, smallest_alpha
 from representer.operators import (
     ConditionalCovariance,
@@ -60,6 +60,7 @@ from representer.optimize.search import Choice, SearchSettings, best_alpha, log_
 from representer.parameters import Positive
 from representer.preimage import Decoder
 from representer.samples import Block, InMemory, Samples, rows
+from representer.systems.ridge import block_limit
 from representer.systems.structured import (
     DiagonalRegression,
     HeldOutputs,
@@ -728,7 +729,7 @@ def sum_samples(
 ) -> NormalSums:
     """The sums of the features of all samples."""
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=rows.HELD_ROWS)
+    limit = block_limit(model.memory_limit, features.n_features, width)
     total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
     return total
 
@@ -797,7 +798,7 @@ def learn_kernel(
     Z, weights = system.Z, None
     if pairs.weights is not None:
         Z, weights = Z / pairs.weights.sqrt()[:, None], pairs.weights * (len(Z) / pairs.weights.sum())
-    criterion = CrossValidation(pairs.X, Z, weights=weights)
+    criterion = CrossValidation(pairs.X, Z, weights=weights, groups=pairs.groups)
     whole = Decomposable(searched(kernel, pairs.X), operator)
     packing, raw = whole.packing([f"kernel__{name}" for name in free])
     raw = raw.to(Z)
@@ -875,26 +876,6 @@ class Task:
     verbose: int = 0
 
 
-@dataclass(frozen=True)
-class Validation:
-    """The losses of several settings over the folds so far: sums and their weight, and whether folds are missing."""
-
-    totals: np.ndarray
-    weight: float
-    interrupted: bool
-    settings: list[tuple[Operator | None, float]] = field(repr=False, default_factory=list)
-
-    def choice(self) -> Choice:
-        """The setting of least loss."""
-        totals = self.totals / max(self.weight, torch.finfo(torch.float64).tiny)
-        if not np.isfinite(totals).any():
-            raise ValueError("task_loss is not finite for any alpha; check what it returns.")
-        equal = np.flatnonzero(totals == np.nanmin(np.where(np.isfinite(totals), totals, np.nan)))
-        best = int(equal[len(equal) // 2])  # losses of discrete objects tie: the middle of them is safest
-        operator, alpha = self.settings[best]
-        return Choice(operator, alpha, float(totals[best]), interrupted=self.interrupted)
-
-
 def choose_by_task(
     model: StructuredModel,
     pairs: Pairs,
@@ -908,7 +889,7 @@ def choose_by_task(
     for output in rescaled(model.output_kernel, free, OUTPUT_FACTORS):
         try:
             problem = structured_problem(replace(model, output_kernel=output), pairs, source)
-            choice = validate(problem, pairs, alpha, task, keep_partial=best is None).choice()
+            choice = validate(problem, pairs, alpha, task, keep_partial=best is None)
         except KeyboardInterrupt:
             if best is None:
                 raise
@@ -928,8 +909,8 @@ def validate(
     task: Task,
     *,
     keep_partial: bool,
-) -> Validation:
-    """The task loss of all settings over the folds; the number of components is that of least leave-one-out error.
+) -> Choice:
+    """The setting of least task loss over the folds; the number of components is that of least leave-one-out error.
 
     An interrupt ends it: with ``keep_partial`` the folds so far decide, if there are any.
     """
@@ -939,7 +920,7 @@ def validate(
         for number in problem.alphas(system).tolist() if alpha is None else np.atleast_1d(alpha).tolist():
             kept = problem.error(system, number)[1] if problem.model.is_open else None
             settings.append((operator if kept is None else PrincipalComponents(kept), number))
-    totals, seen = np.zeros(len(settings)), 0.0
+    totals, seen, interrupted = np.zeros(len(settings)), 0.0, False
     known = None if pairs.weights is None else plain(pairs.weights[pairs.rows])
     with Monitor(None, task.verbose, len(task.splits) * len(settings), "task loss") as monitor:
         for train, test in task.splits:
@@ -949,10 +930,16 @@ def validate(
             except KeyboardInterrupt:
                 if not (seen and keep_partial):
                     raise
-                return Validation(totals, seen, True, settings)
+                interrupted = True
+                break
             totals += weights.sum() * losses
             seen += weights.sum()
-    return Validation(totals, seen, False, settings)
+    totals /= max(seen, np.finfo(float).tiny)
+    if not np.isfinite(totals).any():
+        raise ValueError("task_loss is not finite for any alpha; check what it returns.")
+    equal = np.flatnonzero(totals == np.nanmin(np.where(np.isfinite(totals), totals, np.nan)))
+    best = int(equal[len(equal) // 2])  # losses of discrete objects tie: the middle of them is safest
+    return Choice(*settings[best], float(totals[best]), interrupted=interrupted)
 
 
 def _fold_losses(

@@ -105,17 +105,22 @@ class CellStep(Step):
         m, r, d = B.shape[1], self.n_cells, moments.shape[1]
         if total is None:
             total = NormalSums.zeros(m, r + d, like=moments)
-        add_gram(total.gram, B)
+        n, ones = len(B), moments.new_ones(len(B), 1)
+        w = ones if block.weights is None else block.weights.double()[:, None]
+        add_gram(total.gram, B if block.weights is None else B * w.sqrt().to(B))
         B = B.double()
-        rows = torch.cat([B, moments, moments.new_ones(len(B), 1)], 1)
+        rows = torch.cat([B, moments, ones], 1)
+        if block.weights is not None:
+            n, rows = int((w > 0).sum()), w * rows
         sums = rows.new_zeros(r, m + d + 1).index_add_(0, self.numbers(block.Y), rows)
+        weighted = rows[:, m : m + d]
         counts = sums[:, -1]
         total.cross[:, :r].add_(sums[:, :m].mT)
-        total.cross[:, r:].add_(B.mT @ moments)
+        total.cross[:, r:].add_(B.mT @ weighted)
         total.squares.diagonal()[:r].add_(counts)
         total.squares[:r, r:].add_(sums[:, m:-1])
         total.squares[r:, :r].add_(sums[:, m:-1].mT)
-        total.squares[r:, r:].add_(moments.mT @ moments)
-        total.feature_sum.add_(B.sum(0))
-        total.target_sum.add_(torch.cat([counts, moments.sum(0)]))
-        return replace(total, n=total.n + len(B), weight=total.weight + len(B))
+        total.squares[r:, r:].add_(moments.mT @ weighted)
+        total.feature_sum.add_(rows[:, :m].sum(0))
+        total.target_sum.add_(torch.cat([counts, weighted.sum(0)]))
+        return replace(total, n=total.n + n, weight=total.weight + float(w.sum()))

@@ -178,8 +178,11 @@ class ExactSystem(FittedSystem):
         return self._training.factored(self.alpha)
 
     def coefficients(self) -> Tensor:
-        """C (n, p)."""
-        return self._training.known(self._system.coefficients())
+        """C (n, p) of the samples, or U (m, p) of the features, with f(x) = φ(x)ᵀU A."""
+        found = self._system.coefficients()
+        if self.features is not None:
+            return self._training.data.X.mT @ found
+        return self._training.known(found)
 
     def intercept(self) -> Tensor | None:
         """The constant b (p,), or None where there is none."""

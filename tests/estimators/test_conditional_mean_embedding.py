@@ -24,11 +24,15 @@ from representer import ConditionalMeanEmbedding, EmbeddingClassifier, herd, mea
 from representer.kernels import Delta, Gaussian, Linear, Spectrum
 from representer.metrics import expected_calibration_error, mmd_test, reliability_curve
 
+NOT_REPEATED = {
+    "check_sample_weight_equivalence_on_dense_data": "hyperparameters are learned: without groups, a repeated sample "
+    "is left out alone and helps to predict its copies",
+}
 NO_GRAM = {
     "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"
 }
 CHECKED = {
-    "default": (ConditionalMeanEmbedding(max_iter=20, tol=1e-3, random_state=0), {}),
+    "default": (ConditionalMeanEmbedding(max_iter=20, tol=1e-3, random_state=0), NOT_REPEATED),
     "precomputed": (ConditionalMeanEmbedding("precomputed", random_state=0), NO_GRAM),
 }
 
@@ -295,7 +299,7 @@ def test_pipelines_searches_pickles_frames_and_tensors(data):
     assert search.best_params_["kernel__lengthscale"] == 0.8
     fitted = fixed().fit(X, Y)
     copied = pickle.loads(pickle.dumps(fitted))
-    assert "_cached_system" not in pickle.dumps(fitted).decode("latin1")
+    assert len(pickle.dumps(fitted)) < 50 * 50 * 8  # without the n × n system
     np.testing.assert_allclose(copied.weights(X), fitted.weights(X), atol=1e-12)
     tensors = fixed().fit(torch.from_numpy(X), torch.from_numpy(Y))
     np.testing.assert_allclose(tensors.weights(X), fitted.weights(X), atol=1e-12)

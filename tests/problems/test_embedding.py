@@ -14,8 +14,9 @@ from sklearn.preprocessing import MinMaxScaler
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier
 from representer.approximation import Nystroem
-from representer.estimators._embedding_search import BEND, bent
 from representer.kernels import Gaussian, Neural
+from representer.problems import embedding
+from representer.problems.embedding import BEND, bent
 
 N = 60
 OUTSIDE = "start is outside the range"
@@ -45,8 +46,8 @@ def test_a_start_where_nothing_changes_is_announced_and_left(data, model, scale)
         model.fit(scale * X, y)
     assert not any("ended at a bound" in str(w.message) for w in caught)
     assert caught[0].filename == __file__
-    usual = EmbeddingClassifier(model.kernel, model.objective).fit(scale * X, y)
-    assert model.objective_value_ < usual.objective_value_ + 1e-3
+    usual = EmbeddingClassifier(model.kernel, model.criterion).fit(scale * X, y)
+    assert model.criterion_value_ < usual.criterion_value_ + 1e-3
     assert model.n_iter_ > 1
 
 
@@ -77,9 +78,9 @@ def test_extreme_starts_end_where_the_data_would(lengthscale, alpha):
     usual = clone(model).fit(X, y)
     start = {"lengthscale": lengthscale, "alpha": alpha}
     found = clone(model).set_params(start=start, random_state=0).fit(X, y)
-    assert found.objective_value_ == pytest.approx(usual.objective_value_, rel=1e-3)
+    assert found.criterion_value_ == pytest.approx(usual.criterion_value_, rel=1e-3)
     assert found.n_iter_ == len(found.history_) - (found.history_[0].iteration == 0)
-    assert found.history_[-1].value == pytest.approx(found.objective_value_)
+    assert found.history_[-1].value == pytest.approx(found.criterion_value_)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_bad_starts_are_named(data, start):
 def test_a_start_where_nothing_is_learned_is_refused(data):
     start = {"alpha": 0.1}
     for model in (
-        EmbeddingClassifier(objective=None, start=start),
+        EmbeddingClassifier(criterion=None, start=start),
         EmbeddingClassifier(Gaussian(1.0), alpha=0.1, start=start),
     ):
         with pytest.raises(ValueError, match="nothing is learned"):
@@ -135,7 +136,7 @@ def test_a_kernel_that_is_zero_or_overflows_is_named(data):
     X, y = data
     for model in (
         EmbeddingClassifier("linear"),
-        EmbeddingClassifier("linear", objective=None),
+        EmbeddingClassifier("linear", criterion=None),
         ConditionalMeanEmbedding("linear"),
         ConditionalMeanEmbedding("linear", criterion=None),
     ):
@@ -150,18 +151,18 @@ def test_a_kernel_that_is_zero_or_overflows_is_named(data):
 
 
 # -- landmarks --------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("objective", ["loo", "validation"])
-def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, objective):
+@pytest.mark.parametrize("criterion", ["loo", "validation"])
+def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, criterion):
     X, y = data
-    few = EmbeddingClassifier(objective=objective, approximation=Nystroem(1), random_state=0).fit(X, y)
-    whole = EmbeddingClassifier(objective=objective, random_state=0).fit(X, y)
+    few = EmbeddingClassifier(criterion=criterion, approximation=Nystroem(1), random_state=0).fit(X, y)
+    whole = EmbeddingClassifier(criterion=criterion, random_state=0).fit(X, y)
     np.testing.assert_allclose(few.kernel_.lengthscale, whole.kernel_.lengthscale)
     assert few.predict_proba(X).shape == (N, 2)
 
 
 def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypatch):
     X, y = data
-    monkeypatch.setattr(EmbeddingClassifier, "_search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(embedding.EmbeddingProblem, "search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
     with pytest.raises(
@@ -198,8 +199,8 @@ def test_messages_name_what_is_allowed(data):
         model.risk_bound("a")
     with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
         EmbeddingClassifier(learning_rate=0).fit(X, y)
-    with pytest.raises(ValueError, match="epsilon must lie between 0 and 1/e"):
-        EmbeddingClassifier(epsilon=0.5).fit(X, y)
+    with pytest.raises(ValueError, match="clip must lie between 0 and 1/e"):
+        EmbeddingClassifier(clip=0.5).fit(X, y)
 
 
 def test_a_plateau_at_the_last_iteration_gives_way_too():
@@ -207,4 +208,4 @@ def test_a_plateau_at_the_last_iteration_gives_way_too():
     start = {"lengthscale": 1e-3, "alpha": 1e-8}
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):  # of the second search
         found = EmbeddingClassifier(start=start, max_iter=2).fit(X[::2], y[::2])
-    assert found.objective_value_ < 0.5  # 1.19 on the plateau
+    assert found.criterion_value_ < 0.5  # 1.19 on the plateau

@@ -37,21 +37,25 @@ class EmbeddingCalibration:
         return weights / weights.sum(1, keepdims=True)
 
 
-def calibrate_embedding(estimates: Tensor, Y: Tensor) -> EmbeddingCalibration:
+def calibrate_embedding(
+    estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None
+) -> EmbeddingCalibration:
     """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y."""
-    targets = smoothed(Y)
+    estimates, targets = estimates.double().cpu(), smoothed(Y.double().cpu())
+    weights = targets.new_ones(len(Y)) if sample_weight is None else sample_weight.double().cpu()
+    shares = weights / weights.sum()
     first = SoftmaxCrossEntropy()
     lower, upper = targets.new_tensor([SCALES, DELTAS]).log().unbind(1)
 
     def loss(point: Tensor) -> Tensor:
         scale, delta = point.exp()
         log_p = torch.log_softmax(scale * torch.asinh(estimates / delta), -1)
-        return -(targets * log_p).sum(-1).mean()
+        return -(targets * log_p).sum(-1) @ shares
 
     def losses(points: Tensor) -> Tensor:
         return torch.stack([loss(point.clamp(lower, upper)) for point in points])
 
-    scale = min(max(first.scale(estimates, Y), 1e-6), 1e6)
+    scale = min(max(first.scale(estimates, Y.double().cpu(), shares), 1e-6), 1e6)
     start = targets.new_tensor([scale, first.delta]).log()
     point = lbfgs(with_gradient(losses), start, max_iter=200, tol=1e-8).point
     # Scale and delta nearly make up for each other: in that valley the value is the same long before the minimum.

@@ -1,0 +1,320 @@
+"""Conditional distributions as weights of samples: expectations, distribution functions, densities, draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.data import SparseRows, plain, take
+from representer.functions.base import Function
+from representer.functions.embedding import Embedding
+from representer.functions.herding import herd_rows
+from representer.kernels.base import Kernel
+from representer.linalg.memory import row_blocks
+from representer.operators.adapted import Adapted, Representation, repaired_gram, silent_repairs
+
+# The least bandwidth, as a share of the marginal standard deviation: the conditional one, of a difference, may be zero.
+LEAST_BANDWIDTH = 0.01
+# Points of the quasi-Monte Carlo integral of a clipped density; it is then good to about three digits.
+INTEGRATION_POINTS = 4096
+
+
+class Weighing(Protocol):
+    """A function x ↦ w(x) whose combinations Vᵀw(x) are known without its n values."""
+
+    def __call__(self, X: Any) -> Tensor:
+        """w(x_i) as rows, (q, n)."""
+
+    def combined(self, X: Any, values: Tensor) -> Tensor:
+        """Vᵀw(x_i) as rows, (q, p)."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """c, E[Y − c], E[(Y − c)²] and E[1] of conditional distributions; the last three are rows, one a distribution."""
+
+    centre: Tensor
+    first: Tensor
+    second: Tensor
+    total: Tensor
+
+    def mean(self) -> Tensor:
+        """E[Y]."""
+        return self.first + self.centre * self.total
+
+    def variance(self) -> Tensor:
+        """E[Y²] − E[Y]² through the centred targets, for the digits; clipped at zero."""
+        c, s = self.centre, self.total
+        centred = self.second - self.first.square()
+        return (centred + (1.0 - s) * (2.0 * c * self.first + c.square() * s)).clamp(min=0.0)
+
+
+@dataclass(frozen=True)
+class ConditionalEmbedding(Function):
+    """x ↦ μ_x = Σ_i w_i(x) l(y_i, ·), the embedding of a conditional distribution; called, it gives the weights.
+
+    Parameters
+    ----------
+    weights : Weighing or FeatureFunction
+        w.
+    kernel : Kernel
+        l, with numbers for all hyperparameters.
+    anchors : data
+        The y_i as they are stored: training targets, or landmarks of cells of them.
+    representation : Representation
+        How stored arrays become tensors.
+    total_is_one : bool
+        Do the weights sum to one, but for rounding?
+    flat : bool
+        Is each target one number?
+    seed : int
+        That of random draws.
+    shares : array (n,) or None for equal ones
+        The weights of the distribution of all targets.
+    moments : FeatureFunction or None
+        Where the y_i stand for cells: E[Y − c] and E[(Y − c)²] of all samples, (2d,).
+    centre : array (d,) or None
+        That c.
+    """
+
+    weights: Any
+    kernel: Kernel
+    anchors: Any
+    representation: Representation
+    total_is_one: bool
+    flat: bool = False
+    seed: int = 0
+    shares: np.ndarray | None = None
+    moments: Function | None = None
+    centre: np.ndarray | None = None
+
+    def __call__(self, X: Any) -> Tensor:
+        """w(x_i) as rows, (q, n)."""
+        return self.weights(X)
+
+    # -- targets ------------------------------------------------------------------------------------------------------
+    @property
+    def output_kernel(self) -> Kernel:
+        """l in the precision of the function; an indefinite kernel of objects is repaired."""
+        how = self.representation
+        if self.kernel.domain == "vectors":
+            return self.kernel
+        return Adapted(self.kernel, how.dtype, how.device, repair=True)
+
+    @cached_property
+    def targets(self) -> Any:
+        """The y_i as l takes them."""
+        return self.prepared(self.anchors)
+
+    def prepared(self, Y: Any) -> Any:
+        """Checked targets as l takes them."""
+        numeric = self.kernel.domain in ("vectors", "gram")
+        return self.kernel.prepare(self.representation.tensor(Y) if numeric else Y)
+
+    def vectors(self, what: str) -> Tensor:
+        """The y_i as a matrix (n, d); ``what`` needs them to be vectors."""
+        Y = self.anchors
+        numeric = isinstance(Y, np.ndarray) and Y.dtype.kind in "biuf" and Y.ndim == 2
+        if self.kernel.domain == "gram" or not numeric:
+            raise ValueError(
+                f"{what} needs targets that are vectors; these are {self.kernel.domain}. Use expect(g, X) with "
+                "a function of them."
+            )
+        return self.representation.tensor(Y)
+
+    # -- expectations -------------------------------------------------------------------------------------------------
+    def embedding(self, X: Any) -> Embedding:
+        """The elements μ_x of the RKHS of l."""
+        return Embedding(self.output_kernel, self.targets, self(X))
+
+    def expect(self, values: Tensor, X: Any) -> Tensor:
+        """Σ_i w_i(x) g(y_i) for values g(y_i), (n,) or (n, p)."""
+        # Weights of sum one: centred values, so that no large constant multiplies the rounding error of the sum.
+        c = middle(values) if self.total_is_one else torch.zeros_like(values[0])
+        return c + self._combined(X, values - c)
+
+    def _combined(self, X: Any, values: Tensor) -> Tensor:
+        columns = values[:, None] if values.ndim == 1 else values
+        if hasattr(self.weights, "combined") and bool(columns.isfinite().all()):
+            result = self.weights.combined(X, columns)
+        else:
+            result = torch.cat([self(part) @ columns for part in self._parts(X)])
+        return result[:, 0] if values.ndim == 1 else result
+
+    def _parts(self, X: Any) -> Iterator[Any]:
+        """Checked inputs, so many at a time that their weights are no large matrix."""
+        if not isinstance(X, np.ndarray | SparseRows | list):
+            yield X
+            return
+        for rows in row_blocks(len(X), 6 * len(self.anchors) * self.representation.dtype.itemsize):
+            yield X[rows]
+
+    def distribution_moments(self, X: Any, what: str) -> Moments:
+        """The moments; where the y_i stand for cells, of all samples.
+
+        Where the weights sum to one E[1] is one exactly: c² would multiply its rounding error.
+        """
+        Y = self.vectors(what)
+        if self.moments is None or self.centre is None:
+            c = middle(Y)
+            both = self._combined(X, torch.cat([Y - c, (Y - c).square()], 1))
+            total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
+        else:
+            c, both = self.representation.tensor(self.centre), self.moments(X)
+            total = None if self.total_is_one else self(X).sum(1, keepdim=True)
+        first, second = both[:, : len(c)], both[:, len(c) :]
+        return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
+
+    def proper(self, X: Any) -> Tensor:
+        """Weights in rows of sum one; where they have no positive sum, far from all samples, those of all targets."""
+        return proper(self(X), self._marginal())
+
+    def _marginal(self) -> Tensor | None:
+        return None if self.shares is None else self.representation.tensor(self.shares)
+
+    # -- distribution functions ---------------------------------------------------------------------------------------
+    def cdf(self, X: Any, y: np.ndarray) -> np.ndarray:
+        """P[Y ≤ y | X = x], (q, m)."""
+        levels, order, last = self._levels("cdf")
+        index = np.searchsorted(levels, y, side="right")
+        steps = (self._steps(part, order, last) for part in self._parts(X))
+        return np.concatenate([np.pad(part, ((0, 0), (1, 0)))[:, index] for part in steps])
+
+    def quantile(self, X: Any, q: np.ndarray) -> np.ndarray:
+        """The smallest y among the y_i with P[Y ≤ y | X = x] ≥ q, (q, m)."""
+        levels, order, last = self._levels("quantile")
+        rows = [
+            np.minimum(np.searchsorted(row, q - 1e-12, side="left"), len(levels) - 1)
+            for part in self._parts(X)
+            for row in self._steps(part, order, last)
+        ]
+        return levels[np.array(rows).reshape(-1, len(q))]
+
+    def _levels(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The distinct targets in order, the order of all, and which of them is the last of its equals."""
+        Y = plain(self.vectors(what))
+        if Y.shape[1] != 1:
+            raise ValueError(
+                f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X)."
+            )
+        order = np.argsort(Y[:, 0], kind="stable")
+        levels = Y[order, 0]
+        last = np.append(levels[1:] != levels[:-1], True)
+        return levels[last], order, last
+
+    def _steps(self, X: Any, order: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """The distribution function at the distinct targets: monotone, ending at one."""
+        raw = plain(self.proper(X))[:, order].cumsum(1)[:, last]
+        # Negative weights make it fall in places: the mean of the least majorant and the greatest minorant is as near
+        # to it as a monotone function can be, in the largest deviation.
+        above = np.maximum.accumulate(raw, 1)
+        below = np.minimum.accumulate(raw[:, ::-1], 1)[:, ::-1]
+        steps = np.clip(0.5 * (above + below), 0.0, 1.0)
+        steps[:, -1] = 1.0
+        return steps
+
+    def density(self, X: Any, points: np.ndarray, bandwidth: float | None) -> Tensor:
+        """The density at points (m, d), smoothed by a Gaussian, clipped at zero and divided by its integral, (q, m)."""
+        Y, where = self.vectors("density"), self.representation.tensor(points)
+        parts = []
+        for part in self._parts(X):
+            weights = self.proper(part)
+            scale = bandwidths(weights, Y)
+            scale = scale if bandwidth is None else torch.full_like(scale, bandwidth)
+            parts.append(densities(weights, Y, where, scale, self.seed))
+        return torch.cat(parts)
+
+    # -- draws --------------------------------------------------------------------------------------------------------
+    def herded(self, X: Any, n_samples: int) -> Tensor:
+        """The numbers of targets that kernel herding chooses, (q, n_samples)."""
+        with silent_repairs():
+            gram, _ = repaired_gram(self.output_kernel, self.targets)
+        chosen = [herd_rows(self(part) @ gram, gram.__getitem__, n_samples) for part in self._parts(X)]
+        return torch.cat(chosen)
+
+    def drawn(self, X: Any, n_samples: int) -> Tensor:
+        """The numbers of targets drawn with the weights as probabilities, negative ones clipped, (q, n_samples)."""
+        generator, chosen = torch.Generator().manual_seed(self.seed), []
+        marginal = self._marginal()
+        for part in self._parts(X):
+            clipped = self(part).clamp(min=0.0)
+            known = clipped.sum(1, keepdim=True) > 0
+            clipped = torch.where(known, clipped, 1.0 if marginal is None else marginal)
+            chosen.append(torch.multinomial(clipped.cpu(), n_samples, replacement=True, generator=generator))
+        return torch.cat(chosen)
+
+    def chosen(self, numbers: Tensor) -> Any:
+        """The targets with these numbers (q, m), as they were given."""
+        if isinstance(self.anchors, np.ndarray):
+            samples = self.anchors[plain(numbers)]
+            return samples[..., 0] if self.flat else samples
+        return [take(self.anchors, row) for row in numbers]
+
+
+def middle(values: Tensor) -> Tensor:
+    """Of each column of values (n,) or (n, p) the entry that is nearest to the mean, so that differences from it are
+    as exact as the values; zero where the mean is not finite."""
+    mean = values.mean(0)
+    nearest = values.gather(0, (values - mean).abs().argmin(0, keepdim=True))[0]
+    return torch.where(mean.isfinite(), nearest, 0.0)
+
+
+# -- weights of vectors, some of which may be negative ----------------------------------------------------------------
+def proper(weights: Tensor, shares: Tensor | None = None) -> Tensor:
+    """Weights (q, n) in rows of sum one; ``shares``, or equal ones, where they have no positive sum: far from all."""
+    total, size = weights.sum(1, keepdim=True), weights.abs().sum(1, keepdim=True)
+    known = total > torch.finfo(weights.dtype).eps ** 0.5 * size  # else it is a rounding error, or nearly
+    far = 1.0 / weights.shape[1] if shares is None else shares
+    return torch.where(known, weights / torch.where(known, total, 1.0), far)
+
+
+def bandwidths(weights: Tensor, Y: Tensor) -> Tensor:
+    """Scott's rule (q, d) for proper weights; not below a share of the marginal standard deviations."""
+    d, eps, c = Y.shape[1], torch.finfo(Y.dtype).eps, Y.mean(0)
+    effective = (1.0 / weights.square().sum(1)).clamp(1.0, len(Y))
+    variance = (weights @ (Y - c).square() - (weights @ (Y - c)).square()).clamp(min=0.0)
+    scale = variance.sqrt() * effective[:, None] ** (-1.0 / (d + 4))
+    largest = Y.abs().amax(0)
+    # What is constant to half the digits: as narrow as they can show.
+    constant = eps**0.5 * torch.where(largest > 0, largest, 1.0)
+    return torch.maximum(scale, torch.maximum(LEAST_BANDWIDTH * Y.std(0, correction=0), constant))
+
+
+def densities(weights: Tensor, Y: Tensor, points: Tensor, scale: Tensor, seed: int) -> Tensor:
+    """max(0, Σ_i w_i N(y; y_i, scale²)) over its integral, (q, m), for proper weights (q, n) and scale (q, d)."""
+    rows = []
+    for w, h in zip(weights, scale, strict=True):
+        clipped = (_normal(points, Y, h) @ w).clamp(min=0.0)
+        rows.append(clipped / _mass(w, Y, h, seed))
+    return torch.stack(rows)
+
+
+def _normal(points: Tensor, Y: Tensor, h: Tensor) -> Tensor:
+    squares = torch.cdist(points / h, Y / h, compute_mode="donot_use_mm_for_euclid_dist").square()
+    return torch.exp(-0.5 * squares) / (h * (2.0 * math.pi) ** 0.5).prod()
+
+
+def _mass(w: Tensor, Y: Tensor, h: Tensor, seed: int) -> Tensor:
+    """∫ max(0, p), p = Σ_i w_i N(·; y_i, h²): the mean of max(0, p)/p₊ under p₊, of the positive weights alone."""
+    positive = w.clamp(min=0.0)
+    total = positive.sum()
+    if not bool((w < 0).any()):
+        return total
+    uniform = torch.quasirandom.SobolEngine(Y.shape[1] + 1, scramble=True, seed=seed).draw(
+        INTEGRATION_POINTS, dtype=torch.float64
+    )
+    order = Y[:, 0].argsort()
+    first = uniform[:, 0].to(w).contiguous()
+    index = torch.searchsorted(positive[order].cumsum(0) / total, first).clamp(max=len(Y) - 1)
+    noise = torch.special.ndtri(uniform[:, 1:].clamp(1e-12, 1.0 - 1e-12)).to(w)
+    normal = _normal(Y[order[index]] + h * noise, Y, h)
+    above = normal @ positive
+    share = ((normal @ w).clamp(min=0.0) / above.clamp(min=torch.finfo(w.dtype).tiny)).mean()
+    return total * share.clamp(min=torch.finfo(w.dtype).eps)
