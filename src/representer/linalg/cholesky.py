@@ -49,18 +49,17 @@ class Cholesky:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
-    def inverse(self, less: Tensor | None = None, *, overwrite: bool = False) -> Tensor:
-        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1). With ``overwrite``, the factor is lost."""
-        inverse = self._inverse(overwrite)
+    def inverse(self, less: Tensor | None = None) -> Tensor:
+        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
+        inverse = self._inverse()
         if less is None or less.ndim > 2:
             return inverse if less is None else inverse - less @ less.mT
         return inverse.addmm_(less, less.mT, alpha=-1.0)
 
-    def _inverse(self, overwrite: bool) -> Tensor:
+    def _inverse(self) -> Tensor:
         if not _for_scipy(self.factor):
             return torch.cholesky_inverse(self.factor)
-        factor = self.factor.numpy()
-        factor = factor if overwrite and factor.flags.f_contiguous else np.array(factor, order="F")
+        factor = np.array(self.factor.numpy(), order="F")
         (potri,) = get_lapack_funcs(("potri",), (factor,))
         upper = torch.from_numpy(potri(factor, lower=True, overwrite_c=True)[0].T)
         below = upper.triu(1).mT

@@ -179,8 +179,8 @@ class DenseSystem(RidgeSystem):
         """P itself; solutions are products with it from here on."""
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
         if self.root is None:
-            return self.cholesky.inverse(less, overwrite=True)
-        inverse = self.cholesky.inverse(None if less is None else less / self.root, overwrite=True)
+            return self.cholesky.inverse(less)
+        inverse = self.cholesky.inverse(None if less is None else less / self.root)
         return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:
