@@ -29,7 +29,6 @@ from representer.linalg import (
     eigh,
     factorize,
     repair_gram,
-    row_product,
     spectrum_of_factor,
 )
 from representer.linalg.memory import row_blocks
@@ -58,7 +57,7 @@ class PositivePart:
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
         """What ``half_solve`` makes of each row, as rows."""
-        return row_product(rows, self.factor / (self.factor**2).sum(0))
+        return rows @ (self.factor / (self.factor**2).sum(0))
 
 
 @dataclass(frozen=True)
