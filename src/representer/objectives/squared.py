@@ -75,7 +75,7 @@ class SquaredLoss(Objective, ABC):
 
     @abstractmethod
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        """Of the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
+        """Score the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
 
     def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
         return self._evaluate_by(DenseSystem, gram, alpha, gradient=gradient, dual=dual)

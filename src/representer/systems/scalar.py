@@ -58,7 +58,7 @@ class RidgeSystem(ABC):
 
     @staticmethod
     def _root(sample_weight: Tensor | None) -> Tensor | None:
-        """√w as a column."""
+        """The square roots of the weights as a column."""
         return None if sample_weight is None else sample_weight.sqrt()[:, None]
 
     def per_weight(self, values: Tensor) -> Tensor:
@@ -74,20 +74,20 @@ class RidgeSystem(ABC):
         return right if self.g is None else right - self.g.mT @ right
 
     def solve(self, right: Tensor) -> Tensor:
-        """PY for a Y (..., t, p)."""
+        """The product PY for a Y (..., t, p)."""
         return self._solve(self.centred(right))
 
     @abstractmethod
     def _solve(self, right: Tensor) -> Tensor:
-        """W⁻¹Y."""
+        """The solution W⁻¹Y of the system without a constant."""
 
     @abstractmethod
     def apply(self, dual: Tensor) -> Tensor:
-        """KC for a C (..., n, p)."""
+        """The product KC for a C (..., n, p)."""
 
     @abstractmethod
     def diagonal(self) -> Tensor:
-        """That of P, (..., t)."""
+        """The diagonal of P, (..., t)."""
 
     @abstractmethod
     def blocks(self, groups: Groups) -> list[Tensor]:
@@ -101,12 +101,12 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
-        """Those of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
+        """The coefficients of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
 
     @property
     @abstractmethod
     def unit_coefficients(self) -> Tensor:
-        """Those of the fits to the t unit vectors, as columns."""
+        """The coefficients of the fits to the t unit vectors, as columns."""
 
     @abstractmethod
     def gradient(
@@ -129,7 +129,7 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def gram_diagonal(self) -> Tensor:
-        """That of K, (..., n)."""
+        """The diagonal of K, (..., n)."""
 
     @abstractmethod
     def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
@@ -239,7 +239,7 @@ class DenseSystem(RidgeSystem):
 
 
 class FactorSystem(RidgeSystem):
-    """For K = BBᵀ and F = DB, through the m × m matrix M = FᵀF + shift·I: W⁻¹ = D(I − FM⁻¹Fᵀ)D/shift.
+    """The system of K = BBᵀ and F = DB, through the m × m matrix M = FᵀF + shift·I: W⁻¹ = D(I − FM⁻¹Fᵀ)D/shift.
 
     It costs O(nm²) and memory O(nm). Its coefficients θ = BᵀPY = M⁻¹FᵀD(Y − 1bᵀ) are those of f(x_i) = B_i θ.
     """
@@ -273,7 +273,7 @@ class FactorSystem(RidgeSystem):
         )
 
     def _rooted(self, values: Tensor) -> Tensor:
-        """D times rows."""
+        """The rows times the roots of their weights."""
         return values if self.root is None else self.root * values
 
     def _theta(self, right: Tensor) -> Tensor:
@@ -312,7 +312,7 @@ class FactorSystem(RidgeSystem):
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
-        """BᵀP."""
+        """The matrix BᵀP: the coefficients of the features for unit targets."""
         theta = self.cholesky.solve(self._rooted(self.features).mT)
         return theta if self.g is None else theta - theta.sum(-1, keepdim=True) @ self.g.mT
 
