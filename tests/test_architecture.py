@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,6 @@ SOURCE = ROOT / "src" / "representer"
 ROOMS = (
     "notices",
     "linalg",
-    "threads",
     "parameters",
     "values",
     "data",
@@ -40,7 +39,6 @@ ROOMS = (
     "preimage",
     "problems",
     "inspection",
-    "persistence",
     "estimators",
     # the leaves
     "metrics",
@@ -84,6 +82,12 @@ def called(node: ast.Call) -> str:
     return ast.unparse(node.func).rpartition(".")[2]
 
 
+def stated(name: ast.expr) -> str:
+    """A module's name as it is written; of f"package.{name}" the part that is known."""
+    known = name.values[0] if isinstance(name, ast.JoinedStr) else name
+    return str(known.value).rstrip(".") if isinstance(known, ast.Constant) else ast.unparse(known)
+
+
 def imports(source: str, module: str, *, is_package: bool = False) -> list[Import]:
     """Every import in a source text, relative ones resolved, importlib.import_module("x") included."""
     anchor = module.split(".") if is_package else module.split(".")[:-1]
@@ -98,7 +102,7 @@ def imports(source: str, module: str, *, is_package: bool = False) -> list[Impor
             for alias in node.names:
                 yield Import(f"{prefix}.{alias.name}", node.lineno, on_import)
         elif isinstance(node, ast.Call) and called(node) in ("import_module", "__import__") and node.args:
-            yield Import(ast.unparse(node.args[0]).strip("'"), node.lineno, on_import)
+            yield Import(stated(node.args[0]), node.lineno, on_import)
         if isinstance(node, ast.If) and ast.unparse(node.test).split(".")[-1] == "TYPE_CHECKING":
             for child in node.body:
                 yield from visit(child, False)
@@ -206,6 +210,18 @@ def cycle(sources: Mapping[str, tuple[str, bool]]) -> list[str]:
     return []
 
 
+def listed_rooms(page: str) -> list[str]:
+    """The rooms that the table of a page names, in its order: what is in backticks in the first column."""
+    table = re.search(r"^\| room \|.*\n\|[ |-]*\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = table[1].splitlines() if table else []
+    return [name.rstrip("/") for row in rows for name in re.findall(r"`([\w/]+)`", row.split("|")[1])]
+
+
+def existing_rooms(modules: Iterable[str]) -> list[str]:
+    """The rooms of some modules in the order of ROOMS; the package's own files are no rooms."""
+    return sorted({room_of(module) for module in modules} - {"", "__main__"}, key=ROOMS.index)
+
+
 # --- the library -----------------------------------------------------------------------------------------------------
 
 PATHS = sorted(SOURCE.rglob("*.py"))
@@ -252,6 +268,16 @@ def test_rules_hold(path: Path) -> None:
         *undeclared(source, module, CORE | EXTRAS, is_package=is_package),
     ]
     assert not complaints, "\n".join(complaints)
+
+
+def test_contributing_lists_the_rooms_that_exist_in_their_order() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert listed_rooms(page) == existing_rooms(map(module_name, PATHS))
+    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    with_a_slash = {
+        name for row in re.findall(r"^\| `.*", page, re.M) for name in re.findall(r"`(\w+)/`", row)
+    }
+    assert with_a_slash == folders
 
 
 def test_no_import_cycles() -> None:
@@ -338,6 +364,7 @@ def test_importing_works_where_no_extra_is_installed() -> None:
         ("representer.kernels.base", "def f():\n    from . import vectors"),
         ("representer.optimize", "class A:\n    def f(self):\n        from representer.preimage import g"),
         ("representer.optimize", "import importlib\nx = importlib.import_module('representer.estimators')"),
+        ("representer.optimize", "import importlib\nx = importlib.import_module(f'representer.{room}')"),
         (
             "representer.objectives",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import preimage",
@@ -377,6 +404,14 @@ def test_upward_imports_are_found(module: str, source: str) -> None:
 )
 def test_downward_imports_are_free(module: str, source: str, is_package: bool) -> None:
     assert upward_imports(source, module, is_package=is_package) == []
+
+
+def test_a_table_of_rooms_is_read_in_its_order() -> None:
+    page = "| a |\n| - |\n| `no` |\n\n| room | line |\n| --- | --- |\n| `b/`, `a` | `c` |\n| `d` | |\n\n| `e` |\n"
+    assert listed_rooms(page) == ["b", "a", "d"]
+    assert listed_rooms("no table") == []
+    modules = ["representer", "representer.__main__", "representer.values", "representer.linalg.cholesky"]
+    assert existing_rooms(modules) == ["linalg", "values"]
 
 
 def test_unknown_rooms_are_found() -> None:

@@ -63,10 +63,13 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the rooms that only some programs need when they are first asked for."""
-    if name in ("datasets", "metrics", "plotting"):
-        return import_module(f"representer.{name}")
-    if name == "mmd":
-        return import_module("representer.metrics").mmd
+    if name == "datasets":
+        return import_module("representer.datasets")
+    if name == "plotting":
+        return import_module("representer.plotting")
+    if name in ("metrics", "mmd"):
+        metrics = import_module("representer.metrics")
+        return metrics.mmd if name == "mmd" else metrics
     raise AttributeError(f"module 'representer' has no attribute {name!r}")
 
 

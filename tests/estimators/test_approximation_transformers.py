@@ -22,6 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from representer import (
     ConditionalMeanEmbedding,
     DeepKernelClassifier,
+    DeepKernelPCA,
     DeepKernelRegressor,
     EmbeddingClassifier,
     KernelAutoencoder,
@@ -309,3 +310,47 @@ def _answers(learner: Any, rows: Any) -> list[np.ndarray]:
         for name in ("transform", "predict_proba", "predict")
         if hasattr(learner, name)
     ]
+
+
+# -- a share of the samples ------------------------------------------------------------------------------------------
+SHARED: dict[str, tuple[Any, Any]] = {
+    "OperatorRidge": (OperatorRidge(Gaussian(1.0), alpha=1e-3, random_state=0), lambda m: len(m.landmarks_)),
+    "EmbeddingClassifier": (
+        EmbeddingClassifier(Gaussian(1.0), alpha=1e-3, random_state=0),
+        lambda m: len(m.landmarks_),
+    ),
+    "ConditionalMeanEmbedding": (
+        ConditionalMeanEmbedding(Gaussian(1.0), alpha=1e-3, random_state=0),
+        lambda m: len(m.landmarks_),
+    ),
+    "DeepKernelPCA": (DeepKernelPCA([2, 1], random_state=0), lambda m: len(m.X_fit_)),
+    "KernelFeatures": (KernelFeatures(random_state=0), lambda m: len(m.landmarks_)),
+}
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "pivots", "leverage"])
+@pytest.mark.parametrize("name", SHARED)
+def test_a_share_of_the_samples_is_the_number_that_it_means(X: np.ndarray, name: str, sampling: Any) -> None:
+    learner, landmarks = SHARED[name]
+    y = np.arange(len(X)) % 2
+    answers = []
+    for size in (0.25, 30):
+        model = clone(learner).set_params(approximation=Nystroem(size, sampling)).fit(X, y)
+        assert landmarks(model) == 30
+        method = "predict" if hasattr(model, "predict") else "transform"
+        answers.append(getattr(model, method)(X[:5] + 0.1))
+    assert np.array_equal(*answers)
+
+
+def test_a_share_among_more_samples_than_are_looked_at() -> None:
+    X = np.random.default_rng(0).normal(size=(30_000, 1))
+    features = Nystroem(0.001, "pivots", kernel=Gaussian(0.1), random_state=0).fit(X)
+    assert len(features.landmarks_) == 30
+
+
+def test_shares_of_a_transformer(X: np.ndarray) -> None:
+    assert Nystroem(0.25, random_state=0).fit(X).transform(X).shape == (120, 30)
+    assert len(Nystroem(1.0).fit(X).landmarks_) == 120 and len(Nystroem(1e-6).fit(X).landmarks_) == 2
+    for share in (0.0, 1.5, -0.5, float("nan")):
+        with pytest.raises(ValueError, match=r"or a share of them up to 1\.0; got"):
+            Nystroem(share).fit(X)

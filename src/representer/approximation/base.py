@@ -176,6 +176,10 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     def size(self, n: int) -> int:
         """How many features to expect for n samples; raises if there cannot be so many."""
 
+    def sized(self, n: int) -> Approximation:
+        """The approximation for n samples, in which no number depends on n any more."""
+        return self
+
     @abstractmethod
     def rows(self, n: int, seed: int) -> np.ndarray:
         """Which of n samples ``choose`` needs to see: few, however many there are."""

@@ -29,11 +29,10 @@ from representer.linalg import (
     eigh,
     factorize,
     repair_gram,
-    row_product,
     spectrum_of_factor,
 )
 from representer.linalg.memory import row_blocks
-from representer.parameters import is_count
+from representer.parameters import is_count, is_real
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
 DEFAULT_LANDMARKS = 1000
@@ -58,7 +57,7 @@ class PositivePart:
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
         """The same for rows."""
-        return row_product(rows, self.factor / (self.factor**2).sum(0))
+        return rows @ (self.factor / (self.factor**2).sum(0))
 
 
 @dataclass(frozen=True)
@@ -224,8 +223,9 @@ class Nystroem(Approximation):
 
     Parameters
     ----------
-    n_components : int or "auto"
-        The number of landmarks m; at n it is exact. ``"auto"`` is 1000, or all samples if there are fewer.
+    n_components : int, float or "auto"
+        The number of landmarks m; at n it is exact. A float is a share of the samples, at most 1.0, of which at least
+        two are taken. ``"auto"`` is 1000, or all samples if there are fewer.
     sampling : {"uniform", "leverage", "kmeans", "pivots", "entropy"}
         Samples drawn at random; drawn by recursive ridge leverage scores (Musco & Musco, 2017), which look for what is
         rare; the centres of clusters, which are no samples and so for vectors only; samples chosen one by one where
@@ -278,7 +278,7 @@ class Nystroem(Approximation):
 
     def __init__(
         self,
-        n_components: int | Literal["auto"] = "auto",
+        n_components: int | float | Literal["auto"] = "auto",
         sampling: Sampling = "uniform",
         *,
         kernel: Any = None,
@@ -289,20 +289,32 @@ class Nystroem(Approximation):
         self.kernel = kernel
         self.random_state = random_state
 
+    @property
+    def _is_share(self) -> bool:
+        """Is the number of landmarks a share of the samples?"""
+        m = self.n_components
+        return is_real(m) and not isinstance(m, int | np.integer | str) and 0.0 < m <= 1.0
+
     def at_most(self, n: int) -> int:
-        """m, or n if there are fewer samples."""
+        """The number of landmarks among n samples, which is n where more were asked for."""
+        if self._is_share:
+            return min(n, max(2, round(float(self.n_components) * n)))
         return min(n, DEFAULT_LANDMARKS if self.n_components == "auto" else int(self.n_components))
 
     def size(self, n: int) -> int:
-        """m, checked against the number of samples."""
-        if isinstance(self.n_components, str) and self.n_components == "auto":
-            return self.at_most(n)
-        if not is_count(self.n_components) or self.n_components > n:
+        """The number of landmarks, checked against the number of samples."""
+        m = self.n_components
+        auto = isinstance(m, str) and m == "auto"
+        if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
             raise ValueError(
-                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got "
-                f"{self.n_components!r}. Choose at most {n}, which is exact, or 'auto'."
+                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}, or a share of them "
+                f"up to 1.0; got {m!r}. Choose at most {n}, which is exact, or 'auto'."
             )
-        return int(self.n_components)
+        return self.at_most(n)
+
+    def sized(self, n: int) -> Nystroem:
+        """The approximation with a number of landmarks instead of a share of n samples."""
+        return Nystroem(self.size(n), self.sampling) if self._is_share else self
 
     def check(self, kernel: Kernel, n: int) -> None:
         """Refuse a kernel that cannot have landmarks, and what is no number of them among n samples."""

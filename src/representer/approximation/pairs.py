@@ -54,7 +54,7 @@ def input_output_pair(
                 f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
                 "learner instead."
             )
-    inputs, outputs = pair
+    inputs, outputs = (given if given is None or n is None else given.sized(n) for given in pair)
     if outputs is not None:
         return inputs, outputs
     if isinstance(inputs, Nystroem) and (vectors or inputs.sampling != "kmeans"):

@@ -390,11 +390,12 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         if size == n or self.approximation is None:
             return np.arange(n)
         seed = seed_of(self.random_state)
-        rows = self.approximation.rows(n, seed)
-        if self.approximation.sampling == "uniform":
+        approximation = self.approximation.sized(n)
+        rows = approximation.rows(n, seed)
+        if approximation.sampling == "uniform":
             return rows
         data = read(rows)
-        return rows[plain(self.approximation.chosen(kernel.resolve(data), data, seed))]
+        return rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
 
     def _trained_kernel(self, model: LevelModel, X: Any, search: LevelSearch) -> Kernel:
         """The first kernel, the network in it trained if there is a decoder to train it with."""

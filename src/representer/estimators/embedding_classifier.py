@@ -337,12 +337,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         seed, alpha = seed_of(self.random_state), check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         require_groups(samples.groups)
-        block = searched_block(samples, given, self.approximation, seed)
+        approximation = self.approximation and self.approximation.sized(samples.n)
+        block = searched_block(samples, given, approximation, seed)
         searched = positive_part(block, pairwise=given.domain == "gram")
         how = self._sparse_representation(block.X)
         adapted = given
         if given.domain != "vectors" or how.sparse:
-            adapted = Adapted(given, how.dtype, how.device, repair=self.approximation is None)
+            adapted = Adapted(given, how.dtype, how.device, repair=approximation is None)
         free = adapted.free() if self.criterion is not None else []
         self._check_start(alpha, free)
         choice = search_classes(
@@ -351,9 +352,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             free,
             alpha,
             searched,
-            samples.n if self.approximation is not None else len(searched),
+            samples.n if approximation is not None else len(searched),
             self._settings(seed, callback),
-            approximation=self.approximation,
+            approximation=approximation,
             batch_size=self.batch_size,
             like=torch.zeros((), dtype=how.dtype, device=how.device),
         )
@@ -361,11 +362,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             warn_unconverged(choice.unconverged)
         self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
         self.history_, self.n_iter_ = choice.history, choice.n_iter
-        if self.approximation is None:
+        if approximation is None:
             return solve_classes(model, choice, block, self.X_fit_, how)
         with torch.no_grad():
             return sum_classes(
-                model, choice, samples, self.approximation, how, memory_limit=self.memory_limit, seed=seed
+                model, choice, samples, approximation, how, memory_limit=self.memory_limit, seed=seed
             )
 
     def _keep(self, fit: ClassFit, n_samples: int) -> None:

@@ -129,7 +129,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         kernel = as_kernel(self.kernel).__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)
-        approximation = self.approximation or Nystroem(min(100, samples.n))
+        approximation = (self.approximation or Nystroem(min(100, samples.n))).sized(samples.n)
         regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
         rows = approximation.rows(samples.n, seed)
         errors = limits.evenly_spaced(samples.n, limits.ERROR_ROWS)

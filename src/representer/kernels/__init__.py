@@ -15,12 +15,11 @@ from representer.kernels.learned import Neural, Pullback
 from representer.kernels.molecules import Molecule
 from representer.kernels.names import as_kernel
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.positions import WeightedDegree
 from representer.kernels.products import Linear, Polynomial
 from representer.kernels.random_walk import RandomWalk
 from representer.kernels.signatures import Signature
 from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, TensorMatern
-from representer.kernels.strings import Mismatch, Spectrum
+from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree
 from representer.kernels.time_series import GlobalAlignment
 
 __all__ = [

@@ -49,7 +49,7 @@ class Cholesky:
         """L⁻ᵀ B."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
-    def inverse(self, less: Tensor | None = None, *, overwrite: bool = False) -> Tensor:
+    def inverse(self, less: Tensor | None = None) -> Tensor:
         """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
         inverse = torch.cholesky_inverse(self.factor)
         if less is None or less.ndim > 2:

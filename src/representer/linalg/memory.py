@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import threading
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+
+from representer.notices import warn
 
 # Rows are handled in blocks whose temporaries stay near this size.
 BLOCK_BYTES = 64 * 2**20
@@ -96,7 +97,7 @@ def require(needed: int, *, what: str, advice: str) -> None:
     estimate = f"{what} needs about {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free."
     if needed > free:
         raise MemoryError(f"{estimate} {advice}")
-    warnings.warn(f"{estimate} {advice}", MemoryWarning, stacklevel=3)
+    warn(f"{estimate} {advice}", MemoryWarning)
 
 
 def require_gram(rows: int, columns: int) -> None:

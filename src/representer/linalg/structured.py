@@ -19,8 +19,6 @@ def symmetric_products(
     right: Tensor,
     rows: Tensor | None = None,
     weights: Tensor | None = None,
-    *,
-    memory: Tensor | None = None,
 ) -> Tensor:
     """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m).
 
@@ -127,24 +125,3 @@ def conjugate_gradient(
         direction = z + torch.where(ended, 0.0, rz / previous) * direction
         steps += 1
     return x
-
-
-# -- plain products, until the systems write them out ------------------------------------------------------------------
-def self_product(factor: Tensor, *, mirrored: bool = True) -> Tensor:
-    """Bᵀ B of an n × r matrix."""
-    return factor.mT @ factor
-
-
-def rotated_factor(vectors: Tensor, factor: Tensor) -> Tensor:
-    """Uᵀ R."""
-    return vectors.mT @ factor
-
-
-def row_product(left: Tensor, right: Tensor) -> Tensor:
-    """A B."""
-    return left @ right
-
-
-def symmetric_product(matrix: Tensor, right: Tensor) -> Tensor:
-    """A B of a symmetric A."""
-    return matrix @ right

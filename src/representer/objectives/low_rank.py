@@ -82,6 +82,12 @@ class OnFactor:
             e = self._evaluate(factor.detach(), alphas, gradient=gradient, dual=dual)
         return FactorEvaluation(e.value, e.gram_gradient, e.alpha_gradient, e.dual, e.intercept)
 
+    def envelope(self, factor: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and ∂value/∂B (b, n, m), as ``Objective.envelope``."""
+        evaluation = self._evaluate(factor, alpha, gradient=True, dual=False)
+        assert evaluation.gram_gradient is not None
+        return evaluation.value, evaluation.gram_gradient
+
     def __call__(self, factor: Tensor, alpha: float | Tensor | None = None) -> Tensor:
         """The value (...), differentiable once in ``factor`` and ``alpha`` through torch's autograd."""
         self._check_factor(factor)

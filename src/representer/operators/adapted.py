@@ -121,8 +121,10 @@ class Representation:
     device: str | None = None
     sparse: bool = False
 
-    def tensor(self, array: np.ndarray) -> Tensor:
-        """A tensor of the values of an array, in this precision and on this device."""
+    def tensor(self, array: np.ndarray | Tensor) -> Tensor:
+        """An array, or another tensor, as a tensor of this precision and on this device."""
+        if isinstance(array, Tensor):
+            return array.to(dtype=self.dtype, device=self.device)
         writeable = np.require(array, requirements=["C", "W"])
         return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
 

@@ -129,7 +129,8 @@ class RidgeProblem:
         self.representation = representation
         self.seed = seed
         self.inputs = inputs
-        self.by_sums = goes_by_sums(samples, model.kernel, model.approximation, learned=model.learn_operator)
+        self.approximation = model.approximation and model.approximation.sized(samples.n)
+        self.by_sums = goes_by_sums(samples, model.kernel, self.approximation, learned=model.learn_operator)
         self.given = representation.adapted(model.kernel, repair=not self.by_sums)
 
     @property
@@ -145,10 +146,10 @@ class RidgeProblem:
 
     def _started_on_sums(self) -> tuple[OperatorKernel, TrainingData]:
         model, samples = self.model, self.samples
-        assert model.approximation is not None
-        model.approximation.size(samples.n)
+        assert self.approximation is not None
+        self.approximation.size(samples.n)
         regular = limits.evenly_spaced(samples.n, limits.HEURISTIC_ROWS)
-        drawn = model.approximation.rows(samples.n, self.seed)
+        drawn = self.approximation.rows(samples.n, self.seed)
         search = samples.random_rows(limits.SEARCH_ROWS, self.seed)
         samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, self.seed))
         kernel = self.given.resolve(samples.rows(regular).X)
@@ -160,16 +161,16 @@ class RidgeProblem:
         model, given = self.model, self.given
         found = training_data(given, self._all, intercept=model.intercept)
         fixed_alpha = isinstance(model.alpha, float)
-        if model.approximation is None:
+        if self.approximation is None:
             undecided = _is_undecided(given)
             require_memory(found.data, learned=bool(self.free), searched=not fixed_alpha, undecided=undecided)
         else:
-            m = model.approximation.size(self.samples.n)  # features of all samples, where targets are missing
+            m = self.approximation.size(self.samples.n)  # features of all samples, where targets are missing
             needed = 4 * self.samples.n * m * found.data.Y.element_size()
             require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
         kernel = given.resolve(found.data.X)
         data = replace(found, data=replace(found.data, kernel=kernel))
-        if not given.free() and model.approximation is None:
+        if not given.free() and self.approximation is None:
             data = data.with_gram()
         kernel = resolve_operator(kernel, data, learn=model.learn_operator)
         return kernel, replace(data, data=replace(data.data, kernel=kernel))
@@ -205,7 +206,7 @@ class RidgeProblem:
         if self.by_sums:
             return data
         n = len(data.data.Y)
-        approximation = self.model.approximation
+        approximation = self.approximation
         return self._subset(data, n if approximation is None else min(n, approximation.size(n)))
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ class RidgeProblem:
         criterion: Any = "loo" if settings is None else settings.criterion
         if self.by_sums:
             return self._solve_sums(choice, criterion)
-        if self.model.approximation is not None:
+        if self.approximation is not None:
             return self._solve_features(choice, criterion)
         return self._solve_exactly(choice)
 
@@ -283,10 +284,10 @@ class RidgeProblem:
     def _solve_features(self, choice: RidgeChoice, criterion: Any) -> RidgeSolution:
         """Coupled outputs with missing targets: a system of the features of all samples."""
         kernel, alpha = choice.model, self.model.alpha
-        assert isinstance(kernel, Decomposable) and self.model.approximation is not None
+        assert isinstance(kernel, Decomposable) and self.approximation is not None
         block = self._all
         scalar = self.representation.adapted(original(kernel), repair=False)
-        features = self.model.approximation.features(scalar.kernel, block.X, seed=self.seed)  # type: ignore[attr-defined]
+        features = self.approximation.features(scalar.kernel, block.X, seed=self.seed)  # type: ignore[attr-defined]
         error = approximation_error(features, block.X)
         data = training_data(kernel, block, intercept=self.model.intercept, features=features)
         if not isinstance(alpha, float):
@@ -296,7 +297,7 @@ class RidgeProblem:
             choice = replace(choice, alpha=best.alpha, value=best.value, known=known)
         system = data.factored(choice.alpha, choice.known)
         U = data.data.X.mT @ system.coefficients()
-        stored = StoredFeatures.of(self.model.approximation, features, self.representation)
+        stored = StoredFeatures.of(self.approximation, features, self.representation)
         held = HeldSamples.of(block, np.arange(len(block)), self.seed)
         kept = ExactSystem(
             original(kernel), held, choice.alpha, self.model.intercept, self.representation, stored
@@ -306,10 +307,10 @@ class RidgeProblem:
 
     def _solve_sums(self, choice: RidgeChoice, criterion: Any) -> RidgeSolution:
         model, samples, kernel = self.model, self.samples, choice.model
-        assert isinstance(kernel, Decomposable) and model.approximation is not None
-        rows = model.approximation.rows(samples.n, self.seed)
-        features = model.approximation.choose(kernel.kernel, samples.rows(rows).X, self.seed)
-        stored = StoredFeatures.of(model.approximation, features, self.representation)
+        assert isinstance(kernel, Decomposable) and self.approximation is not None
+        rows = self.approximation.rows(samples.n, self.seed)
+        features = self.approximation.choose(kernel.kernel, samples.rows(rows).X, self.seed)
+        stored = StoredFeatures.of(self.approximation, features, self.representation)
         held_rows = samples.random_rows(limits.HELD_ROWS, self.seed)
         sample = samples.rows(held_rows)
         error = approximation_error(features, sample.X)

@@ -182,7 +182,7 @@ def spectrum_beside_constants(
 
 # -- outputs that come apart ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Part:
+class ScalarPart:
     """Outputs (in rotated coordinates) that share a scalar system and the rows they are observed at."""
 
     weights: Tensor
@@ -206,7 +206,7 @@ class SeparateOutputs(System):
         self.shift = data.Y.new_tensor(len(data.Y) * alpha)
         self.parts = list(self._made(known))
 
-    def _made(self, known: tuple[Spectrum, Constants | None] | None) -> Iterator[Part]:
+    def _made(self, known: tuple[Spectrum, Constants | None] | None) -> Iterator[ScalarPart]:
         data, form = self.data, self.form
         single = len(form.kernels) == 1
         if data.mask is not None:
@@ -224,7 +224,7 @@ class SeparateOutputs(System):
                 spectrum = Spectrum(found[0].vectors, scale * found[0].values)
                 constants = None if found[1] is None else found[1].scaled(scale)
                 inverse = GramInverse(spectrum, self.shift, root, constants)
-            yield Part(weights, outputs, rows, inverse)
+            yield ScalarPart(weights, outputs, rows, inverse)
 
     def _by_cholesky(self, weights: Tensor, rows: Tensor, root: Tensor) -> GramInverse:
         constants: list[Constants] = []
@@ -314,7 +314,7 @@ class SeparateOutputs(System):
                 predictions[rows[:, None], part.outputs[None, :]] = fitted
         return self._rotate_back(predictions)
 
-    def _unseen(self, part: Part, rows: Tensor, groups: Tensor | None, residuals: Tensor) -> Tensor:
+    def _unseen(self, part: ScalarPart, rows: Tensor, groups: Tensor | None, residuals: Tensor) -> Tensor:
         """Predictions for samples without these targets, by the fit without the other samples of their groups."""
         X, dual = take(self.data.X, rows), self._dual[:, part.outputs]
         fitted = self.form.product(part.weights, X, self.data.X, dual)

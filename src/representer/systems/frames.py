@@ -9,14 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.approximation.base import FeatureMap, evenly_spaced
+from representer.approximation.base import FeatureMap
 from representer.approximation.landmarks import LandmarkFeatures
 from representer.data import count, take
 from representer.kernels.base import Kernel
-from representer.linalg import row_product
+from representer.samples.rows import MIDDLE_ROWS, evenly_spaced
 
-# Beside a constant, features that are not those of landmarks are summed from the mean of so many samples.
-MIDDLE_ROWS = 500
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
 NEARLY_CONSTANT = 0.1
 
@@ -52,7 +50,7 @@ class Frame:
         """ψ as rows, of φ as rows."""
         psi = phi - self.middle.to(phi)
         if self.direction is not None:
-            psi[:, self.place] = row_product(psi, self.direction.to(phi)[:, None])[:, 0]
+            psi[:, self.place] = psi @ self.direction.to(phi)
         return psi
 
     # -- T, the identity plus (v − e)eᵀ -------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from representer.linalg import factorize, shifted, symmetric_product, symmetric_products
+from representer.linalg import factorize, shifted, symmetric_products
 from representer.systems.groups import BlockDiagonal, Groups, LeftOut
 
 
@@ -167,13 +167,13 @@ class DenseSystem(RidgeSystem):
         """P itself; solutions are products with it from here on."""
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
         if self.root is None:
-            return self.cholesky.inverse(less, overwrite=True)
-        inverse = self.cholesky.inverse(None if less is None else less / self.root, overwrite=True)
+            return self.cholesky.inverse(less)
+        inverse = self.cholesky.inverse(None if less is None else less / self.root)
         return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:
         known = "unit_coefficients" in vars(self)
-        return symmetric_product(self.unit_coefficients, right) if known else super().solve(right)
+        return self.unit_coefficients @ right if known else super().solve(right)
 
     def _solve(self, right: Tensor) -> Tensor:
         if self.root is None:

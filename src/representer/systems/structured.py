@@ -22,15 +22,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.linalg import (
-    Spectrum,
-    eigh,
-    factorize,
-    rotated_factor,
-    self_product,
-    shifted,
-    spectrum_of_factor,
-)
+from representer.linalg import Spectrum, eigh, factorize, shifted, spectrum_of_factor
 from representer.linalg.memory import row_blocks
 from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
 from representer.operators.outputs import clipped_spectrum
@@ -261,7 +253,7 @@ class OutputRegression:
     @cached_property
     def rotated(self) -> Tensor:
         """Uᵀ R, (m, r)."""
-        return rotated_factor(self.inputs.spectrum.vectors, self.R)
+        return self.inputs.spectrum.vectors.mT @ self.R
 
     @property
     def is_whole(self) -> bool:
@@ -309,7 +301,7 @@ class OutputRegression:
 
     def covariance(self) -> DiagonalRegression:
         """A = (1/n) Σ φ(y_i) ⊗ φ(y_i), with a_j q_j = (1/n) Σ_i z_ij φ(y_i)."""
-        matrix = self_product(self.R, mirrored=False).div_(self.weight)
+        matrix = (self.R.mT @ self.R).div_(self.weight)
         spectrum = eigh(matrix, name="The covariance of the outputs", overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, lambda own: own.Z / self.weight)
 
@@ -334,12 +326,12 @@ class OutputRegression:
         B = p.sqrt() * self.rotated
         if self.outputs.anchored and self.is_whole and B.shape[0] == B.shape[1]:
             # B Bᵀ has the same eigenvalues, and its eigenvectors V are B Q / √(na): a product less.
-            spectrum = eigh(self_product(B.mT, mirrored=False).div_(n), name=CONDITIONAL, overwrite=True)
+            spectrum = eigh((B @ B.mT).div_(n), name=CONDITIONAL, overwrite=True)
             rotated = (spectrum.vectors * (n * spectrum.values).sqrt()).div_(p.sqrt())
             return DiagonalRegression(self, spectrum.values, None, expand, rotated)
-        matrix = self_product(B, mirrored=False)
+        matrix = B.mT @ B
         if self.outside is not None:
-            matrix += self_product(self.outside, mirrored=False)
+            matrix += self.outside.mT @ self.outside
         spectrum = eigh(matrix.div_(n), name=CONDITIONAL, overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, expand)
 
@@ -348,9 +340,7 @@ class OutputRegression:
 
         Those whose variance is rounding error are left out: their directions are, too.
         """
-        spectrum = eigh(
-            self_product(self.R, mirrored=False), name="The covariance of the outputs", overwrite=True
-        )
+        spectrum = eigh(self.R.mT @ self.R, name="The covariance of the outputs", overwrite=True)
         values = spectrum.values.flip(0)
         known = values > max(self.R.shape) * torch.finfo(values.dtype).eps * values[0]
         known[0] = True
