@@ -49,7 +49,7 @@ class Embedding:
         return len(self.weights)
 
     def __getitem__(self, rows: Any) -> Embedding:
-        """Some of the elements."""
+        """The elements with these numbers."""
         return Embedding(self.kernel, self.anchors, self.weights[rows].reshape(-1, self.weights.shape[1]))
 
     def __call__(self, Y: Any) -> Tensor:
@@ -80,7 +80,7 @@ class Embedding:
         return self(other.anchors) @ other.weights.mT
 
     def squared_norms(self) -> Tensor:
-        """‖μ_a‖², (q,)."""
+        """The squared norms ‖μ_a‖², (q,)."""
         return (self(self.anchors) * self.weights).sum(-1)
 
     def distance(self, other: Embedding | None = None) -> Tensor:
