@@ -29,6 +29,8 @@ class RidgeSystem(ABC):
     intercept : bool
     sample_weight : tensor (t,), optional
         The positive weights w of these rows. Default: ones.
+    with_gradient : bool
+        Will a gradient be asked for? If not, the diagonal of P is computed without P.
     """
 
     by_row: bool  # whether f has a coefficient for each row, or for each feature
@@ -41,8 +43,10 @@ class RidgeSystem(ABC):
         rows: Tensor | None,
         intercept: bool,
         sample_weight: Tensor | None,
+        with_gradient: bool = True,
     ) -> None:
         self.matrix = matrix
+        self.with_gradient = with_gradient
         self.shift = shift
         self.rows = rows
         self.sample_weight = sample_weight
@@ -151,6 +155,7 @@ class DenseSystem(RidgeSystem):
         rows: Tensor | None = None,
         intercept: bool,
         sample_weight: Tensor | None = None,
+        with_gradient: bool = True,
         name: str = "The regularised Gram matrix",
     ) -> None:
         block = matrix if rows is None else matrix[..., rows[:, None], rows]
@@ -160,7 +165,14 @@ class DenseSystem(RidgeSystem):
         self.cholesky = factorize(
             lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            matrix,
+            shift,
+            rows=rows,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            with_gradient=with_gradient,
+        )
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
@@ -184,7 +196,11 @@ class DenseSystem(RidgeSystem):
         return self.matrix @ dual
 
     def diagonal(self) -> Tensor:
-        return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
+        if self.with_gradient or "unit_coefficients" in vars(self):
+            return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
+        diagonal = self.cholesky.inverse_diagonal()
+        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
+        return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
 
     def blocks(self, groups: Groups) -> list[Tensor]:
         return groups.blocks(self.unit_coefficients)
@@ -238,6 +254,7 @@ class FactorSystem(RidgeSystem):
         rows: Tensor | None = None,
         intercept: bool,
         sample_weight: Tensor | None = None,
+        with_gradient: bool = True,
     ) -> None:
         self.root = self._root(sample_weight)
         self.features = self._rooted(matrix if rows is None else matrix[..., rows, :])
@@ -246,7 +263,14 @@ class FactorSystem(RidgeSystem):
             name="The matrix BᵀB + n·alpha·I of the factor",
             strict=matrix.ndim == 2,
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            matrix,
+            shift,
+            rows=rows,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            with_gradient=with_gradient,
+        )
 
     def _rooted(self, values: Tensor) -> Tensor:
         """The rows times the roots of their weights."""
