@@ -14,11 +14,11 @@ from benchmarks._timing import Row, compare, scale, scaled
 from benchmarks.literal_autoencoder import Array, LiteralAutoencoder
 from representer import KernelAutoencoder
 from representer.estimators import _losses
-from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._starts import principal_start
 from representer.functions import Chain, Layer
 from representer.kernels import Gaussian
 from representer.operators import Decomposable
+from representer.problems.composition import Composition, DeepProblem
+from representer.problems.starts import principal_start
 
 MINUTE = 60.0
 

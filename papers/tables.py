@@ -162,7 +162,7 @@ def segment(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def segment_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
     """The defaults but for the loss, squared, which is the fastest; probabilities are not asked for."""
     d = X.shape[1]
-    deep = DeepKernelClassifier(loss="squared", calibrated=False, random_state=0)
+    deep = DeepKernelClassifier(loss="squared", calibration=None, random_state=0)
     candidates = {"C": grid(1.0, 10000.0, quick), "gamma": grid(0.03, 10.0, quick, 6) / d}
     return {
         DEEP: make_pipeline(StandardScaler(), deep),
@@ -181,7 +181,7 @@ def usps(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def usps_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
     """Grey values have one unit and are not standardised."""
     width = X.shape[1] * float(X.var())
-    deep = DeepKernelClassifier(loss="squared", calibrated=False, random_state=0)
+    deep = DeepKernelClassifier(loss="squared", calibration=None, random_state=0)
     candidates = {"C": grid(1.0, 1000.0, quick), "gamma": grid(0.03, 3.0, quick) / width}
     return {DEEP: deep, "SVC": tuned(SVC(), candidates, classify=True)}
 

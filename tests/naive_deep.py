@@ -183,3 +183,8 @@ def reg_objective(
     residual = identity - Q @ A
     C_lambda = float(y @ residual.T @ residual @ y)
     return Q_lambda + N_mu + C_lambda
+
+
+def functions_of(model):
+    """The fitted functions of a deep learner, from the input on, as tensors."""
+    return [*(f.loaded for f in model.function_.inner), model.function_.outer_expansion().loaded]

@@ -215,6 +215,46 @@ def test_the_readme_shows_how_to_start() -> None:
     assert {"make demo", "make test"} <= shown
 
 
+# --- references ------------------------------------------------------------------------------------------------------
+
+
+def missing_files(page: str) -> list[str]:
+    """The files in backticks that are neither in the checkout nor in the package; outputs and patterns are left out."""
+    named = set(re.findall(r"`((?:\w[\w.-]*/)+[\w.-]+\.(?:py|md|json|svg|txt))`", page))
+    named = {name for name in named if "_output/" not in name and not name.startswith("experiments/")}
+    return sorted(name for name in named if not ((ROOT / name).exists() or (SOURCE / name).exists()))
+
+
+def decision_numbers(page: str) -> list[int]:
+    """The numbers of the decisions that a text refers to."""
+    return [int(number) for number in re.findall(r"[Dd]ecisions? (\d+)", page)]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_files_that_a_page_names_exist(path: Path) -> None:
+    assert missing_files(path.read_text(encoding="utf-8")) == []
+
+
+def test_decisions_are_numbered_and_references_to_them_exist() -> None:
+    page = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r"^### (\d+)\. ", page, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    texts = [*PAGES, *MODULES, *(ROOT / "tests").rglob("*.py")]
+    wrong = {
+        path.name: unknown
+        for path in texts
+        if path != Path(__file__)
+        and (unknown := set(decision_numbers(path.read_text(encoding="utf-8"))) - set(numbers))
+    }
+    assert not wrong
+
+
+def test_wrong_references_are_found() -> None:
+    page = "`kernels/base.py`, `docs/conf.py`, `docs/nothing.md`, `demo_output/index.md`; decision 3, decisions 40"
+    assert missing_files(page) == ["docs/nothing.md"]
+    assert decision_numbers(page) == [3, 40]
+
+
 # --- the docstrings of learners --------------------------------------------------------------------------------------
 
 

@@ -232,10 +232,10 @@ def test_gradient_that_turns_wrong_ends_the_run():
 @SHORT
 @given(seed=SEEDS, exponent=st.integers(-6, 3))
 def test_line_search_fulfils_the_weak_wolfe_conditions(seed, exponent):
-    points, ids = normal(4, 3, seed=seed), torch.arange(4)
-    evaluate = _Evaluator(rosenbrock, points)
+    points, ids = normal(4, 3, seed=seed).numpy(), np.arange(4)
+    evaluate = _Evaluator(rosenbrock, torch.from_numpy(points))
     values, gradients = evaluate(points, ids)
-    directions = -(10.0**exponent) * gradients / gradients.norm(dim=-1, keepdim=True)
+    directions = -(10.0**exponent) * gradients / np.linalg.norm(gradients, axis=-1, keepdims=True)
     slopes = (directions * gradients).sum(-1)
     new_points, new_values, new_gradients, moved = _line_search(
         evaluate, ids, points, values, gradients, directions
@@ -250,46 +250,47 @@ def test_line_search_fulfils_the_weak_wolfe_conditions(seed, exponent):
 @SHORT
 @given(seed=SEEDS)
 def test_next_step_stays_well_inside_the_bracket(seed):
-    low, high = normal(50, 3, seed=seed), normal(50, 3, seed=seed + 1)
-    low[:, 0], high[:, 0] = low[:, 0].abs(), low[:, 0].abs() + high[:, 0].abs() + 0.1
-    low[:, 2] = -low[:, 2].abs()
+    low, high = normal(50, 3, seed=seed).numpy(), normal(50, 3, seed=seed + 1).numpy()
+    low[:, 0], high[:, 0] = abs(low[:, 0]), abs(low[:, 0]) + abs(high[:, 0]) + 0.1
+    low[:, 2] = -abs(low[:, 2])
     width = high[:, 0] - low[:, 0]
     for bisect in (False, True):
         share = (_next_step(low, high, bisect=bisect) - low[:, 0]) / width
         assert ((share >= 0.1 - 1e-9) & (share <= 0.9 + 1e-9)).all()
-    torch.testing.assert_close(share, torch.full_like(share, 0.5))
+    np.testing.assert_allclose(share, 0.5)
 
 
 def test_next_step_is_exact_for_cubics():
     """x³ - 3x has its minimum at 1."""
-    a, c = torch.tensor([0.1], dtype=torch.float64), torch.tensor([1.7], dtype=torch.float64)
-    low, high = (torch.stack([x, x**3 - 3 * x, 3 * x**2 - 3], -1) for x in (a, c))
-    assert float(_next_step(low, high, bisect=False)) == pytest.approx(1.0)
+    low, high = (np.array([[x, x**3 - 3 * x, 3 * x**2 - 3]]) for x in (0.1, 1.7))
+    assert float(_next_step(low, high, bisect=False)[0]) == pytest.approx(1.0)
 
 
 @SHORT
-@given(seed=SEEDS, n_pairs=st.integers(1, 12))
+@given(seed=SEEDS, n_pairs=st.integers(1, 6))
 def test_directions_descend_whatever_the_pairs(seed, n_pairs):
     """Random pairs have negative curvature half of the time."""
-    gradients = normal(20, 4, seed=seed)
+    gradients = normal(20, 4, seed=seed).numpy()
     curvature = _Curvature(gradients)
     for i in range(n_pairs):
-        curvature.push(normal(20, 4, seed=seed + 2 * i + 1), normal(20, 4, seed=seed + 2 * i + 2))
+        curvature.push(
+            normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy()
+        )
     assert ((curvature.direction(gradients) * gradients).sum(-1) < 0).all()
 
 
 def test_directions_equal_dense_bfgs():
     """The two-loop recursion against the update formula of the inverse Hessian."""
-    s, y, g = normal(3, 5, seed=1), normal(3, 5, seed=2), normal(5, seed=3)
-    y = y * (s * y).sum(-1, keepdim=True).sign()  # positive curvature
+    s, y, g = (normal(*shape, seed=seed).numpy() for shape, seed in (((3, 5), 1), ((3, 5), 2), ((5,), 3)))
+    y = y * np.sign((s * y).sum(-1, keepdims=True))  # positive curvature
     curvature = _Curvature(g[None])
-    eye = torch.eye(5, dtype=g.dtype)
+    eye = np.eye(5)
     H = (s[-1] @ y[-1]) / (y[-1] @ y[-1]) * eye
     for si, yi in zip(s, y, strict=True):
         curvature.push(si[None], yi[None])
-        V = eye - torch.outer(yi, si) / (si @ yi)
-        H = V.T @ H @ V + torch.outer(si, si) / (si @ yi)
-    torch.testing.assert_close(curvature.direction(g[None])[0], -H @ g)
+        V = eye - np.outer(yi, si) / (si @ yi)
+        H = V.T @ H @ V + np.outer(si, si) / (si @ yi)
+    np.testing.assert_allclose(curvature.direction(g[None])[0], -H @ g)
 
 
 def test_float32():
@@ -342,8 +343,8 @@ def survivors(values, slopes, best_values, ended=()):
     """The restarts left after a race in this state."""
     function, _ = quadratic(2)
     starts = normal(len(values), 2)
-    alive = _Restarts(_Evaluator(function, starts), starts, longest_step=torch.inf)
-    state = torch.tensor([values, slopes, best_values], dtype=torch.float64)
+    alive = _Restarts(_Evaluator(function, starts), longest_step=np.inf)
+    state = np.array([values, slopes, best_values])
     alive.values, alive.slopes, alive.evaluate.best_values = state
     alive.outcomes.update((i, (True, "")) for i in ended)
     alive.race()
@@ -408,9 +409,9 @@ def test_stops_by_gradient_decrease_or_max_iter():
 
 def test_stopping_rule():
     rule = StoppingRule(tol=0.1, patience=2)
-    before, after = torch.tensor([1.0, 1.0, -1.0, 1.0, 0.0]), torch.tensor([0.95, 0.8, -1.05, 2.0, 0.0])
+    before, after = np.array([1.0, 1.0, -1.0, 1.0, 0.0]), np.array([0.95, 0.8, -1.05, 2.0, 0.0])
     assert rule.calm(before, after).tolist() == [True, False, True, True, True]
-    values, gradients = torch.tensor([0.0, 0.0, -9.0]), torch.tensor([[0.05, -0.1], [0.2, 0.0], [0.8, -0.9]])
+    values, gradients = np.array([0.0, 0.0, -9.0]), np.array([[0.05, -0.1], [0.2, 0.0], [0.8, -0.9]])
     assert rule.stationary(values, gradients).tolist() == [True, False, True]
 
 

@@ -22,7 +22,7 @@ from representer.operators import OperatorKernel
 from representer.operators.adapted import Representation, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.samples.on_dask import is_dask, map_rows, refuse_frames
-from representer.values import unchanged_by_errors
+from representer.values import Value, unchanged_by_errors
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,6 +73,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     dtype: str = "float64"
     device: str | None = None
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
+    list_arguments: tuple[
+        str, ...
+    ] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
@@ -94,7 +97,20 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if isinstance(kernel, str) and kernel in NAMES:
                 nested = self.named_kernel(kernel).get_params()
                 params |= {f"{argument}__{name}": value for name, value in nested.items()}
+        for argument, i, value in self._listed() if deep else ():
+            params |= {f"{argument}__{i}__{name}": own for name, own in value.get_params().items()}
         return params
+
+    def _listed(self) -> list[tuple[str, int, Value]]:
+        """The values in lists of arguments: the argument, the place and the value."""
+        lists = [(name, getattr(self, name)) for name in self.list_arguments]
+        return [
+            (name, i, value)
+            for name, values in lists
+            if isinstance(values, list | tuple)
+            for i, value in enumerate(values)
+            if isinstance(value, Value)
+        ]
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
@@ -102,8 +118,27 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             if any(name.startswith(f"{argument}__") for name in params):
                 kernel = params.get(argument, getattr(self, argument))
                 params[argument] = self.named_kernel(kernel) if isinstance(kernel, str) else kernel
+        nested = {
+            name: value
+            for name, value in params.items()
+            if any(name.startswith(f"{argument}__") for argument in self.list_arguments)
+        }
         with unchanged_by_errors(self, *params.values()):
-            return super().set_params(**params)
+            super().set_params(**{name: value for name, value in params.items() if name not in nested})
+            for name, value in nested.items():
+                self._set_listed(name, value)
+        return self
+
+    def _set_listed(self, name: str, value: Any) -> None:
+        """Set the parameter of a value in a list, such as ``layers__0__alpha``."""
+        argument, place, parameter = [*name.split("__", 2), "", ""][:3]
+        listed = {(name, str(i)): value for name, i, value in self._listed()}
+        if (argument, place) not in listed or not parameter:
+            raise ValueError(
+                f"Invalid parameter {name!r} for {type(self).__name__}: it is set by {argument}__0__alpha and the "
+                f"like, where the entry is a Layer(kernel, size); {argument}={getattr(self, argument)!r}."
+            )
+        listed[argument, place].set_params(**{parameter: value})
 
     def __getstate__(self) -> dict[str, Any]:
         """Everything but what is only kept to save time."""
@@ -126,6 +161,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+
+    def _keep_attributes(self, attributes: dict[str, Any]) -> None:
+        """Keep what a fit has found, by name."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     def _iteration_callback(self) -> Callable[[HistoryEntry], bool]:
         """What a search calls after each iteration: a subtask of the fit begins and ends; True stops the search."""

@@ -7,25 +7,48 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
 from representer.data import plain
-from representer.estimators import _losses
-from representer.estimators._calibration import SAME, Calibration, base_rates, calibrate, is_constant
-from representer.estimators._callbacks import fitting
-from representer.estimators._deep import DeepKernelMachine
-from representer.estimators._deep_fit import DeepFit, Solution
-from representer.estimators._deep_large import Part, fit_outer, part_in_memory, part_on_dask
-from representer.estimators._lazy import lazily, needs_approximation, one_hot_on_dask
-from representer.estimators.validation import check_inputs, encode, warn_unconverged
+from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.deep_regressor import (
+    DeepSamples,
+    check_deep,
+    composition_of,
+    deep_attributes,
+    deep_tags,
+    outer_attributes,
+    samples_in_memory,
+    samples_on_dask,
+    solve_deep,
+)
+from representer.estimators.validation import (
+    check_groups,
+    check_inputs,
+    check_options,
+    check_weights,
+    encode,
+    needs_approximation,
+    one_hot_on_dask,
+)
+from representer.functions import Composed, Network
+from representer.kernels import Kernel
+from representer.notices import warn
+from representer.operators import OperatorKernel
 from representer.operators.adapted import takes_sparse
+from representer.preimage.calibration import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.problems import losses
+from representer.problems.deep import Fitted
+from representer.problems.outer import fit_outer
 from representer.samples.on_dask import is_dask
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 
 
-class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
+class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     """Classification of data whose features have to be transformed first, by a transformation that is learned with it.
 
     f = f_1 ∘ f_2 ∘ … ∘ f_L, each f_l in the RKHS of a kernel of its own, minimises mean loss + Σ_l α_l ‖f_l‖² (Bohn,
@@ -51,8 +74,11 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
         that of every layer.
-    calibrated : bool, default=True
-        Calibrate probabilities on the decisions of models refitted without each of the folds. False saves the refits;
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, by which those of their samples are multiplied. ``"balanced"``: inversely proportional
+        to how often they occur.
+    calibration : {"cv", None}, default="cv"
+        Calibrate probabilities on the decisions of models refitted without each of the folds. None saves the refits;
         then only ``loss="logistic"`` has probabilities.
     fit_intercept : bool, default=True
         Add a constant that costs nothing. False is the problem of the paper.
@@ -62,9 +88,9 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         cheaper and too optimistic for large inner layers or noisy targets. ``"auto"``: leave-one-out if the inner
         layers have fewer than one unknown for four samples and explain most of the variance, otherwise validation. At
         most 500 random samples are used.
-    cv : int or splitter, default=5
+    cv : int, splitter or iterable, default=5
         The folds of ``criterion="validation"`` and of the calibration, as in scikit-learn; fewer where there are too
-        few samples for so many.
+        few samples for so many. Samples of one group are held out together.
     approximation : Nystroem, default=None
         For large data and squared loss: the outer function, and every inner one, is spanned by so many samples. Of more
         than 10,000 samples, inner layers see as many random ones; the outer function is then fitted to all, by sums
@@ -91,6 +117,10 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels.
+    class_count_ : ndarray of shape (n_classes,)
+        How many samples each class has.
+    function_ : Composed
+        The fitted f_1 ∘ … ∘ f_L + b.
     calibration_ : Calibration or None
         The slope of softmax(slope · decisions); None where there are no probabilities.
     kernel_ : Kernel or OperatorKernel
@@ -137,6 +167,13 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
     (True, (40, 2))
     """
 
+    list_arguments = ("layers",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    dual_coef_: np.ndarray
+
     def __init__(
         self,
         layers: Any = "auto",
@@ -144,7 +181,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         loss: str = "logistic",
         alpha: Any = "auto",
         *,
-        calibrated: bool = True,
+        class_weight: Any = None,
+        calibration: str | None = "cv",
         fit_intercept: bool = True,
         criterion: str = "auto",
         cv: Any = 5,
@@ -162,7 +200,8 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         self.kernel = kernel
         self.loss = loss
         self.alpha = alpha
-        self.calibrated = calibrated
+        self.class_weight = class_weight
+        self.calibration = calibration
         self.fit_intercept = fit_intercept
         self.criterion = criterion
         self.cv = cv
@@ -176,8 +215,11 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         self.device = device
         self.dtype = dtype
 
+    def __sklearn_tags__(self) -> Any:
+        return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
+
     @fitting
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -187,53 +229,91 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             approximation, also a Dask array or DataFrame.
         y : array-like of shape (n_samples,)
             Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights in the mean loss: a sample of weight 2 counts as two, one of weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together: samples of one group are left out together by leave-one-out and folds.
 
         Returns
         -------
         self : DeepKernelClassifier
             The fitted model.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
         if callable(self.loss):
             raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}; got {self.loss!r}.")
-        self._check_arguments(LOSSES)
-        if not isinstance(self.calibrated, bool | np.bool_):
-            raise ValueError(f"calibrated must be True or False; got {self.calibrated!r}.")
-        composition = self._composition()
-        first = composition.input_kernel
-        part = self._part(first, X, y)
-        labels = self._labels(part.Y)
-        if self.loss == "squared":
-            loss = _losses.squared(self.fit_intercept)
-        else:
-            loss = _losses.convex(self.loss, self.fit_intercept)
+        check_options(self, {"loss": LOSSES})
+        if self.calibration not in ("cv", None):
+            raise ValueError(f"calibration must be 'cv' or None; got {self.calibration!r}.")
+        check_deep(self, self.loss)
+        composition = composition_of(self.layers, self.kernel, self.alpha)
+        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
+        labels = self._labels(samples.Y)
+        squared = self.loss == "squared"
+        loss = losses.squared(self.fit_intercept) if squared else losses.convex(self.loss, self.fit_intercept)
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
-        fit, solution = self._solve(composition, part.X, part.Y, loss, labels, context)
-        if part.source is not None:
-            left_out, codes = fit_outer(self, part, solution)
-            if self.calibrated:
-                self.calibration_ = calibrate(left_out.cpu(), torch.from_numpy(self._labels(codes)))
-        elif self.calibrated:
-            self._calibrate(fit, solution, labels)
-        context.call_on_fit_task_end(estimator=self)
+        fitted = solve_deep(self, composition, samples, loss, labels, self._iteration_callback())
+        self._keep_attributes(deep_attributes(self, fitted, samples))
+        if samples.part.source is not None:
+            alpha = None if isinstance(self.alpha, str) else self.alpha_
+            outer = fit_outer(
+                self.function_,
+                samples.part,
+                alpha,
+                intercept=self.fit_intercept,
+                memory_limit=self.memory_limit,
+            )
+            self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
+            self.layer_norms_[-1] = self.function_.norm()
+            if self.calibration is not None:
+                held = outer.system.held
+                weights = None if held.weights is None else torch.from_numpy(held.weights)
+                self.calibration_ = calibrate(
+                    outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights
+                )
+        elif self.calibration is not None:
+            self._calibrate(fitted, labels)
         return self
 
-    def _part(self, kernel: Any, X: Any, y: Any) -> Part:
-        """The samples, checked, with codes as targets."""
+    def _samples(
+        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> DeepSamples:
+        """The checked samples with codes as targets."""
         if is_dask(X):
             needs_approximation(self, kernel, kernel.domain)
             if y is None:
                 raise ValueError("requires y to be passed, but the target y is None.")
+            if self.class_weight is not None:
+                raise ValueError(
+                    "class_weight= is for samples in memory; of Dask collections, pass the weights as sample_weight."
+                )
             self.classes_, indicators = one_hot_on_dask(y)
-            self._frequencies = indicators.sum(0).compute().astype(int)
+            self.class_count_ = indicators.sum(0).compute().astype(int)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
-            return part_on_dask(self, kernel, X, 2.0 * codes - 1.0)
+            samples = samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups)
+            self._keep_columns(X)
+            return samples
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        n = len(X)
+        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
         self.classes_, labels = encode(X, y)
-        self._frequencies = np.bincount(labels)
-        return part_in_memory(self, kernel, X, self._codes(labels))
+        if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
+            weights = np.where(np.isin(labels, present), weights, 0.0)
+            if len(present) < 2:
+                raise ValueError(
+                    "Classifier can't train when only one class is present: every sample with a positive weight has "
+                    f"the label {self.classes_[present[0]]!r}. At least two classes are needed."
+                )
+            self.classes_, labels = (
+                self.classes_[present],
+                np.searchsorted(present, labels).clip(max=len(present) - 1),
+            )
+        self.class_count_ = np.bincount(labels if weights is None else labels[weights > 0])
+        if self.class_weight is not None:
+            balance = compute_sample_weight(self.class_weight, self.classes_[labels])
+            weights = balance if weights is None else weights * balance
+        whole = self.approximation is None
+        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups, whole=whole)
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""
@@ -245,39 +325,40 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
         codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
         return codes if self.loss == "logistic" else 2.0 * codes - 1.0
 
-    def _calibrate(self, fit: DeepFit, solution: Solution, labels: np.ndarray) -> None:
+    def _calibrate(self, fitted: Fitted, labels: np.ndarray) -> None:
         """From decisions of models that were refitted without the samples they decide on."""
-        parts = []
+        solution, parts = fitted.solution, []
         try:
-            for part in fit.held_out(solution.problem.composition, solution.images):
+            for part in fitted.fit.held_out(solution.problem.composition, solution.images):
                 parts.append(part)
         except KeyboardInterrupt:
-            warn_unconverged(
+            warn(
                 f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
-                f"{len(fit.folds())} (on none: what the loss itself says, or there are none)."
+                f"{len(fitted.fit.splits.folds(None))} (on none: what the loss itself says, or there are none).",
+                ConvergenceWarning,
             )
         if not parts:
             return
-        targets = torch.from_numpy(labels)[torch.cat([rows for _, rows in parts])]
+        rows = torch.cat([rows for _, rows in parts])
+        targets = torch.from_numpy(labels)[rows]
+        given = fitted.fit.targets.weights
+        weights = None if given is None else given[rows].double().cpu()
         decisions = [each.double().cpu() for each, _ in parts]
         outer, intercept, images = solution.problem.solve(solution.point)
         if all(map(is_constant, [*decisions, outer(images[-1]) + intercept])):
-            self.calibration_ = base_rates(targets, len(self.classes_))
+            self.calibration_ = base_rates(targets, len(self.classes_), weights)
         else:
-            self.calibration_ = calibrate(torch.cat(decisions), targets)
+            self.calibration_ = calibrate(torch.cat(decisions), targets, weights)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _lazily(self, method: str, X: Any, width: int | None, dtype: Any) -> Any:
-        check_is_fitted(self)
-        return lazily(self, method, X, width, dtype)
-
     @property
     def _n_decisions(self) -> int | None:
         check_is_fitted(self)
         return None if len(self.classes_) == 2 else len(self.classes_)
 
     def _decisions(self, X: Any) -> np.ndarray:
-        return plain(self._decide(self._image(self._inputs(X))))
+        check_is_fitted(self)
+        return plain(self.function_(self._new_inputs(X, self.function_.kernel)))
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Values of f_1 ∘ … ∘ f_L + b, the larger the surer.
@@ -293,7 +374,7 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             For two classes, positive values speak for the second.
         """
         if is_dask(X):
-            return self._lazily("decision_function", X, self._n_decisions, self.dual_coef_.dtype)
+            return self._lazily("decision_function", X, self._n_decisions, dtype=self.dual_coef_.dtype)
         decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
@@ -311,13 +392,14 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             The class of the largest decision value, the most frequent one of several.
         """
         if is_dask(X):
-            return self._lazily("predict", X, None, self.classes_.dtype)
+            check_is_fitted(self)
+            return self._lazily("predict", X, None, dtype=self.classes_.dtype)
         decisions = self._decisions(X)
         if decisions.shape[1] == 1:
             return self.classes_[(decisions[:, 0] > 0).astype(int)]
         largest = decisions.max(1, keepdims=True)
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
-        return self.classes_[np.where(tied, self._frequencies, -1).argmax(1)]
+        return self.classes_[np.where(tied, self.class_count_, -1).argmax(1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Predict class probabilities.
@@ -333,11 +415,48 @@ class DeepKernelClassifier(ClassifierMixin, DeepKernelMachine):
             In the order of ``classes_``.
         """
         if is_dask(X):
-            return self._lazily("predict_proba", X, len(self.classes_), np.float64)
+            check_is_fitted(self)
+            return self._lazily("predict_proba", X, len(self.classes_), dtype=np.float64)
         decisions = self._decisions(X)
         if self.calibration_ is None:
             raise AttributeError(
-                "The model was not calibrated, and its loss has no probabilities of its own. Fit with calibrated=True, "
-                "or use loss='logistic'."
+                "The model was not calibrated, and its loss has no probabilities of its own. Fit with "
+                "calibration='cv', or use loss='logistic'."
             )
         return self.calibration_(decisions)
+
+    # -- the fitted composition ---------------------------------------------------------------------------------------
+    def transform_layers(self, X: Any) -> list[np.ndarray]:
+        """Image of X under each inner layer, from the input on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        images : list of ndarray of shape (n_samples, size)
+            What each layer but the outer one makes of X.
+        """
+        check_is_fitted(self)
+        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
+        return [plain(image) for image in images[1:]]
+
+    @property
+    def deep_kernel_(self) -> Kernel:
+        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
+        check_is_fitted(self)
+        return self.function_.kernel_of_data()
+
+    def to_torch(self) -> Network:
+        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
+
+        Returns
+        -------
+        network : torch.nn.Module
+            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
+            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
+        """
+        check_is_fitted(self)
+        return self.function_.network()

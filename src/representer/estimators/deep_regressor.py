@@ -1,41 +1,352 @@
-"""Deep kernel regression and interpolation."""
+"""Deep kernel regression and interpolation, and what deep learners share: arguments, samples, fitted attributes."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import plain
-from representer.estimators import _losses
-from representer.estimators._callbacks import fitting
-from representer.estimators._composition import Composition
-from representer.estimators._deep import DeepKernelMachine
-from representer.estimators._deep_fit import DeepFit, Settings
-from representer.estimators._deep_large import SummedSpread, fit_outer, regression_part
-from representer.estimators._gram_once import precompute
-from representer.estimators._lazy import lazily
-from representer.estimators._losses import Loss
-from representer.estimators._uncertainty import PredictiveSpread
-from representer.estimators.validation import as_operator_kernel, warn_unconverged
+from representer.data import SparseRows, plain, take
+from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.validation import (
+    DTYPES,
+    Folds,
+    as_operator_kernel,
+    check_bare,
+    check_counts,
+    check_device,
+    check_groups,
+    check_inputs,
+    check_options,
+    check_targets,
+    check_weights,
+    is_flat,
+    needs_approximation,
+    seed_of,
+)
+from representer.functions import Composed, Expansion, Layer, Network
+from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.linalg import repair_gram
-from representer.operators.adapted import silent_repairs
-from representer.parameters import is_real
-from representer.samples.on_dask import is_dask
+from representer.linalg.memory import as_bytes
+from representer.notices import warn
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import Representation, takes_sparse
+from representer.optimize import HistoryEntry
+from representer.optimize.search import SearchSettings, keep_going
+from representer.parameters import is_count, is_real
+from representer.problems import losses
+from representer.problems.composition import Composition
+from representer.problems.deep import Fitted, Solution, Splits, fit_composition
+from representer.problems.losses import Loss, Targets
+from representer.problems.outer import OuterFit, Part, fit_outer
+from representer.problems.spread import DeepSpread, Refits
+from representer.samples import rows as limits
+from representer.samples.in_memory import Block, InMemory
+from representer.samples.on_dask import OnDask, is_dask
+from representer.systems.ridge import SummedSystem
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
+# The automatic layer is an affine map of all features, or to at most this many dimensions.
+LARGEST_AUTO = 20
 
 
-class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
+# -- arguments --------------------------------------------------------------------------------------------------------
+def as_layer(given: Any) -> Layer:
+    """A layer from a layer, a size (of an affine map), or a pair of kernel and size."""
+    if isinstance(given, Layer):
+        return given
+    if is_count(given):
+        return Layer(Polynomial(1, gamma="scale"), int(given))
+    if isinstance(given, tuple | list) and len(given) == 2:
+        kernel, size = given
+        function = callable(kernel) and not isinstance(kernel, Kernel | OperatorKernel)
+        return Layer(as_kernel(kernel) if function else kernel, size)
+    raise ValueError(
+        f"layers lists sizes, pairs (kernel, size) or Layer(kernel, size, …) from the input on; got {given!r}."
+    )
+
+
+def checked_layer(given: Any) -> Layer:
+    """A copy of a layer with an operator-valued kernel."""
+    layer = as_layer(given).__sklearn_clone__()
+    layer.check()
+    return layer.replaced(kernel=as_operator_kernel(layer.kernel, layer.operator), operator=None)
+
+
+def check_deep(learner: Any, loss: Any) -> None:
+    """The arguments that all deep learners have."""
+    check_options(learner, {"criterion": ("auto", "validation", "loo", "gcv"), "dtype": tuple(DTYPES)})
+    check_counts(learner, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+    check_device(learner.device)
+    as_bytes(learner.memory_limit)
+    if isinstance(learner.cv, int | np.integer) and learner.cv < 2:
+        raise ValueError(f"cv must be at least 2 folds, or a splitter of scikit-learn; got {learner.cv!r}.")
+    if not (is_real(learner.tol) and learner.tol > 0):
+        raise ValueError(f"tol must be a positive number; got {learner.tol!r}.")
+    check_penalty("alpha", learner.alpha)
+    if not isinstance(learner.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False; got {learner.fit_intercept!r}.")
+    approximation = learner.approximation
+    if approximation is None:
+        return
+    if loss != "squared":
+        raise ValueError(f"approximation= is for loss='squared'; got loss={loss!r}.")
+    if not isinstance(approximation, Nystroem):
+        raise ValueError(f"approximation must be None or Nystroem(...); got {approximation!r}.")
+    check_bare(approximation)
+    m = approximation.n_components
+    if not (is_count(m) or (isinstance(m, str) and m == "auto")):
+        raise ValueError(f"n_components of Nystroem must be a positive integer or 'auto'; got {m!r}.")
+
+
+def check_penalty(name: str, alpha: Any) -> None:
+    """A positive number, or a word."""
+    auto = isinstance(alpha, str) and alpha == "auto"
+    if not (auto or (is_real(alpha) and 0 < alpha < math.inf)):
+        raise ValueError(
+            f"{name} must be positive and finite (mean loss + alpha·‖f‖²), or 'auto'; got {alpha!r}."
+        )
+
+
+def composition_of(layers: Any, kernel: Any, alpha: Any) -> Composition:
+    """The arguments as one value, with copies of all kernels; an automatic layer has its largest size."""
+    if not (isinstance(layers, list | tuple) or (isinstance(layers, str) and layers == "auto")):
+        raise ValueError(f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {layers!r}.")
+    outer = as_operator_kernel(kernel, None)
+    if isinstance(layers, str):
+        layers = [LARGEST_AUTO] if outer.domain == "vectors" else []
+    inner = [checked_layer(layer) for layer in layers]
+    later = [(f"Layer {i} of layers", layer.domain) for i, layer in enumerate(inner)][1:]
+    for who, domain in [*later, ("The outer kernel", outer.domain)] if inner else []:
+        if domain != "vectors":
+            raise ValueError(
+                f"{who} takes data of the kind {domain!r}, but it gets the values of the layer before it, which "
+                "are vectors. Only the first kernel sees the data themselves."
+            )
+    return Composition(inner, outer, alpha)
+
+
+def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
+    """The tags of a learner whose first layer sees the data."""
+    first = kernel
+    if isinstance(layers, list | tuple) and len(layers):
+        try:
+            layer = as_layer(layers[0])
+            first, tags.input_tags.pairwise = layer.kernel, layer.domain == "gram"
+        except ValueError:  # fit will say what is wrong
+            first, tags.input_tags.pairwise = None, False
+    tags.input_tags.sparse = not isinstance(layers, str) and takes_sparse(first)
+    return tags
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class DeepSamples:
+    """The samples from which a deep learner is fitted: those that its inner layers see, and all if these are more."""
+
+    part: Part
+    Y: np.ndarray
+    weights: np.ndarray | None
+    groups: np.ndarray | None
+    kept: np.ndarray  # the numbers of the samples that are seen among all n
+    n: int
+
+    def targets(self, representation: Representation) -> Targets:
+        """The targets of a problem; weights have mean one."""
+        tensor = representation.tensor
+        weights = None if self.weights is None else tensor(self.weights / self.weights.mean())
+        return Targets(tensor(self.Y), weights, self.groups)
+
+
+def samples_on_dask(
+    learner: Any, kernel: OperatorKernel, X: Any, Y: Any, sample_weight: Any, groups: Any
+) -> DeepSamples:
+    """Samples in Dask collections, with numbers as targets."""
+    needs_approximation(learner, kernel, kernel.domain)
+    if Y is None:
+        raise ValueError("requires y to be passed, but the target y is None.")
+    source = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
+    learner.approximation.size(source.n)
+    seed = seed_of(learner.random_state)
+    rows = source.random_rows(limits.INNER_ROWS, seed)
+    block = source.rows(rows)
+    weights, labels = (None if a is None else plain(a) for a in (block.weights, block.groups))
+    part = Part(plain(block.X), rows, seed, source if source.n > len(rows) else None)
+    return DeepSamples(part, plain(block.Y), weights, labels, rows, source.n)
+
+
+def samples_in_memory(
+    learner: Any,
+    kernel: OperatorKernel,
+    X: Any,
+    Y: np.ndarray,
+    weights: np.ndarray | None,
+    groups: np.ndarray | None,
+    *,
+    whole: bool,
+) -> DeepSamples:
+    """Checked samples that have a weight: all of them if ``whole``, otherwise as many as inner layers may see."""
+    n = len(Y)
+    rows = np.arange(n) if weights is None else np.flatnonzero(weights > 0)
+    if len(rows) < n:
+        X, Y = take(X, torch.from_numpy(rows)), Y[rows]
+        weights = None if weights is None else weights[rows]
+        X = X[:, rows] if kernel.domain == "gram" else X
+        groups = None if groups is None else np.unique(groups[rows], return_inverse=True)[1]
+    if learner.approximation is not None:
+        learner.approximation.size(len(Y))
+    if whole or len(Y) <= limits.INNER_ROWS:
+        return DeepSamples(Part(X, np.arange(len(Y))), Y, weights, groups, rows, n)
+    how = learner._representation(sparse=isinstance(X, SparseRows))
+    tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
+    source = InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
+    seed = seed_of(learner.random_state)
+    chosen = source.random_rows(limits.INNER_ROWS, seed)
+    weights, groups = (None if a is None else a[chosen] for a in (weights, groups))
+    part = Part(take(X, torch.from_numpy(chosen)), chosen, seed, source)
+    return DeepSamples(part, Y[chosen], weights, groups, rows[chosen], n)
+
+
+# -- fits -------------------------------------------------------------------------------------------------------------
+def settings_of(learner: Any, callback: Callable[[HistoryEntry], bool]) -> SearchSettings:
+    """The arguments that say how to search."""
+    return SearchSettings(
+        learner.criterion,
+        learner.max_iter,
+        learner.tol,
+        learner.n_restarts,
+        seed_of(learner.random_state),
+        learner.verbose,
+        callback,
+    )
+
+
+def solve_deep(
+    learner: Any,
+    composition: Composition,
+    samples: DeepSamples,
+    loss: Loss,
+    labels: np.ndarray | None,
+    callback: Callable[[HistoryEntry], bool],
+) -> Fitted:
+    """Fit a composition to samples, as the arguments of a learner say."""
+    X = samples.part.X
+    if isinstance(learner.layers, str) and composition.layers:
+        first = composition.layers[0].replaced(size=min(LARGEST_AUTO, X.shape[1]))
+        composition = Composition([first], composition.kernel, composition.alpha)
+    representation = learner._representation(sparse=isinstance(X, SparseRows))
+    data = representation.inputs(composition.input_kernel, X)
+    if composition.input_kernel.domain == "gram":
+        data = repair_gram(data)
+    if not loss.learnable and composition.free():
+        composition = without_search(composition, learner.loss)
+    settings = settings_of(learner, callback)
+    folds = Folds(len(samples.Y), learner.cv, settings.seed, labels, samples.groups, samples.kept, samples.n)
+    splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
+    targets = samples.targets(representation)
+    fitted = fit_composition(composition, data, targets, loss, settings, splits, learner.approximation)
+    warn_of_search(fitted.solution)
+    return fitted
+
+
+def without_search(composition: Composition, loss: Any) -> Composition:
+    """What words stand for where no error on new data can choose: interpolation takes 1 for every alpha."""
+    alphas = [name for name in composition.free() if name == "alpha" or name.endswith("__alpha")]
+    stuck = [name for name in composition.free() if name not in alphas]
+    if stuck or loss != "interpolate":
+        raise ValueError(
+            f"loss={loss!r} has no criterion by which {', '.join(stuck or alphas)} could be learned. Give "
+            "numbers for all of them, those of the layers by Layer(kernel, size, alpha=…)."
+        )
+    return composition.replace(dict.fromkeys(alphas, 1.0))
+
+
+def warn_of_search(solution: Solution) -> None:
+    """A search that ended early keeps its best point, and says so."""
+    choice, result = solution.choice, solution.result
+    if solution.interrupted:
+        stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
+        warn(
+            f"The fit was interrupted during the search over {stage}; the best so far is kept.",
+            ConvergenceWarning,
+        )
+    elif result is not None and not result.converged:
+        warn(
+            f"The search over the inner layers: {result.message}. The best restart is kept.",
+            ConvergenceWarning,
+        )
+
+
+def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples) -> dict[str, Any]:
+    """What deep learners keep of a fit, by name."""
+    functions = fitted.functions()
+    if (
+        functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n
+    ):  # new rows have a column for every sample
+        functions[0] = _spread_out(functions[0], samples.kept, samples.n)
+    representation = learner._representation(sparse=isinstance(samples.part.X, SparseRows))
+    function, composition, choice = (
+        Composed.of(functions, representation),
+        fitted.composition(),
+        fitted.solution.choice,
+    )
+    result = fitted.solution.result
+    return {
+        "function_": function,
+        "kernel_": scalar_kernel(composition.kernel),
+        "layers_": [scalar_layer(layer) for layer in composition.layers],
+        "alpha_": float(composition.alpha),
+        "layer_norms_": fitted.norms(),
+        "objective_value_": fitted.solution.value,
+        "criterion_value_": None if choice is None else choice.value,
+        "search_history_": [] if choice is None else choice.history,
+        "history_": [] if result is None else result.history,
+        "n_iter_": 1 if result is None else max(1, result.n_iter),
+        **coefficients_of(function),
+    }
+
+
+def coefficients_of(function: Composed) -> dict[str, np.ndarray]:
+    """The coefficients of the outer function on its anchors, and its intercept."""
+    outer = function.outer_expansion()
+    assert outer.intercept is not None
+    return {"dual_coef_": outer.coefficients, "intercept_": outer.intercept}
+
+
+def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:
+    coefficients = f.coefficients.new_zeros(n, f.coefficients.shape[1])
+    coefficients[torch.from_numpy(rows)] = f.coefficients
+    anchors = f.coefficients.new_zeros(n, n)
+    index = torch.from_numpy(rows)
+    anchors[index[:, None], index] = f.anchors
+    return replace(f, anchors=anchors, coefficients=coefficients)
+
+
+def scalar_kernel(kernel: OperatorKernel) -> Kernel | OperatorKernel:
+    """A scalar kernel as such."""
+    return kernel.kernel if isinstance(kernel, Decomposable) and kernel.operator is None else kernel
+
+
+def scalar_layer(layer: Layer) -> Layer:
+    """A layer with a scalar kernel shown as such."""
+    kernel = layer.kernel
+    if isinstance(kernel, Decomposable):
+        return layer.replaced(kernel=kernel.kernel, operator=kernel.operator, alpha=float(layer.alpha))
+    return layer.replaced(alpha=float(layer.alpha))
+
+
+class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     """Regression on data whose features have to be transformed first, by a transformation that is learned with it.
 
     A kernel machine is as good as its kernel: a function with a kink along a diagonal, or one that depends on a few
@@ -58,7 +369,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     loss : {"squared", "interpolate", "epsilon_insensitive", "huber"} or callable, default="squared"
         ``"interpolate"`` meets the data exactly and minimises α_1‖f_1‖² + Σ α_l‖f_l‖² (every ``"auto"`` is 1, as in the
         paper). A callable ``loss(F, Y)`` takes the values and the targets of all samples, tensors (n, p), and returns a
-        differentiable scalar; then all alphas are numbers.
+        differentiable scalar; then all alphas are numbers. Where ``fit`` gets sample weights, it is called as
+        ``loss(F, Y, weights)`` with a column (n, 1) of mean one.
     alpha : float or "auto", default="auto"
         The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
@@ -79,8 +391,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         cheaper and too optimistic for large inner layers or noisy targets. ``"auto"``: leave-one-out if the inner
         layers have fewer than one unknown for four samples and explain most of the variance, otherwise validation. At
         most 500 random samples are used.
-    cv : int or splitter, default=5
+    cv : int, splitter or iterable, default=5
         The folds of ``criterion="validation"``, as in scikit-learn; fewer where there are too few samples for so many.
+        Samples of one group are held out together.
     approximation : Nystroem, default=None
         For large data and squared loss: the outer function, and every inner one, is spanned by so many samples. Of more
         than 10,000 samples, inner layers see as many random ones; the outer function is then fitted to all, by sums
@@ -105,6 +418,10 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
 
     Attributes
     ----------
+    function_ : Composed
+        The fitted f_1 ∘ … ∘ f_L + b.
+    system_ : DeepSpread, SummedSystem or None
+        What standard deviations of predictions are made from; None for other losses than the squared one.
     kernel_ : Kernel or OperatorKernel
         The outer kernel with the numbers that were used.
     layers_ : list of Layer
@@ -131,7 +448,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     n_iter_ : int
         Iterations of the search over the inner layers; 1 if there are none.
     X_fit_ : ndarray or list
-        The training inputs.
+        The training inputs; with an approximation, those from which the inner layers were learned.
     n_features_in_ : int
         Number of features seen during fit (vectors and Gram matrices).
     feature_names_in_ : ndarray of str
@@ -155,6 +472,15 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
     >>> bool(two.score(X[80:], y[80:]) > 0.95 > one.score(X[80:], y[80:]))
     True
     """
+
+    kernel_arguments = ("kernel",)
+    list_arguments = ("layers",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    dual_coef_: np.ndarray
+    training_data = ("X_fit_", "system_")
 
     def __init__(
         self,
@@ -201,8 +527,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         self.device = device
         self.dtype = dtype
 
+    def __sklearn_tags__(self) -> Any:
+        return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
+
     @fitting
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -212,45 +541,92 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             approximation, also a Dask array or DataFrame.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights in the mean loss: a sample of weight 2 counts as two, one of weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together: samples of one group are left out together by leave-one-out and folds.
 
         Returns
         -------
         self : DeepKernelRegressor
             The fitted model.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
-        self._check_arguments(LOSSES)
-        composition = self._composition()
+        if not callable(self.loss):
+            check_options(self, {"loss": LOSSES})
+        check_deep(self, self.loss)
+        composition = composition_of(self.layers, self.kernel, self.alpha)
         loss = self._loss(composition)
-        first = composition.input_kernel
-        part = regression_part(self, first, X, y)
-        X, targets = part.X, part.Y
-        self.__dict__.pop("_cached_spread", None)
-        self.X_fit_, self._targets = X, targets
-        fit, solution = self._solve(composition, X, targets, loss, None, context)
-        self._landmarks = solution.problem.landmarks
-        self._squared, self._has_intercept = loss.squared, loss.intercept
-        # Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: standard
-        # deviations then take refits, which wait until somebody asks for them. What those need is kept here.
-        self._refits: Settings | None = None
-        if loss.squared and not fit.inner_is_small and len(targets) > 1:
-            self._refits = replace(fit.settings, cv=fit.folds(), verbose=0, callback=None)
+        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
+        fitted = solve_deep(self, composition, samples, loss, None, self._iteration_callback())
+        self._keep_attributes(deep_attributes(self, fitted, samples))
+        self.X_fit_ = plain(samples.part.X, copy=True)
+        self.system_: DeepSpread | SummedSystem | None = None
+        if loss.squared:
+            self.system_ = self._spread(fitted, samples, loss)
         if self.loss == "interpolate":
-            self._check_interpolation(X, targets)
-        if part.source is not None:
-            fit_outer(self, part, solution)
-        context.call_on_fit_task_end(estimator=self)
+            self._check_interpolation(samples)
+        if samples.part.source is not None:
+            self._fit_to_all(fitted, samples.part)
         return self
 
-    def _check_interpolation(self, X: Any, targets: np.ndarray) -> None:
+    def _samples(
+        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> DeepSamples:
+        if is_dask(X):
+            samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
+            self._keep_columns(X)
+            self._flat = is_flat(y)
+            return samples
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        n = len(X)
+        targets, self._flat = check_targets(y, n)
+        if np.isnan(targets).any():
+            raise ValueError(
+                f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
+                "out, or use OperatorRidge, which takes missing targets."
+            )
+        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
+        return samples_in_memory(self, kernel, X, targets, weights, groups, whole=self.approximation is None)
+
+    def _spread(self, fitted: Fitted, samples: DeepSamples, loss: Loss) -> DeepSpread:
+        """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
+        refits = None
+        fit = fitted.fit
+        if not fit.inner_is_small and len(samples.Y) > 1:
+            folds = [(a.numpy(), b.numpy()) for a, b in fit.splits.folds(None)]
+            settings = replace(fit.settings, verbose=0, callback=keep_going)
+            refits = Refits(fitted.composition(), settings, folds, self.approximation)
+        weights = samples.weights if samples.weights is None else samples.weights / samples.weights.mean()
+        return DeepSpread(
+            self.function_,
+            self.X_fit_,
+            samples.Y.copy(),
+            weights,
+            self.alpha_,
+            loss.intercept,
+            fitted.solution.problem.landmarks is not None,
+            refits,
+        )
+
+    def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
+        """The outer function once more, for all samples."""
+        alpha = None if isinstance(self.alpha, str) else self.alpha_
+        outer = fit_outer(
+            self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
+        )
+        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
+        self.layer_norms_[-1] = self.function_.norm()
+        self.system_ = outer.system
+
+    def _check_interpolation(self, samples: DeepSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
-        reached = plain(self._decide(self._image(self._prepared(self._functions[0].kernel, X))))
-        gap, size = np.abs(reached - targets).max(), np.abs(targets).max()
+        reached = plain(self.function_(samples.part.X))
+        gap, size = np.abs(reached - samples.Y).max(), np.abs(samples.Y).max()
         if not gap <= INTERPOLATED * size:
-            warn_unconverged(
+            warn(
                 f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): the inner layers map "
-                "samples too close together. Lower their alpha, rescale y, or use separation=."
+                "samples too close together. Lower their alpha, rescale y, or use separation=.",
+                ConvergenceWarning,
             )
 
     def _loss(self, composition: Composition) -> Loss:
@@ -267,11 +643,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
         if callable(self.loss) or self.penalty is not None:
             return self._custom(composition)
         if self.loss == "squared":
-            return _losses.squared(self.fit_intercept)
+            return losses.squared(self.fit_intercept)
         if self.loss == "interpolate":
-            return _losses.interpolation(self.fit_intercept, self.separation)
+            return losses.interpolation(self.fit_intercept, self.separation)
         options = {"epsilon": self.epsilon} if self.loss == "epsilon_insensitive" else {"delta": self.delta}
-        return _losses.convex(self.loss, self.fit_intercept, **options)
+        return losses.convex(self.loss, self.fit_intercept, **options)
 
     def _custom(self, composition: Composition) -> Loss:
         function = self.loss if callable(self.loss) else mean_squared_error
@@ -280,7 +656,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
                 f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
             )
         if self.penalty is None:
-            return _losses.custom(function, self.fit_intercept, None)
+            return losses.custom(function, self.fit_intercept, None)
         if not callable(self.penalty):
             raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
         alpha, penalty = composition.alpha, self.penalty
@@ -288,9 +664,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
             raise ValueError(
                 "alpha='auto' cannot be learned together with a penalty of your own; give a number."
             )
-        return _losses.custom(
-            function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm)
-        )
+        return losses.custom(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict targets.
@@ -317,62 +691,68 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, DeepKernelMachine):
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
             check_is_fitted(self)
             width = None if self._flat else self.dual_coef_.shape[1]
-            return lazily(self, "predict", X, width, self.dual_coef_.dtype)
-        image = self._image(self._inputs(X))
-        mean = self._shaped(self._decide(image))
-        return (mean, self._shaped(self._spread()(image))) if return_std else mean
+            return self._lazily("predict", X, width, dtype=self.dual_coef_.dtype)
+        check_is_fitted(self)
+        image = self.function_.images(self._new_inputs(X, self.function_.kernel))[-1]
+        mean = self._shaped(self.function_.at_image(image))
+        if not return_std:
+            return mean
+        if self.system_ is None:
+            raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
+        return mean, self._shaped(self.system_.deviation(image))
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
 
-    def _spread(self) -> PredictiveSpread | SummedSpread:
-        """Made at first use and kept."""
-        if not self._squared:
-            raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
-        if "_cached_spread" not in self.__dict__ and self._outer_sums is not None:
-            self._cached_spread: PredictiveSpread | SummedSpread = SummedSpread(self)
-        if "_cached_spread" not in self.__dict__:
-            outer = self._placed()[-1]
-            if outer.kernel.domain == "gram":
-                raise ValueError(
-                    "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
-                )
-            data = self._prepared(self._functions[0].kernel, self.X_fit_)
-            Z = self._image(data)
-            targets = self._tensor(self._targets - self.intercept_)
-            landmarks = None if self._landmarks is None else outer.anchors
-            self._cached_spread = PredictiveSpread(
-                outer.kernel,
-                Z,
-                targets,
-                self.alpha_,
-                intercept=self._has_intercept,
-                landmarks=landmarks,
-                residuals=self._held_out_residuals(data),
-            )
-        return self._cached_spread
+    # -- the fitted composition ---------------------------------------------------------------------------------------
+    def transform_layers(self, X: Any) -> list[np.ndarray]:
+        """Image of X under each inner layer, from the input on.
 
-    def _held_out_residuals(self, data: Any) -> Tensor | None:
-        """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
-        if self._refits is None:
-            return None
-        Y = self._tensor(self._targets)
-        images: list[Tensor] = []
-        for function in self._placed()[:-1]:
-            images.append(function(images[-1] if images else data))
-        composition = Composition(list(self.layers_), as_operator_kernel(self.kernel_, None), self.alpha_)
-        if composition.input_kernel.domain == "gram":
-            data = repair_gram(data)
-        once = self._refits.approximation is None
-        with silent_repairs():  # fit has spoken of it
-            composition, data, _ = precompute(composition, data, Y, once=once)
-        fit = DeepFit(composition, data, Y, _losses.squared(self._has_intercept), None, self._refits)
-        residuals = torch.full_like(Y, torch.nan)
-        for decisions, rows in fit.held_out(composition, images):
-            residuals[rows] = Y[rows] - decisions
-        return residuals
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        images : list of ndarray of shape (n_samples, size)
+            What each layer but the outer one makes of X.
+        """
+        check_is_fitted(self)
+        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
+        return [plain(image) for image in images[1:]]
+
+    @property
+    def deep_kernel_(self) -> Kernel:
+        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
+        check_is_fitted(self)
+        return self.function_.kernel_of_data()
+
+    def to_torch(self) -> Network:
+        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
+
+        Returns
+        -------
+        network : torch.nn.Module
+            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
+            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
+        """
+        check_is_fitted(self)
+        return self.function_.network()
 
 
-def mean_squared_error(F: Any, Y: Any) -> Any:
-    """1/n Σ‖y_i − f_i‖²."""
-    return ((F - Y) ** 2).sum() / len(Y)
+def outer_attributes(outer: OuterFit, solution: Solution, criterion: float | None) -> dict[str, Any]:
+    """What an outer function that was fitted to all samples changes, by name."""
+    penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
+    return {
+        "function_": outer.function,
+        "alpha_": outer.system.alpha,
+        "criterion_value_": criterion if outer.criterion is None else outer.criterion,
+        "objective_value_": outer.value + penalty,
+        **coefficients_of(outer.function),
+    }
+
+
+def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:
+    """1/n Σ w_i‖y_i − f_i‖² with weights (n, 1) of mean one."""
+    return (weights * (F - Y) ** 2).sum() / len(Y)

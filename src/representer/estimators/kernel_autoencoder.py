@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+from sklearn.utils import check_array
+from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
+from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import plain
-from representer.estimators._autoencoder import Autoencoder
-from representer.estimators._bound import GeneralizationBound, estimated_bound
-from representer.estimators._callbacks import fitting
-from representer.estimators._lazy import lazily
-from representer.estimators._target_space import FeatureSpace
-from representer.samples.on_dask import is_dask
+from representer.data import SparseRows, count, plain
+from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.deep_regressor import (
+    DeepSamples,
+    as_layer,
+    check_deep,
+    check_penalty,
+    checked_layer,
+    coefficients_of,
+    deep_attributes,
+    outer_attributes,
+    samples_in_memory,
+    samples_on_dask,
+    settings_of,
+    warn_of_search,
+)
+from representer.estimators.validation import (
+    Folds,
+    as_operator_kernel,
+    check_groups,
+    check_inputs,
+    check_options,
+    check_weights,
+)
+from representer.functions import Composed, Layer, Network
+from representer.kernels import Kernel
+from representer.linalg import repair_gram
+from representer.notices import warn
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import original, takes_sparse
+from representer.parameters import is_count, is_real
+from representer.problems import losses
+from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
+from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
+from representer.problems.composition import Composition
+from representer.problems.deep import DeepFit, Fitted, Splits
+from representer.problems.fixed_gram import precompute
+from representer.problems.hyperparameters import minimise
+from representer.problems.losses import Targets
+from representer.problems.outer import Part, fit_outer
+from representer.problems.target_space import (
+    FeatureSpace,
+    KernelSpace,
+    TargetSpace,
+    TargetStatistics,
+    components_for,
+    explained,
+    kernel_of_target,
+)
+from representer.samples import rows as limits
+from representer.samples.on_dask import as_rows, is_dask
+
+# Landmarks of a fit in batches that has not been given any.
+BATCH_LANDMARKS = 500
 
 
-class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoencoder):
+class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
     """Short codes for data of any kind, from which the data can be recovered.
 
     Vectors, molecules, graphs, strings, curves, or only a Gram matrix: an encoder into few dimensions and a decoder
@@ -62,8 +117,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         that holds the encoder fixed. ``"auto"``: leave-one-out if the encoder has fewer than one unknown for four
         samples, otherwise validation. At most 500 random samples are used; the search ends when the error stops
         falling.
-    cv : float, int or splitter, default=0.2
-        What ``criterion="validation"`` holds out: a share of the samples once, or folds as in scikit-learn.
+    cv : int, splitter or iterable, default=None
+        The folds of ``criterion="validation"``, as in scikit-learn. None: one random part is held out once.
+    validation_fraction : float, default=0.2
+        The share of the samples in that part; of groups, whole ones.
     approximation : Nystroem, default=None
         For large data: encoder, decoder and target space are spanned by so many samples. Of more than 10,000 samples
         the search sees as many random ones (with ``batch_size``, all that are in memory); a decoder into vectors is
@@ -90,6 +147,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
 
     Attributes
     ----------
+    function_ : Composed
+        The fitted f_L ∘ … ∘ f_1, with values in coordinates of the target space.
+    space_ : FeatureSpace or StoredSpace
+        The target space.
+    statistics_ : TargetStatistics
+        The mean, the variance and the norms of the training data in the target space.
     kernel_, decoder_kernel_ : Kernel or OperatorKernel
         With the numbers that were used.
     target_kernel_ : Kernel or None
@@ -151,6 +214,16 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
     ['banana']
     """
 
+    kernel_arguments = ("kernel", "decoder_kernel")
+    list_arguments = ("n_components",)
+    function_: Composed
+    alpha_: float
+    criterion_value_: float | None
+    layer_norms_: list[float]
+    layers_: list[Layer]
+    kernel_: Kernel | OperatorKernel
+    training_data = ("X_fit_",)
+
     def __init__(
         self,
         n_components: Any = 2,
@@ -164,7 +237,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         supervision: float = 0.0,
         preimage: str = "auto",
         criterion: str = "auto",
-        cv: Any = 0.2,
+        cv: Any = None,
+        validation_fraction: float = 0.2,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
         batch_size: int | None = None,
@@ -187,6 +261,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         self.preimage = preimage
         self.criterion = criterion
         self.cv = cv
+        self.validation_fraction = validation_fraction
         self.approximation = approximation
         self.memory_limit = memory_limit
         self.batch_size = batch_size
@@ -198,9 +273,72 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
         self.device = device
         self.dtype = dtype
 
+    # -- arguments ----------------------------------------------------------------------------------------------------
+    def _check(self) -> None:
+        check_deep(self, "squared")
+        check_penalty("encoder_alpha", self.encoder_alpha)
+        check_options(self, {"preimage": ("auto", "nearest", "weighted", "direct")})
+        if not isinstance(self.target, Kernel):
+            words = ("auto", "features", "kernel")
+            if not isinstance(self.target, str) or self.target not in words:
+                raise ValueError(
+                    f"target must be a kernel or one of {', '.join(map(repr, words))}; got {self.target!r}."
+                )
+        if not (is_real(self.supervision) and 0 <= self.supervision < float("inf")):
+            raise ValueError(f"supervision must be a finite number, at least 0; got {self.supervision!r}.")
+        if self.batch_size is not None and not is_count(self.batch_size):
+            raise ValueError(f"batch_size must be None or a positive integer; got {self.batch_size!r}.")
+        if not (is_real(self.validation_fraction) and 0 < self.validation_fraction < 1):
+            raise ValueError(
+                f"validation_fraction must be a share between 0 and 1; got {self.validation_fraction!r}."
+            )
+
+    def _layers(self, targets: Tensor) -> list[Layer]:
+        """The inner layers that n_components describes."""
+        wanted = given = self.n_components
+        if is_real(given) and not is_count(given):
+            given = components_for(targets, float(given)) if 0 < given < 1 else None
+        if not (is_count(given) or isinstance(given, list | tuple)):
+            raise ValueError(
+                "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of inner "
+                f"layers; got {wanted!r}."
+            )
+        entries = list(given) if isinstance(given, list | tuple) else [given]
+        if not entries:
+            raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
+        layers = []
+        for i, entry in enumerate(entries):
+            kernel = self.kernel if i == 0 else self.decoder_kernel
+            short = is_count(entry)
+            layer = Layer(kernel, int(entry), alpha=self.encoder_alpha) if short else as_layer(entry)
+            if isinstance(layer.alpha, str):
+                layer = layer.replaced(alpha=self.encoder_alpha)
+            layers.append(checked_layer(layer))
+        return layers
+
+    def _approximation(self) -> Nystroem | None:
+        if self.batch_size is None or self.approximation is not None:
+            return self.approximation
+        return Nystroem(BATCH_LANDMARKS)
+
+    def _first_kernel(self) -> OperatorKernel:
+        """The kernel that sees the data."""
+        entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
+        if not entries or is_count(entries[0]):
+            return as_operator_kernel(self.kernel, None)
+        layer = as_layer(entries[0])
+        layer.check()
+        kernel = as_operator_kernel(layer.kernel, layer.operator)
+        if self.kernel != "rbf" and as_operator_kernel(self.kernel, layer.operator) != kernel:
+            raise ValueError(
+                f"Both kernel={self.kernel!r} and the first entry of n_components, {entries[0]!r}, name the kernel of "
+                "the data. Leave kernel at its default, or give a size in the list."
+            )
+        return kernel
+
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit encoder and decoder.
 
         Parameters
@@ -209,17 +347,279 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             Training data; with a precomputed kernel, their Gram matrix; with an approximation, also in Dask.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Numbers or class labels that the codes shall serve, if ``supervision`` is positive; otherwise ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights in the mean distortion: a sample of weight 2 counts as two, one of weight 0 as none.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together: samples of one group are held out together.
 
         Returns
         -------
         self : KernelAutoencoder
             The fitted autoencoder.
         """
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self)
-        self._fit(X, y, context)
-        context.call_on_fit_task_end(estimator=self)
+        self._check()
+        first = self._first_kernel()
+        samples = self._samples(first, X, sample_weight, groups)
+        X, n = samples.part.X, len(samples.part.X)
+        if n < 2:
+            raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
+        how = self._representation(sparse=isinstance(X, SparseRows))
+        data, like = how.inputs(first, X), how.tensor(np.zeros(1))
+        if first.domain == "gram":
+            data = repair_gram(data)
+        once = self._approximation() is None
+        encoder, encoder_input, restore = precompute(Composition([], first, 1.0), data, like, once=once)
+        gram = encoder_input if restore.kernel is not None else None
+        space = self._make_space(original(restore.kernel or first), data, gram, like)
+        coordinates = space.coordinates(data, gram)
+        layers = self._layers(coordinates)
+        layers[0] = layers[0].replaced(kernel=encoder.kernel)
+        code = narrowest(layers)
+        if layers[code].size >= n:
+            raise ValueError(
+                f"n_components={layers[code].size} must be smaller than the number of samples, {n}: such codes could "
+                "simply number the samples."
+            )
+        composition = Composition(layers, as_operator_kernel(self.decoder_kernel, None), self.alpha)
+        self._check_spaces(composition, space)
+        values = coordinates
+        if self.supervision > 0:
+            labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
+            values = torch.cat([coordinates, labels], 1)
+        weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
+        fit = self._problem(composition, encoder_input, Targets(values, weights, samples.groups), samples)
+        with restore.advice():
+            solution, collapsed = rescued(fit, fit.run())
+        if collapsed:
+            warn(
+                "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
+                "could explain. Lower encoder_alpha or alpha, or standardise the data.",
+                ConvergenceWarning,
+            )
+        warn_of_search(solution)
+        chain, used = solution.problem.chain, solution.problem.composition
+        assert chain is not None
+        after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
+        solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
+        fitted = Fitted(fit, solution, restore)
+        self._keep_attributes(deep_attributes(self, fitted, samples))
+        if samples.part.source is not None and isinstance(space, FeatureSpace) and not self.supervision > 0:
+            self._fit_to_all(fitted, samples.part)
+        self._keep(space, coordinates, data, code, weights)
+        self.X_fit_ = plain(X, copy=True)
         return self
+
+    def _samples(self, kernel: OperatorKernel, X: Any, sample_weight: Any, groups: Any) -> DeepSamples:
+        """The checked samples, which are their own targets; batches see all of them."""
+        if is_dask(X):
+            samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
+            self._keep_columns(X)
+            return samples
+        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        n = len(X)
+        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
+        vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
+        numbers = X if vectors else np.zeros((n, 0))  # only decoders into vectors are fitted by sums
+        whole = self.approximation is None or self.batch_size is not None or kernel.domain == "gram"
+        samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
+        return samples if vectors else replace(samples, part=replace(samples.part, source=None))
+
+    def _problem(self, composition: Composition, X: Any, targets: Targets, samples: DeepSamples) -> DeepFit:
+        settings = settings_of(self, self._iteration_callback())
+        cv = self.cv
+        if cv is None:
+            split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
+            cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
+        folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)
+        splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
+        search = minimise if self.batch_size is None else batch_minimiser(self.batch_size, settings.seed)
+        loss = losses.squared(self.fit_intercept)
+        return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
+
+    def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
+        """The decoder once more, for all samples."""
+        alpha = None if isinstance(self.alpha, str) else self.alpha_
+        outer = fit_outer(
+            self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
+        )
+        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        try:
+            first = self._first_kernel()
+        except (ValueError, TypeError):  # fit will say what is wrong
+            return tags
+        tags.input_tags.pairwise = first.domain == "gram"
+        tags.input_tags.sparse = takes_sparse(first)
+        return tags
+
+    def _make_space(
+        self, kernel: OperatorKernel, data: Any, gram: Tensor | None, like: Tensor
+    ) -> TargetSpace:
+        """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
+        scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
+        target = kernel_of_target(self.target, scalar, sparse=isinstance(data, SparseRows))
+        if target is None:
+            return FeatureSpace()
+        if target.domain != kernel.domain:
+            raise ValueError(
+                f"The target kernel {target!r} takes {target.domain!r}, but the data are {kernel.domain!r} for "
+                f"{kernel!r}: both see the same data."
+            )
+        target = target.resolve(data)
+        approximation = self._approximation()
+        return KernelSpace.of(
+            target,
+            data,
+            like,
+            gram=gram if target == scalar else None,
+            max_rank=None if approximation is None else approximation.at_most(count(data)),
+        )
+
+    def _check_spaces(self, composition: Composition, space: TargetSpace) -> None:
+        later = [(f"Layer {i} of n_components", l.domain) for i, l in enumerate(composition.layers)][1:]
+        for who, domain in [*later, ("decoder_kernel", composition.kernel.domain)]:
+            if domain != "vectors":
+                raise ValueError(
+                    f"{who} takes data of the kind {domain!r}, but it gets codes, which are vectors. Only the first "
+                    "kernel sees the data themselves."
+                )
+        scalar = isinstance(composition.kernel, Decomposable) and composition.kernel.operator is None
+        if not scalar and (isinstance(space, KernelSpace) or self.supervision > 0):
+            raise ValueError(
+                f"decoder_kernel={composition.kernel!r} has an output operator, which is for vectors. For targets in "
+                "an RKHS, or with supervision, give a scalar kernel."
+            )
+
+    def _keep(
+        self, space: TargetSpace, coordinates: Tensor, data: Any, code: int, weights: Tensor | None
+    ) -> None:
+        r = coordinates.shape[1]
+        self.function_ = self.function_.first_columns(r)
+        self._keep_attributes(coefficients_of(self.function_))
+        self.layer_norms_[-1] = self.function_.norm()
+        self.decoder_kernel_ = self.kernel_
+        self.kernel_ = self.layers_[0].kernel
+        self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
+        self.space_ = space.stored(self._representation(sparse=isinstance(data, SparseRows)))
+        self.code_layer_ = code
+        self.n_components_ = self._n_features_out = self.layers_[code].size
+        norms = space.squared_norms(data)
+        self.statistics_ = TargetStatistics.of(space, data, coordinates, norms, weights)
+        images = [data]
+        for f in self.function_.inner:
+            images.append(f.loaded(images[-1]))
+        distortion = space.squared_distances(data, self.function_.at_image(images[-1]), norms)
+        distortion = distortion if weights is None else weights * distortion
+        self.explained_variance_ratio_ = explained(
+            distortion.mean().item(), self.statistics_.variance, norms.abs().mean().item(), norms.dtype
+        )
+        functions = [*(f.loaded for f in self.function_.inner), self.function_.outer_expansion().loaded]
+        self._bound_data = BoundData.of(functions, images, norms, r)
+
+    # -- the fitted functions -----------------------------------------------------------------------------------------
+    @property
+    def _space(self) -> TargetSpace:
+        """The target space of tensors."""
+        return self.space_ if isinstance(self.space_, FeatureSpace) else self.space_.loaded
+
+    def _inputs(self, X: Any) -> Any:
+        """Checked inputs of a fitted autoencoder, prepared."""
+        check_is_fitted(self)
+        return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
+
+    def _codes(self, X: Any) -> Tensor:
+        """The codes of prepared data."""
+        with torch.no_grad():
+            for f in self.function_.inner[: self.code_layer_ + 1]:
+                X = f.loaded(X)
+        return X
+
+    def _decode(self, codes: Tensor) -> Tensor:
+        """Coordinates of reconstructions in the target space."""
+        return self.function_.from_image(codes, self.code_layer_ + 1)
+
+    def _check_codes(self, Z: Any) -> Tensor:
+        check_is_fitted(self)
+        codes = check_array(plain(Z), dtype=np.float64, input_name="Z")
+        if codes.shape[1] != self.n_components_:
+            raise ValueError(
+                f"Z has {codes.shape[1]} columns, but codes have {self.n_components_} components."
+            )
+        return self._representation().tensor(codes)
+
+    def _distortion(self, X: Any, norms: Tensor) -> Tensor:
+        """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
+        return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
+
+    def _squared_norms(self, X: Any, diagonal: Any, *, strict: bool = True) -> Tensor:
+        """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
+        domain = self.function_.kernel.domain
+        if diagonal is not None:
+            if domain != "gram":
+                raise ValueError(
+                    "diagonal= is for kernel='precomputed'; this kernel computes k(x, x) itself."
+                )
+            values = check_array(
+                np.atleast_1d(plain(diagonal)), ensure_2d=False, dtype=np.float64, input_name="diagonal"
+            )
+            if values.shape != (len(X),):
+                raise ValueError(
+                    f"diagonal must have shape ({len(X)},), one k(x, x) a sample; got {values.shape}."
+                )
+            if (values < 0).any():
+                raise ValueError("diagonal holds k(x, x), which cannot be negative.")
+            return self._representation().tensor(values)
+        if domain != "gram":
+            return self._space.squared_norms(X)
+        if X.shape[0] == X.shape[1] and np.array_equal(plain(X), self.X_fit_):
+            return X.diagonal()
+        statistics = self.statistics_
+        known = statistics.constant_norm if strict else statistics.mean_squared_norm
+        if known is None:
+            raise ValueError(
+                "With kernel='precomputed', k(x, x) of new samples is not in k(X, X_train), and the training samples "
+                "do not all have the same. Pass diagonal=, or a kernel object in the place of 'precomputed'."
+            )
+        return X.new_full((len(X),), known)
+
+    # -- pre-images ---------------------------------------------------------------------------------------------------
+    def _preimage(self, values: Tensor, candidates: Any, diagonal: Any) -> Any:
+        """Objects for elements of the RKHS."""
+        space = self._space
+        assert isinstance(space, KernelSpace)
+        domain = space.kernel.domain
+        how = self.preimage
+        if how == "auto":
+            how = "direct" if space.is_linear and candidates is None else "nearest"
+        if how == "direct":
+            if not space.is_linear or candidates is not None:
+                raise ValueError(
+                    f"preimage='direct' is for linear kernels and without candidates; {space.kernel!r} has "
+                    "elements that are the image of nothing. Use preimage='nearest' or, for vectors, 'weighted'."
+                )
+            return plain(space.combine(values))
+        if how == "weighted" and domain != "vectors":
+            raise ValueError(
+                f"preimage='weighted' is a mean of vectors, but the data are {domain!r}: they have no mean. Use "
+                "preimage='nearest', the closest of the training data or of candidates=."
+            )
+        if candidates is None:
+            objects = self.X_fit_
+        else:
+            objects = check_inputs(self, candidates, domain, reset=False)
+        prepared = self._representation(sparse=isinstance(objects, SparseRows)).inputs(space.kernel, objects)
+        norms = self._squared_norms(prepared, diagonal)
+        distance = preimage.distances(values, space.coordinates(prepared), norms)
+        if how == "weighted":
+            return plain(preimage.weighted(distance) @ prepared.to(values))
+        chosen = preimage.nearest(distance)
+        if domain == "gram":
+            return plain(chosen)
+        return (
+            objects[plain(chosen)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in chosen]
+        )
 
     # -- codes and back -----------------------------------------------------------------------------------------------
     def transform(self, X: Any) -> np.ndarray:
@@ -293,9 +693,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             return self._lazily("reconstruct", X, self.n_features_in_)
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 
-    def _lazily(self, method: str, X: Any, width: int | None) -> Any:
-        return lazily(self, method, X, width, self.dtype)
-
     # -- how well -----------------------------------------------------------------------------------------------------
     def reconstruction_error(self, X: Any, diagonal: Any = None) -> np.ndarray:
         """Distortion of each sample, ‖x − f(x)‖² in the target space (appendix B.7 of the paper).
@@ -337,9 +734,14 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             1 − distortion / variance: 1 for perfect reconstructions, 0 for a constant.
         """
         X = self._inputs(X)
-        unknown = self._functions[0].kernel.domain == "gram" and self._constant_norm is None
-        variance = self._train_variance if unknown else None
-        return self._explained(X, self._squared_norms(X, None, strict=False), variance)
+        statistics, norms = self.statistics_, self._squared_norms(X, None, strict=False)
+        if self.function_.kernel.domain == "gram" and statistics.constant_norm is None:
+            variance = statistics.variance
+        else:
+            centre = self._representation().tensor(statistics.centre)
+            variance = self._space.squared_distances(X, centre[None], norms).mean().item()
+        distortion = self._distortion(X, norms).mean().item()
+        return explained(distortion, variance, norms.abs().mean().item(), norms.dtype)
 
     def generalization_bound(self, delta: float = 0.05) -> GeneralizationBound:
         """Excess distortion on new data that theorem 5 of the paper allows, up to its unknown constant C₀.
@@ -355,4 +757,101 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Autoe
             Its two terms and the constants in them, estimated on the training data; ``bound(C0)`` is the sum for a C₀.
         """
         check_is_fitted(self)
-        return estimated_bound(self._functions, self._bound_data, delta)
+        functions = [*self.function_.inner, self.function_.outer_expansion()]
+        return estimated_bound(functions, self._bound_data, delta)
+
+    # -- the fitted composition ---------------------------------------------------------------------------------------
+    def transform_layers(self, X: Any) -> list[np.ndarray]:
+        """Image of X under each inner layer, from the input on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+
+        Returns
+        -------
+        images : list of ndarray of shape (n_samples, size)
+            What each layer but the outer one makes of X.
+        """
+        check_is_fitted(self)
+        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
+        return [plain(image) for image in images[1:]]
+
+    @property
+    def deep_kernel_(self) -> Kernel:
+        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
+        check_is_fitted(self)
+        return self.function_.kernel_of_data()
+
+    def to_torch(self) -> Network:
+        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
+
+        Returns
+        -------
+        network : torch.nn.Module
+            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
+            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
+        """
+        check_is_fitted(self)
+        return self.function_.network()
+
+
+# -- labels as further targets ----------------------------------------------------------------------------------------
+def label_targets(y: Any, coordinates: Tensor, weight: float, n: int) -> Tensor:
+    """Columns for y whose variance is ``weight`` times that of the data; NaN where a label is missing.
+
+    Numbers (floats) are centred; classes (anything else) become one column each.
+    """
+    if y is None:
+        raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
+    y = np.asarray(plain(y))
+    if y.ndim not in (1, 2) or len(y) != n:
+        raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
+    if y.dtype.kind not in "fiubUSO":
+        raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
+    columns = np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
+    columns -= np.nanmean(columns, axis=0)
+    variance = np.nanmean(np.square(columns), axis=0).sum()
+    if not variance > 0:
+        raise ValueError("All labels in y are equal: there is nothing for codes to serve.")
+    scale = (coordinates - coordinates.mean(0)).square().sum(1).mean().sqrt()
+    return torch.as_tensor(columns / np.sqrt(variance)).to(coordinates) * scale * weight**0.5
+
+
+def rows_of(y: Any, rows: np.ndarray) -> Any:
+    """The labels of some samples, which may be all; what does not fit is left to be complained about."""
+    if y is None:
+        return y
+    if is_dask(y):
+        return np.asarray(as_rows(y, "y")[rows].compute())
+    labels = np.asarray(plain(y))
+    return labels[rows] if labels.ndim and len(labels) > max(len(rows), rows[-1]) else y
+
+
+def _columns(column: np.ndarray) -> np.ndarray:
+    """One output of y: numbers as they are, classes one-hot; NaN where it is missing."""
+    missing = np.array([_is_missing(entry) for entry in column])
+    if missing.all():
+        raise ValueError("Every label in y is missing (NaN or None): there is nothing for codes to serve.")
+    known = column[~missing]
+    if known.dtype == object and all(isinstance(entry, float) for entry in known):
+        known = known.astype(float)
+    if known.dtype.kind == "f":
+        if np.isinf(known).any():
+            raise ValueError("Input y contains infinity.")
+        values = known[:, None].astype(float)
+    else:
+        try:
+            values = (known[:, None] == np.unique(known)).astype(float)
+        except TypeError as error:
+            raise ValueError(f"The class labels in y must be of one type ({error}).") from error
+    filled = np.full((len(column), values.shape[1]), np.nan)
+    filled[~missing] = values
+    return filled
+
+
+def _is_missing(entry: Any) -> bool:
+    if entry is None or is_pandas_na(entry):
+        return True
+    return isinstance(entry, float | np.floating) and bool(np.isnan(entry))

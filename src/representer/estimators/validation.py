@@ -4,68 +4,32 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
+from torch import Tensor
 
 from representer.data import SparseRows, as_items, is_single, plain
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
-from representer.kernels.names import NAMES
 from representer.linalg.memory import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.parameters import is_real
+from representer.parameters import is_count, is_real
 from representer.samples.on_dask import as_rows, is_dask, require_dask
-from representer.values import unchanged_by_errors
+from representer.samples.rows import sample_groups
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
-
-
-class KernelEstimator(BaseEstimator):
-    """A learner with a ``kernel``: pairwise when it is precomputed, with nested names even through a short name."""
-
-    kernel: Any
-    _kernel_arguments: tuple[str, ...] = ("kernel",)  # those that may be a short name
-    _sent: tuple[str, ...] = ()  # what is kept to save time and is stored all the same
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
-        tags.input_tags.sparse = False
-        return tags
-
-    def set_params(self, **params: Any) -> Any:
-        """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
-        for argument in self._kernel_arguments:
-            if any(name.startswith(f"{argument}__") for name in params):
-                kernel = params.get(argument, getattr(self, argument))
-                params[argument] = as_kernel(kernel) if isinstance(kernel, str) else kernel
-        with unchanged_by_errors(self, *params.values()):
-            return super().set_params(**params)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Get parameters, with ``deep`` also those of a kernel that is given by its name."""
-        params = super().get_params(deep)
-        for argument in self._kernel_arguments if deep else ():
-            kernel = getattr(self, argument)
-            if isinstance(kernel, str) and kernel in NAMES:
-                params |= {f"{argument}__{name}": v for name, v in as_kernel(kernel).get_params().items()}
-        return params
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What is only kept to save time is not stored, but for what a copy takes along to a worker."""
-        state = super().__getstate__().items()
-        return {name: v for name, v in state if not name.startswith("_cached") or name in self._sent}
 
 
 def kernel_domain(kernel: Any) -> Domain:
@@ -236,6 +200,56 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
     return objects, False
 
 
+def as_collection(Y: Any, kernel: Kernel, message: str) -> Any:
+    """Outputs as a collection with one for each sample; ``message`` refuses a single object."""
+    if not hasattr(Y, "__len__") and hasattr(Y, "__array__"):
+        Y = np.asarray(Y)
+    if isinstance(Y, Iterator):
+        return list(Y)
+    if kernel.domain == "records" and not (Y is None or isinstance(Y, list)):
+        return as_records(Y)
+    if Y is not None and is_single(Y):
+        raise ValueError(f"{message}; got {Y!r:.80}. Put one output in a list.")
+    return Y
+
+
+def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, np.ndarray | None]:
+    """The outputs without gaps, and the numbers of the samples that have one; None if all have.
+
+    A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
+    """
+    if Y is None or is_single(Y):
+        return Y, None
+    items = plain(Y)
+    items = items.to_numpy() if hasattr(items, "to_numpy") else items
+    if hasattr(items, "tocsr") or not len(items) or getattr(items, "size", 1) == 0:
+        return Y, None
+    if isinstance(items, np.ndarray) and items.dtype.kind in "fiub":
+        gap = np.asarray(np.isnan(items.reshape(len(items), -1)).all(1), dtype=bool)
+    else:
+        items = items if isinstance(items, np.ndarray) else list(items)
+        gap = np.array(
+            [item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool
+        )
+    if not gap.any():
+        return Y, None
+    if gap.all():
+        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
+    labelled = np.flatnonzero(~gap)
+    there = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
+    if kernel.domain == "gram" and isinstance(there, np.ndarray):
+        there = there[:, labelled]
+    elif kernel.domain == "vectors" and not (isinstance(there, np.ndarray) and there.dtype != object):
+        there = [plain(item) for item in there]
+    return there, labelled
+
+
+def integer_type(Y: Any) -> np.dtype | None:
+    """The type of outputs that are integers or truth values; None for others."""
+    dtype = np.asarray(plain(Y)).dtype
+    return dtype if dtype.kind in "iub" else None
+
+
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
@@ -392,6 +406,25 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
 
 
+def check_lengths(n: int, n_targets: int) -> None:
+    """There is one target for each sample."""
+    if n_targets != n:
+        raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
+
+
+def check_ridge(estimator: Any) -> None:
+    """The arguments of a ridge regression that any learner may have."""
+    check_options(estimator, {"dtype": tuple(DTYPES)})
+    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+    check_alpha(estimator.alpha)
+    check_device(estimator.device)
+    as_bytes(estimator.memory_limit)
+    if not (is_real(estimator.tol) and estimator.tol > 0):
+        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
+    if not isinstance(estimator.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
+
+
 def check_search(estimator: Any) -> None:
     """The arguments that all learners of embeddings share, beside their own."""
     check_options(estimator, {"dtype": tuple(DTYPES)})
@@ -444,3 +477,128 @@ def seed_of(random_state: Any) -> int:
 def warn_unconverged(message: str) -> None:
     """A search that ended early keeps its best point, and says so."""
     warn(message, ConvergenceWarning)
+
+
+# -- folds ------------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Folds:
+    """Which samples a search looks at, and which of them are held out, by scikit-learn's conventions.
+
+    Parameters
+    ----------
+    n : int
+        The number of samples.
+    cv : int, splitter or iterable
+        A number of folds, shuffled; or splits of all n samples that somebody made.
+    seed : int
+    labels : array (n,), optional
+        The classes, from 0 on, which folds and subsets keep in proportion: each has a training row in every fold.
+    groups : array (n,), optional
+        What is held out together.
+    kept : array of int (n,), optional
+        The numbers of the samples among those that a user has passed, which a list of splits counts.
+    """
+
+    n: int
+    cv: Any
+    seed: int
+    labels: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    kept: np.ndarray | None = None
+    total: int = 0  # how many samples the user has passed
+
+    def some(self, most: int) -> Tensor:
+        """All rows, or as many random ones as a search can afford: whole groups, or the classes in proportion."""
+        if self.groups is not None:
+            return torch.from_numpy(sample_groups(self.groups, most, self.seed))
+        order = torch.randperm(self.n, generator=torch.Generator().manual_seed(self.seed))
+        if self.labels is not None:
+            place = np.empty(self.n)
+            shuffled = self.labels[order.numpy()]
+            for label in np.unique(shuffled):
+                members = np.flatnonzero(shuffled == label)
+                place[members] = (np.arange(len(members)) + 0.5) / len(members)
+            order = order[torch.from_numpy(np.argsort(place, kind="stable"))]
+        return order[:most].sort().values
+
+    def __call__(self, rows: Tensor | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Training and held-out rows of all samples; with ``rows`` as positions among these.
+
+        A number of folds splits the rows; of splits that somebody made, the rows have a part.
+        """
+        if rows is not None and is_count(self.cv):
+            index = rows.numpy()
+            labels, groups = (None if a is None else a[index] for a in (self.labels, self.groups))
+            return Folds(len(rows), self.cv, self.seed, labels, groups)()
+        splits, labels = self._splits(), self.labels
+        if rows is not None:
+            place = np.full(self.n, -1)
+            place[rows.numpy()] = np.arange(len(rows))
+            splits = [(place[training], place[held_out]) for training, held_out in splits]
+            splits = [(training[training >= 0], held_out[held_out >= 0]) for training, held_out in splits]
+            labels = None if labels is None else labels[rows.numpy()]
+        splits = [_with_all_classes(labels, *split) for split in splits if len(split[0])]
+        splits = [(training, held_out) for training, held_out in splits if len(held_out)]
+        if not splits:
+            used = self.n if rows is None else len(rows)
+            raise ValueError(
+                f"No split of cv={self.cv!r} has both training and held-out samples among the {used} that are used. "
+                "Give larger parts, or a number of folds."
+            )
+        return [(torch.from_numpy(training), torch.from_numpy(held_out)) for training, held_out in splits]
+
+    def _splits(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        n, labels, groups = self.n, self.labels, self.groups
+        most = n if labels is None else int(np.bincount(labels).max())
+        if n < 2:
+            raise ValueError("Found 1 sample (n_samples = 1), of which none can be held out.")
+        if most < 2:
+            raise ValueError(
+                "No class has two samples, so that none can be held out to choose hyperparameters or to calibrate. "
+                "Give numbers for all of them and calibration=None, or more samples."
+            )
+        if groups is not None and groups.max() == 0:
+            raise ValueError(
+                "All samples are in one group, of which none can be held out. Give at least two groups."
+            )
+        if is_count(self.cv):
+            splitter = self._folds(min(self.cv, max(2, most)))
+        elif not hasattr(self.cv, "split") and self.kept is not None:
+            return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
+        else:
+            splitter = check_cv(self.cv, labels, classifier=labels is not None)
+        blank = np.zeros((n, 1))
+        parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
+        every = np.arange(n)
+        try:
+            return [(every[training], every[held_out]) for training, held_out in parts]
+        except IndexError as error:
+            raise ValueError(f"cv={self.cv!r} does not fit to {n} samples: {error}.") from error
+
+    def _places(self, rows: Any) -> np.ndarray:
+        """Where the samples that a user has numbered stand among those that are kept."""
+        assert self.kept is not None
+        numbers = np.arange(len(rows))[rows] if np.asarray(rows).dtype == bool else np.asarray(rows)
+        if len(numbers) and not (numbers.max() < self.total and numbers.min() >= -self.total):
+            raise ValueError(f"cv={self.cv!r} does not fit to {self.total} samples: it numbers more of them.")
+        place = np.full(self.total, -1)
+        place[self.kept] = np.arange(self.n)
+        return place[numbers][place[numbers] >= 0]
+
+    def _folds(self, k: int) -> Any:
+        """Shuffled folds, of whole groups and of classes in proportion where there are some."""
+        options: dict[str, Any] = {"shuffle": True, "random_state": self.seed}
+        if self.groups is not None:
+            k = min(k, int(self.groups.max()) + 1)
+            return GroupKFold(k, **options) if self.labels is None else StratifiedGroupKFold(k, **options)
+        return KFold(k, **options) if self.labels is None else StratifiedKFold(k, **options)
+
+
+def _with_all_classes(
+    labels: np.ndarray | None, training: np.ndarray, held_out: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Samples of a class that is held out entirely move to the training part."""
+    if labels is None:
+        return training, held_out
+    alone = ~np.isin(labels[held_out], labels[training])
+    return np.append(training, held_out[alone]), held_out[~alone]

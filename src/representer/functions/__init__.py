@@ -2,6 +2,7 @@
 
 from representer.functions.base import Function
 from representer.functions.chain import Chain
+from representer.functions.composed import Composed
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import Embedding, mean_embedding
 from representer.functions.expansion import Expansion
@@ -13,6 +14,7 @@ from representer.functions.weights import EmbeddingFunction
 
 __all__ = [
     "Chain",
+    "Composed",
     "ConditionalEmbedding",
     "Embedding",
     "EmbeddingFunction",

@@ -26,7 +26,9 @@ class Chain:
     The anchors of each layer are the images of the training points under the layers before it (the deep representer
     theorem). With K_l = B_l B_lᵀ on those anchors, f_l(X) = B_l Θ_l A_l^½ and ‖f_l‖² = ‖Θ_l‖²: the coordinates Θ_l
     (r_l × size) are well conditioned where expansion coefficients are not. The first factor does not depend on any Θ
-    and is computed once, by pivoted Cholesky; a degree-1 polynomial kernel on ℝ² gives it r = 3 columns.
+    and is computed once, by pivoted Cholesky; a degree-1 polynomial kernel on ℝ² gives it r = 3 columns. The
+    coordinates have the ``shapes`` (r_l, size_l), or one column where outputs have their own factors, and are ``size``
+    unknowns in all.
 
     Parameters
     ----------
@@ -84,6 +86,13 @@ class Chain:
             self._first_factor(*pair) for pair in zip(self.outputs[0].parts, self.pivots, strict=True)
         ]
         self.later_rows = self._later_rows()
+        later = enumerate(self.outputs[1:])
+        self.shapes: list[tuple[int, int]] = [
+            self.outputs[0].shape([factor.shape[-1] for factor in self.factors]),
+            *(o.shape([self._later_rank(part, i) for part in o.parts]) for i, o in later),
+        ]
+        self._sizes = [rank * size for rank, size in self.shapes]
+        self.size = sum(self._sizes)
 
     def _make_outputs(self) -> list[Outputs]:
         like = (
@@ -189,27 +198,13 @@ class Chain:
         return self._anchor_cholesky(part, anchors).back_solve(theta)  # B = K L⁻ᵀ: BΘ = K (L⁻ᵀ Θ)
 
     # -- coordinates --------------------------------------------------------------------------------------------------
-    @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """The shape of each layer's coordinates: (r_l, size_l), or one column where outputs have their own factors."""
-        first = self.outputs[0].shape([factor.shape[-1] for factor in self.factors])
-        return [
-            first,
-            *(o.shape([self._later_rank(p, i) for p in o.parts]) for i, o in enumerate(self.outputs[1:])),
-        ]
-
-    @property
-    def size(self) -> int:
-        """The number of unknowns."""
-        return sum(rank * size for rank, size in self.shapes)
-
     def split(self, flat: Tensor) -> list[Tensor]:
         """The coordinates Θ_1, …, Θ_L of a flat vector (size,), or of a batch of them (b, size)."""
         if flat.shape[-1] != self.size:
             raise ValueError(
                 f"A chain of shapes {self.shapes} has {self.size} unknowns; got {flat.shape[-1]}."
             )
-        parts = flat.split([rank * size for rank, size in self.shapes], dim=-1)
+        parts = flat.split(self._sizes, dim=-1)
         return [
             part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)
         ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,32 +10,33 @@ from torch.autograd.function import once_differentiable
 
 
 class GaussianGram(torch.autograd.Function):
-    """K_ij = exp(−‖x_i − y_j‖²/2), as ``gram`` computes it, differentiable twice; without Y, of X with itself.
+    """K_ij = exp(−‖x_i − y_j‖²/2) of points around zero, differentiable twice; without Y, of X with itself.
 
     For the gradient G in K: dX = M Y − diag(M1) X and dY = Mᵀ X − diag(Mᵀ1) Y with M = G ∘ K.
     """
 
     @staticmethod
-    def forward(ctx: Any, X: Tensor, Y: Tensor | None, gram: Callable[[], Tensor]) -> Tensor:
-        K = gram()
+    def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
+        left = 0.5 * X.square().sum(-1, keepdim=True)
+        right = left if Y is None else 0.5 * Y.square().sum(-1, keepdim=True)
+        K = (X @ (X if Y is None else Y).mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+        if Y is None:
+            K.diagonal(dim1=-2, dim2=-1).fill_(1.0)
         ctx.save_for_backward(X, Y, K)
         return K
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
         X, Y, K = ctx.saved_tensors
         (G,) = gradients
-        if Y is None:
-            points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
-            M = G * K
-            product = M @ points + M.mT @ points
-            return product[..., :-1] - product[..., -1:] * X, None, None
         M = G * K
-        in_X, in_Y, _ = ctx.needs_input_grad
+        if Y is None:
+            M = M + M.mT
+            return M @ X - M.sum(-1, keepdim=True) * X, None
+        in_X, in_Y = ctx.needs_input_grad
         return (
-            _summed(M @ Y - M.sum(-1).unsqueeze(-1) * X, X) if in_X else None,
-            _summed(M.mT @ X - M.sum(-2).unsqueeze(-1) * Y, Y) if in_Y else None,
-            None,
+            _summed(M @ Y - M.sum(-1, keepdim=True) * X, X) if in_X else None,
+            _summed(M.mT @ X - M.mT.sum(-1, keepdim=True) * Y, Y) if in_Y else None,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial, reduce
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -179,13 +179,12 @@ class Gaussian(Radial):
         self.lengthscale = lengthscale
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
-        plain = partial(super()._gram, X, Y)
         if not self._learns(X, Y):
-            return plain()
+            return super()._gram(X, Y)
         left = self._scaled(X)
         right = None if Y is None else self._scaled(Y)
-        centre = left.detach().mean(-2, keepdim=True)
-        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre, plain)
+        centre = (left if right is None else right).detach().mean(-2, keepdim=True)
+        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre)
         return gram
 
     def _profile(self, t: Tensor) -> Tensor:

@@ -83,6 +83,13 @@ class Objective(ABC):
         with torch.no_grad():
             return self._evaluate(gram.detach(), self._alpha_for(gram, alpha), gradient=gradient, dual=dual)
 
+    def envelope(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and ∂value/∂K (b, n, n) of a batch of matrices with one alpha each, for a search that has
+        checked its arguments once: no autograd, no coefficients."""
+        evaluation = self._evaluate(gram, alpha, gradient=True, dual=False)
+        assert evaluation.gram_gradient is not None
+        return evaluation.value, evaluation.gram_gradient
+
     def __call__(self, gram: Tensor, alpha: float | Tensor | None = None) -> Tensor:
         """The value (...), differentiable once in ``gram`` and ``alpha`` through torch's autograd."""
         self._check_gram(gram)

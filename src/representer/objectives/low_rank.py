@@ -82,6 +82,12 @@ class OnFactor:
             e = self._evaluate(factor.detach(), alphas, gradient=gradient, dual=dual)
         return FactorEvaluation(e.value, e.gram_gradient, e.alpha_gradient, e.dual, e.intercept)
 
+    def envelope(self, factor: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and ∂value/∂B (b, n, m), as ``Objective.envelope``."""
+        evaluation = self._evaluate(factor, alpha, gradient=True, dual=False)
+        assert evaluation.gram_gradient is not None
+        return evaluation.value, evaluation.gram_gradient
+
     def __call__(self, factor: Tensor, alpha: float | Tensor | None = None) -> Tensor:
         """The value (...), differentiable once in ``factor`` and ``alpha`` through torch's autograd."""
         self._check_factor(factor)
@@ -89,7 +95,7 @@ class OnFactor:
         return value
 
     def _evaluate(self, factor: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        """As the objective's own, with ∂/∂B and θ in the places of ∂/∂K and the dual coefficients."""
+        """The objective's own evaluation, with ∂/∂B and θ in the places of ∂/∂K and the dual coefficients."""
         return self.objective._evaluate_by(FactorSystem, factor, alpha, gradient=gradient, dual=dual)
 
     def _check_factor(self, factor: Tensor) -> None:

@@ -55,6 +55,18 @@ class Observed:
         values = [part.objective(self._restricted(matrix, part), alpha) for part in self.parts]
         return torch.stack(values).sum(0)
 
+    def envelope(self, matrix: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and gradients of a batch of matrices, as ``Objective.envelope``."""
+        total, gradient = matrix.new_zeros(len(matrix)), torch.zeros_like(matrix)
+        for part in self.parts:
+            value, slope = part.objective.envelope(self._restricted(matrix, part), alpha)
+            total = total + value
+            if self._on_factor:
+                gradient[..., part.rows, :] += slope
+            else:
+                gradient[..., part.rows[:, None], part.rows] += slope
+        return total, gradient
+
     def evaluate(self, matrix: Tensor, *, alpha: Any = None, gradient: bool = False) -> Any:
         """The value, coefficients and intercepts of one matrix, each in the columns of its group."""
         if gradient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -74,21 +75,30 @@ class SquaredLoss(Objective, ABC):
 
     @abstractmethod
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        """Of the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
+        """Score the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
 
     def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
         return self._evaluate_by(DenseSystem, gram, alpha, gradient=gradient, dual=dual)
 
-    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+    def _system(
+        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
+    ) -> RidgeSystem:
         rows = None if self.training is None else self.training.to(matrix.device)
         weights = self._weights(matrix, rows)
-        return form(matrix, self._total() * alpha, rows=rows, intercept=self.intercept, sample_weight=weights)
+        return form(
+            matrix,
+            self._total() * alpha,
+            rows=rows,
+            intercept=self.intercept,
+            sample_weight=weights,
+            with_gradient=gradient,
+        )
 
     def _evaluate_by(
         self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool, dual: bool
     ) -> Evaluation:
         """The evaluation for K in this form: its gradient is that in ``matrix``, its dual the form's coefficients."""
-        system = self._system(form, matrix, alpha)
+        system = self._system(form, matrix, alpha, gradient=gradient)
         targets = self.targets.map(lambda y: y.to(matrix))
         training = targets if system.rows is None else targets.map(lambda y: y[system.rows])
         solution = system.solve(training.factor)
@@ -167,6 +177,49 @@ class Ridge(SquaredLoss):
     ) -> None:
         super().__init__(targets, target_gram, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
 
+    def envelope(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """α tr(PG) and −α PGP by one factorisation and one solve; where rounding spoils that, by a system."""
+        solve = self._solver(gram, alpha)
+        if solve is None:
+            return super().envelope(gram, alpha)
+        Y = self.targets.factor
+        C = solve(Y.expand(len(gram), -1, -1))
+        return alpha * inner(Y, C), (-alpha[:, None, None] * C) @ C.mT
+
+    def response(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """∂value/∂K, and how it follows a change dK: from dC = −P dK C. None where rounding spoils the factor."""
+        solve = self._solver(gram, alpha)
+        if solve is None:
+            return None
+        scale = alpha[:, None, None]
+        C = solve(self.targets.factor.expand(len(gram), -1, -1))
+
+        def change(dK: Tensor) -> Tensor:
+            half = scale * solve(dK @ C) @ C.mT
+            return half + half.mT
+
+        return (-scale * C) @ C.mT, change
+
+    def _solver(self, gram: Tensor, alpha: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """R ↦ PR of a batch of Gram matrices; None if one of them cannot be factored, or the targets are elsewhere."""
+        Y = self.targets.factor
+        weights = self._weights(gram)
+        noise = self.n * alpha[:, None] if weights is None else alpha[:, None] * (weights.sum() / weights)
+        W = gram.clone()
+        W.diagonal(dim1=-2, dim2=-1).add_(noise)
+        factor, info = torch.linalg.cholesky_ex(W)
+        if bool(info.any()) or Y.dtype != gram.dtype or Y.device != gram.device:
+            return None
+        if not self.intercept:
+            return lambda right: torch.cholesky_solve(right, factor)
+        ones = gram.new_ones(1, self.n, 1).expand(len(gram), -1, -1)
+
+        def solve(right: Tensor) -> Tensor:
+            C, u = torch.cholesky_solve(torch.cat([right, ones], -1), factor).split([right.shape[-1], 1], -1)
+            return C - u * (C.sum(-2, keepdim=True) / u.sum(-2, keepdim=True))
+
+        return solve
+
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
         fit = inner(system.centred(Y).expand_as(C), C)  # tr(PG)
         scale = alpha[..., None, None]
@@ -213,7 +266,9 @@ class Interpolation(SquaredLoss):
             )
         return super().__call__(gram, alpha) + self.separation * separation_penalty(points)
 
-    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+    def _system(
+        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
+    ) -> RidgeSystem:
         if matrix.ndim == 2:
             _refuse_contradictions(matrix, self.targets.factor.to(matrix))
         name = "The Gram matrix of an interpolation"

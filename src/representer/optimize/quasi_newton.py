@@ -1,9 +1,14 @@
-"""Limited-memory BFGS with batched, raced restarts."""
+"""Limited-memory BFGS with batched, raced restarts.
+
+The unknowns are few where an evaluation is costly, so that all bookkeeping is on NumPy arrays, whose operations take a
+fraction of the time that those on tensors take; only the objective sees tensors.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,181 +35,205 @@ PAIRS = 10  # of curvature, remembered for each restart
 
 
 class _Evaluator:
-    """The objective on a subset of the restarts: it checks and counts, and remembers the best values ever seen."""
+    """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
 
     def __init__(self, function: Objective, starts: Tensor) -> None:
-        self.function = function
+        self.function, self.like = function, starts
         self.n_evaluations = 0
-        self.best_values = starts.new_full((len(starts),), torch.inf)
-        self.best_points = starts.clone()
-        self.best: Best | None = None
+        self.starts: np.ndarray = starts.numpy(force=True)
+        self.best_values = np.full(len(starts), np.inf, dtype=self.starts.dtype)
+        self.best_points = self.starts.copy()
+        self.best: tuple[float, float, np.ndarray] | None = None
 
-    def __call__(self, points: Tensor, restarts: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients; the value is NaN in the rows where either is not finite."""
-        values, gradients = checked_output(self.function(points), points)
+        tensors = torch.from_numpy(points).to(self.like.device)
+        values, gradients = (
+            part.numpy(force=True) for part in checked_output(self.function(tensors), tensors)
+        )
         self.n_evaluations += len(points)
-        usable = values.isfinite() & gradients.isfinite().all(-1)
-        self._remember(points, values.where(usable, torch.inf), gradients, restarts)
-        return values.where(usable, torch.nan), gradients
+        usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
+        self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
+        return np.where(usable, values, np.nan), gradients
 
-    def _remember(self, points: Tensor, values: Tensor, gradients: Tensor, restarts: Tensor) -> None:
-        """Store the points that are lower than what their restarts have reached, and the lowest of all."""
+    def _remember(
+        self, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, restarts: np.ndarray
+    ) -> None:
         lower = values < self.best_values[restarts]
         self.best_values[restarts[lower]], self.best_points[restarts[lower]] = values[lower], points[lower]
         row = int(values.argmin())
         value = float(values[row])
-        if value < (self.best[0] if self.best else torch.inf):
-            self.best = (value, float(gradients[row].abs().max()), points[row].clone())
+        if value < (self.best[0] if self.best else np.inf):
+            self.best = (value, float(np.abs(gradients[row]).max()), points[row].copy())
 
     def winner(self) -> Best:
-        """The best value ever seen, with its gradient norm and its point."""
         if self.best is None:
             raise ValueError(
                 f"the objective or its gradient is not finite at any of the {len(self.best_values)} starts; "
                 "start inside its domain, and check the data for NaN and the hyperparameters for overflow"
             )
-        return self.best
+        value, gradient_norm, point = self.best
+        return value, gradient_norm, self._tensor(point)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.like.device)
+
+    def of_each(self) -> tuple[Tensor, Tensor]:
+        """The best value of each restart, and the best point."""
+        return self._tensor(self.best_values), self._tensor(self.best_points)
 
 
 class _Curvature:
     """The limited-memory inverse Hessian of every restart: pairs of steps s and gradient changes y."""
 
-    def __init__(self, gradients: Tensor) -> None:
-        self.pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s (b, m), y (b, m), 1/s'y (b,): 0 = no pair
-        self.scale = gradients.new_zeros(len(gradients))  # s'y / y'y of the last pair: 0 = none yet
+    def __init__(self, gradients: np.ndarray) -> None:
+        # s (b, m), y (b, m), 1/s'y (b,): 0 = no pair
+        self.pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.scale = np.zeros_like(gradients[:, 0])  # s'y / y'y of the last pair: 0 = none yet
 
     @property
-    def fresh(self) -> Tensor:
-        """Which restarts have no pair yet."""
+    def fresh(self) -> np.ndarray:
+        """Rows that hold no pair."""
         return self.scale == 0
 
-    def push(self, s: Tensor, y: Tensor) -> None:
-        """Add a pair, cautiously: one without safely positive curvature would spoil the inverse Hessian."""
-        sy, yy = (s * y).sum(-1), (y * y).sum(-1)
-        good = sy > torch.finfo(s.dtype).eps * yy
-        self.scale = torch.where(good, sy / yy, self.scale)
-        self.pairs.append((s, y, torch.where(good, 1 / sy, 0.0)))
+    def push(self, s: np.ndarray, y: np.ndarray) -> None:
+        """Cautious update: a pair without safely positive curvature would spoil the inverse Hessian."""
+        sy, yy = _inner(s, y), _inner(y, y)
+        good = sy > np.finfo(s.dtype).eps * yy
+        with np.errstate(divide="ignore", invalid="ignore"):
+            self.scale = np.where(good, sy / yy, self.scale)
+            self.pairs.append((s, y, np.where(good, 1 / sy, 0.0).astype(s.dtype)))
         del self.pairs[:-PAIRS]
 
-    def direction(self, gradients: Tensor) -> Tensor:
-        """The direction of the two-loop recursion; without any pair, that of the steepest descent with length one."""
+    def direction(self, gradients: np.ndarray) -> np.ndarray:
+        """The two-loop recursion; without any pair, the steepest descent direction of length one."""
         d = -gradients
         weights = []
         for s, y, inverse in reversed(self.pairs):
-            weights.append(inverse * (s * d).sum(-1))
+            weights.append(inverse * _inner(s, d))
             d = d - weights[-1][:, None] * y
-        d = d * torch.where(self.fresh, 1 / gradients.norm(dim=-1), self.scale)[:, None]
+        with np.errstate(divide="ignore"):
+            d = d * np.where(self.fresh, 1 / np.sqrt(_inner(gradients, gradients)), self.scale)[:, None]
         for (s, y, inverse), weight in zip(self.pairs, reversed(weights), strict=True):
-            d = d + (weight - inverse * (y * d).sum(-1))[:, None] * s
+            d = d + (weight - inverse * _inner(y, d))[:, None] * s
         return d
 
-    def forget(self, rows: Tensor) -> None:
-        """Drop the pairs of these restarts."""
-        self.scale = self.scale.where(~rows, 0.0)
-        self.pairs = [(s, y, inverse.where(~rows, 0.0)) for s, y, inverse in self.pairs]
+    def forget(self, rows: np.ndarray) -> None:
+        if rows.any():
+            self.scale = np.where(rows, 0.0, self.scale).astype(self.scale.dtype)
+            self.pairs = [
+                (s, y, np.where(rows, 0.0, inverse).astype(s.dtype)) for s, y, inverse in self.pairs
+            ]
 
-    def keep(self, rows: Tensor) -> None:
-        """Drop all restarts but these."""
+    def keep(self, rows: np.ndarray) -> None:
         self.scale = self.scale[rows]
         self.pairs = [(s[rows], y[rows], inverse[rows]) for s, y, inverse in self.pairs]
 
 
+def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The inner product of each row."""
+    return np.einsum("bm,bm->b", left, right)
+
+
 def _line_search(
     evaluate: _Evaluator,
-    ids: Tensor,
-    points: Tensor,
-    values: Tensor,
-    gradients: Tensor,
-    directions: Tensor,
+    ids: np.ndarray,
+    points: np.ndarray,
+    values: np.ndarray,
+    gradients: np.ndarray,
+    directions: np.ndarray,
     noise: float = 0.0,
-    longest_step: float = torch.inf,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    longest_step: float = np.inf,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Weak Wolfe search of Lewis and Overton (2013) by row: new points, values, gradients, and who moved.
 
     Each row keeps a bracket of (step, value, slope): ``low`` fulfils the Armijo condition, ``high`` does
     not (or is not finite). Only rows that still search are evaluated. A step of the greatest length is not prolonged.
     """
-    lengths = directions.abs().amax(-1)
-    slopes = (gradients * directions).sum(-1)
-    precision = max(noise, torch.finfo(values.dtype).eps) * values.abs()
-    low = torch.stack([torch.zeros_like(values), values, slopes], -1)
-    high = torch.tensor([torch.inf, torch.nan, torch.nan]).to(low).repeat(len(low), 1)
-    new_points, new_values, new_gradients = points.clone(), values.clone(), gradients.clone()
-    steps, rows = torch.ones_like(values), torch.arange(len(values), device=values.device)
+    lengths = np.abs(directions).max(-1)
+    slopes = _inner(gradients, directions)
+    precision = max(noise, float(np.finfo(values.dtype).eps)) * np.abs(values)
+    low = np.stack([np.zeros_like(values), values, slopes], -1)
+    high = np.tile(np.array([np.inf, np.nan, np.nan], dtype=values.dtype), (len(low), 1))
+    new_points, new_values, new_gradients = points.copy(), values.copy(), gradients.copy()
+    steps, rows = np.ones_like(values), np.arange(len(values))
     for trial in range(30):
         t = steps[rows]
         tried = points[rows] + t[:, None] * directions[rows]
         f, g = evaluate(tried, ids[rows])
-        ends = torch.stack([t, f, (g * directions[rows]).sum(-1)], -1)
+        found = np.stack([t, f, _inner(g, directions[rows])], -1)
         lower = (f < values[rows]) & (f <= values[rows] + 1e-4 * t * slopes[rows])  # False for NaN
         moved = rows[lower]
-        low[moved], high[rows[~lower]] = ends[lower], ends[~lower]
+        low[moved], high[rows[~lower]] = found[lower], found[~lower]
         new_points[moved], new_values[moved], new_gradients[moved] = tried[lower], f[lower], g[lower]
-        done = lower & ((ends[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step))
-        vanished = ~lower & (t * slopes[rows].abs() <= precision[rows])  # beyond the objective's digits
+        ends = (found[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step)
+        done = lower & ends
+        vanished = ~lower & (t * np.abs(slopes[rows]) <= precision[rows])  # beyond the objective's digits
         rows = rows[~(done | vanished)]
         if len(rows) == 0:
             break
-        steps[rows] = _next_step(low[rows], high[rows], bisect=trial % 3 == 2).clamp(
-            max=longest_step / lengths[rows]
-        )
+        step = _next_step(low[rows], high[rows], bisect=trial % 3 == 2)
+        with np.errstate(divide="ignore"):
+            steps[rows] = np.minimum(step, longest_step / lengths[rows])
     return new_points, new_values, new_gradients, low[:, 0] > 0
 
 
-def _next_step(low: Tensor, high: Tensor, *, bisect: bool) -> Tensor:
-    """The next step: longer while no end is above, then the minimum of the cubic through both ends, or their middle."""
-    (a, fa, sa), (c, fc, sc) = low.unbind(-1), high.unbind(-1)
-    width = c - a
-    d1 = sa + sc - 3 * (fc - fa) / width
-    d2 = (d1**2 - sa * sc).sqrt()
-    cubic = c - width * (sc + d2 - d1) / (sc - sa + 2 * d2)
-    safe = torch.minimum(torch.maximum(cubic, a + 0.1 * width), c - 0.1 * width)
-    inside = torch.where(cubic.isfinite() & (not bisect), safe, a + 0.5 * width)
-    return torch.where(c.isinf(), 4 * a, inside)
+def _next_step(low: np.ndarray, high: np.ndarray, *, bisect: bool) -> np.ndarray:
+    """Grow while there is no upper end; then minimise the cubic through both ends, or take their middle."""
+    (a, fa, sa), (c, fc, sc) = low.T, high.T
+    with np.errstate(all="ignore"):  # an end at infinity has neither value nor slope
+        width = c - a
+        d1 = sa + sc - 3 * (fc - fa) / width
+        d2 = np.sqrt(d1**2 - sa * sc)
+        cubic = c - width * (sc + d2 - d1) / (sc - sa + 2 * d2)
+        safe = np.minimum(np.maximum(cubic, a + 0.1 * width), c - 0.1 * width)
+        inside = np.where(np.isfinite(cubic) & (not bisect), safe, a + 0.5 * width)
+        return np.where(np.isinf(c), 4 * a, inside)
 
 
 class _Restarts:
     """The restarts still alive, one row each, with the direction that each will search next."""
 
-    def __init__(self, evaluate: _Evaluator, starts: Tensor, longest_step: float) -> None:
+    def __init__(self, evaluate: _Evaluator, longest_step: float) -> None:
         self.evaluate, self.longest_step = evaluate, longest_step
-        self.ids = torch.arange(len(starts), device=starts.device)
-        self.points = self.directions = starts
-        self.values, self.gradients = evaluate(starts, self.ids)
+        self.ids = np.arange(len(evaluate.starts))
+        self.points = self.directions = evaluate.starts
+        self.values, self.gradients = evaluate(self.points, self.ids)
         self.slopes = self.values
-        self.calm = torch.zeros_like(self.ids)
+        self.calm = np.zeros_like(self.ids)
         self.curvature = _Curvature(self.gradients)
         self.outcomes: dict[int, tuple[bool, str]] = {}  # restart -> converged, why it ended
-        self._keep(self.values.isfinite())
+        self._keep(np.isfinite(self.values))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _keep(self, rows: Tensor) -> None:
-        """Drop all restarts but these."""
+    def _keep(self, rows: np.ndarray) -> None:
         if rows.all():
             return
         for name in ("ids", "points", "values", "gradients", "directions", "slopes", "calm"):
             setattr(self, name, getattr(self, name)[rows])
         self.curvature.keep(rows)
 
-    def retire(self, verdicts: list[tuple[Tensor, bool, str]]) -> None:
+    def retire(self, verdicts: list[tuple[np.ndarray, bool, str]]) -> None:
         """End restarts by (rows, converged, why); the first verdict on a row counts."""
         for rows, converged, why in reversed(verdicts):
             self.outcomes.update((i, (converged, why)) for i in self.ids[rows].tolist())
-        self._keep(~torch.stack([rows for rows, _, _ in verdicts]).any(0))
+        self._keep(~np.logical_or.reduce([rows for rows, _, _ in verdicts]))
 
     def aim(self) -> None:
-        """Find directions of descent, and the slopes along them, which are all negative."""
+        """Directions of descent, and the slopes along them: all negative."""
+        if len(self) == 0:
+            return
         self.directions = self.curvature.direction(self.gradients)
-        self.slopes = (self.directions * self.gradients).sum(-1)
+        self.slopes = _inner(self.directions, self.gradients)
         uphill = ~(self.slopes < 0)  # by rounding only: a cautious inverse Hessian is positive definite
         if uphill.any():
             self.curvature.forget(uphill)
             self.directions = self.curvature.direction(self.gradients)
-        excess = (self.directions.abs().amax(-1, keepdim=True) / self.longest_step).clamp(min=1.0)
-        self.directions = self.directions / excess
-        self.slopes = (self.directions * self.gradients).sum(-1)
+        excess = np.maximum(np.abs(self.directions).max(-1, keepdims=True) / self.longest_step, 1.0)
+        self.directions = (self.directions / excess).astype(self.points.dtype, copy=False)
+        self.slopes = _inner(self.directions, self.gradients)
 
     def step(self, rule: StoppingRule, iteration: int) -> None:
         """Move every restart along its direction, end those that are done, and aim anew.
@@ -223,12 +252,12 @@ class _Restarts:
             rule.noise,
             self.longest_step,
         )
-        digits = max(rule.noise, torch.finfo(values.dtype).eps) ** 0.5
-        exhausted = ~moved & (-self.slopes <= digits * values.abs())
+        digits = max(rule.noise, float(np.finfo(values.dtype).eps)) ** 0.5
+        exhausted = ~moved & (-self.slopes <= digits * np.abs(values))
         stuck = ~moved & ~exhausted & self.curvature.fresh
         self.curvature.forget(~moved)
         self.curvature.push(points - self.points, gradients - self.gradients)
-        self.calm = torch.where(moved & rule.calm(self.values, values), self.calm + 1, 0)
+        self.calm = np.where(moved & rule.calm(self.values, values), self.calm + 1, 0)
         self.points, self.values, self.gradients = points, values, gradients
         when = f"after {iteration} iterations"
         self.retire(
@@ -251,15 +280,15 @@ class _Restarts:
         gaining twice what its model promises.
         """
         best_values = self.evaluate.best_values
-        seen = best_values[best_values.isfinite()]
+        seen = best_values[np.isfinite(best_values)]
         predicted = self.values + 0.5 * self.slopes
-        order = predicted.argsort(stable=True)
+        order = predicted.argsort(kind="stable")
         # Also relative to the spread of the restarts, lest a constant in the objective makes all values equal.
-        near = SETTLED * self.values[order].abs().clamp(max=seen.max() - seen.min())
+        near = SETTLED * np.minimum(np.abs(self.values[order]), seen.max() - seen.min())
         settled = -self.slopes[order] <= near
-        gaps = predicted[order].diff(prepend=predicted.new_tensor([-torch.inf]))
-        repeated = settled & settled.roll(1) & (gaps <= near)
-        keep = torch.zeros_like(order, dtype=torch.bool)
+        gaps = np.diff(predicted[order], prepend=-np.inf)
+        repeated = settled & np.roll(settled, 1) & (gaps <= near)
+        keep = np.zeros(len(order), dtype=bool)
         keep[order[~repeated][:FINALISTS]] = True
         if self.outcomes:
             keep &= self.values + self.slopes < best_values[list(self.outcomes)].min()
@@ -274,7 +303,7 @@ def lbfgs(
     tol: float = 1e-8,
     race: bool = True,
     noise: float = 0.0,
-    longest_step: float = torch.inf,
+    longest_step: float = np.inf,
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
@@ -331,7 +360,7 @@ def lbfgs(
     stopped, interrupted = "", False
     with Monitor(callback, verbose, max_iter, description) as monitor:
         try:
-            alive = _Restarts(evaluate, starts, longest_step)
+            alive = _Restarts(evaluate, longest_step)
             outcomes = alive.outcomes
             stopped = _descend(alive, rule, race, monitor)
         except KeyboardInterrupt:
@@ -339,15 +368,16 @@ def lbfgs(
                 raise
             interrupted = True
     winner = int(evaluate.best_values.argmin())
+    values, points = evaluate.of_each()
     converged, why = outcomes.get(winner, (False, f"max_iter={max_iter} reached; increase max_iter or tol"))
     return monitor.result(
         evaluate.winner(),
-        evaluate.best_values,
+        values,
         evaluate.n_evaluations,
         converged,
         stopped or why,
         interrupted,
-        evaluate.best_points,
+        points,
     )
 
 
@@ -360,7 +390,7 @@ def _descend(alive: _Restarts, rule: StoppingRule, race: bool, monitor: Monitor)
     for iteration in range(monitor.max_iter + 1):
         if iteration > 0:
             alive.step(rule, iteration)
-            if race:
+            if race and len(alive.evaluate.starts) > 1:
                 alive.race()
         value, gradient_norm, _ = alive.evaluate.winner()
         if monitor(iteration, value, gradient_norm, len(alive)):

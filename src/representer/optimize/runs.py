@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,14 +64,14 @@ class StoppingRule:
     patience: int
     noise: float = 0.0  # relative accuracy of the values, beyond rounding
 
-    def calm(self, before: Tensor, after: Tensor) -> Tensor:
+    def calm(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Whether the objective fell by no more than the tolerance."""
-        scale = torch.maximum(before.abs(), after.abs()).clamp(min=torch.finfo(after.dtype).tiny)
+        scale = np.maximum(np.maximum(np.abs(before), np.abs(after)), np.finfo(after.dtype).tiny)
         return before - after <= self.tol * scale
 
-    def stationary(self, values: Tensor, gradients: Tensor) -> Tensor:
+    def stationary(self, values: np.ndarray, gradients: np.ndarray) -> np.ndarray:
         """Whether the gradient vanishes up to the tolerance."""
-        return gradients.abs().amax(-1) <= self.tol * values.abs().clamp(min=1.0)
+        return np.abs(gradients).max(-1) <= self.tol * np.maximum(np.abs(values), 1.0)
 
 
 def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:

@@ -213,13 +213,13 @@ def _epochs(
         means = run.close_epoch()
         if means is None:
             continue
-        value, gradient = means
+        value, gradient = (mean.numpy(force=True) for mean in means)
         if reference is not None and rule.calm(reference, value):
             calm += 1
         else:
             calm, reference = 0, value
         skipped = f" ({run.n_skipped} batches skipped: not finite)" if run.n_skipped else ""
-        if monitor(epoch, float(value), float(gradient.abs().max()), 1):
+        if monitor(epoch, float(value), float(abs(gradient).max()), 1):
             return False, f"stopped by callback after {epoch} epochs{skipped}"
         if rule.stationary(value, gradient):
             return True, f"gradient below tol={rule.tol:g} after {epoch} epochs{skipped}"

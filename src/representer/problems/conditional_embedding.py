@@ -15,12 +15,13 @@ from representer.functions import ConditionalEmbedding, FeatureFunction
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import pivoted_cholesky
+from representer.linalg.memory import room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators.adapted import Adapted, Representation, original, repaired_gram, silent_repairs
 from representer.optimize.search import Choice
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
-from representer.problems.embedding_sums import Batches, SummedFeatures, best_alpha_by_sums, block_limit
+from representer.problems.embedding_sums import Batches, SummedFeatures, best_alpha_by_sums
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
@@ -247,7 +248,7 @@ def sum_conditionals(
     )
     step = _cell_step(function, features)
     error = approximation_error(features.stored.map, held.X)
-    limit = block_limit(memory_limit, features.map.n_features, step.width, held=len(held))
+    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
     sums: NormalSums = samples.total(step, limit=limit)
     batches = Batches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
     scale = None
@@ -266,7 +267,7 @@ def add_conditionals(
     step = _cell_step(before.function, features)
     samples = with_targets(inputs, targets.column(_cells(before.function)))
     assert isinstance(samples, InMemory)
-    limit = block_limit(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
+    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
     sums = before.batches.sums.map(torch.from_numpy) + samples.total(step, limit=limit)
     batches = before.batches.joined(sums, samples.samples)
     return _solved(model, replace(before, batches=batches), sums, batches.held_block(), limit)
@@ -321,7 +322,7 @@ def _solved(
 def regressed(features: SummedFeatures, samples: Samples, alpha: float, memory_limit: Any) -> FeatureFunction:
     """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
     width = samples.rows(np.arange(1)).Y.shape[1]
-    limit = block_limit(memory_limit, features.map.n_features, width)
+    limit = room_beside_sums(memory_limit, features.map.n_features, width, held=0)
     ridge = features.ridge(samples.total(NormalStep(features.map), limit=limit))
     theta = ridge.coefficients(alpha)
     return FeatureFunction(

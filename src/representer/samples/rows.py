@@ -18,6 +18,10 @@ DENSE_LIMIT = (
 )
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
 
+# -- deep kernel machines ---------------------------------------------------------------------------------------------
+DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
+INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
+
 # -- structured outputs -----------------------------------------------------------------------------------------------
 KNOWN_ROWS = (
     20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all

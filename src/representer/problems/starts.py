@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +11,18 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from representer.estimators._composition import Composition
 from representer.functions import Chain, Layer
+from representer.notices import warn
+from representer.problems.composition import Composition
 
 # Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
 LANCZOS_SIZE, LANCZOS_SHARE = 200, 10
 
 
-def principal_start(chain: Chain, generator: torch.Generator) -> list[Tensor]:
+def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | None = None) -> list[Tensor]:
     """Coordinates of kernel PCA, layer by layer: the images are the leading principal components of the features.
+
+    With weights (n,) of all samples it is that of a weighted covariance.
 
     A layer wider than its rank gets small random columns for the rest: at zero they would have no gradient.
     """
@@ -31,14 +34,24 @@ def principal_start(chain: Chain, generator: torch.Generator) -> list[Tensor]:
         )
         pieces = []
         for part, factor in zip(outputs.parts, factors, strict=True):
-            B = factor[part.entries(chain.rows)]
-            directions = leading_directions(B - B.mean(0), part.width)
+            directions = leading_directions(_centred(factor, part.entries, chain.rows, weights), part.width)
             missing = part.width - directions.shape[1]
-            noise = 0.1 * _randn(len(directions), missing, generator, B)
+            noise = 0.1 * _randn(len(directions), missing, generator, factor)
             pieces.append(torch.cat([directions, noise], 1))
         coordinates.append(outputs.join(pieces))
         image = outputs.values(factors, coordinates[-1])
     return coordinates
+
+
+def _centred(
+    factor: Tensor, entries: Callable[[Tensor], Tensor], rows: Tensor, weights: Tensor | None
+) -> Tensor:
+    """The rows of a factor around their mean; each times the root of its weight."""
+    B = factor[entries(rows)]
+    if weights is None:
+        return B - B.mean(0)
+    w = weights[rows].repeat_interleave(len(B) // len(rows))[:, None]
+    return w.sqrt() * (B - (w * B).sum(0) / w.sum())
 
 
 def leading_directions(B: Tensor, size: int) -> Tensor:
@@ -100,7 +113,11 @@ class Beginning:
 
 
 def beginning(
-    composition: Composition, data: Any, max_rank: int | None, generator: torch.Generator
+    composition: Composition,
+    data: Any,
+    max_rank: int | None,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
 ) -> Beginning:
     """Resolve words and start layer by layer."""
     layers: list[Layer] = []
@@ -112,7 +129,7 @@ def beginning(
         layer.check_size(inputs)
         layers.append(layer.replaced(kernel=layer.operator_kernel.resolve(inputs), alpha=1.0))
         chain = Chain(layers, data, max_rank=max_rank)
-        coordinates = principal_start(chain, generator)
+        coordinates = principal_start(chain, generator, weights)
         point, image = flat(coordinates), chain.images(coordinates)[-1]
         warn_if_blind(layer, inputs, image)
     kernel = composition.kernel.resolve(data if image is None else image)
@@ -129,11 +146,11 @@ def warn_if_blind(layer: Layer, inputs: Any, image: Tensor) -> None:
 
     eps = torch.finfo(image.dtype).eps
     if isinstance(inputs, Tensor) and differ(inputs, 4.0 * eps) and not differ(image, eps**0.5):
-        warnings.warn(
+        warn(
             f"The layer with {layer.kernel!r} maps all samples to the same point, for in the units of X they hardly "
             "differ. Standardise X first (sklearn.preprocessing.StandardScaler), or let the kernel follow the data: "
             "lengthscale='median', gamma='scale'.",
-            stacklevel=2,
+            UserWarning,
         )
 
 

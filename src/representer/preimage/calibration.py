@@ -37,31 +37,32 @@ def is_constant(decisions: Tensor) -> bool:
     return bool((decisions - decisions[:1]).abs().max() <= SAME * decisions.abs().max())
 
 
-def base_rates(labels: Tensor, n_classes: int) -> Calibration:
+def base_rates(labels: Tensor, n_classes: int, weights: Tensor | None = None) -> Calibration:
     """The shares of the classes, for decisions that do not depend on the sample.
 
     One against the rest, a margin loss says −1 for every class that is not a majority: equal decisions, which would be
     uniform probabilities for any slope.
     """
-    counts = torch.bincount(labels, minlength=n_classes).double() + 1.0
+    counts = torch.bincount(labels, weights, minlength=n_classes).double() + 1.0
     return Calibration(0.0, tuple((counts / counts.sum()).tolist()))
 
 
-def calibrate(decisions: Tensor, labels: Tensor) -> Calibration:
+def calibrate(decisions: Tensor, labels: Tensor, weights: Tensor | None = None) -> Calibration:
     """The calibration of least cross entropy for held-out decisions; ``labels`` are the positions of the classes.
 
     As Platt advises, the targets are not 0 and 1 but what one more sample of each class would make of them, so that
-    separable classes have a finite slope.
+    separable classes have a finite slope. Weights are those of the samples in the mean.
     """
     k = max(2, decisions.shape[1])
-    counts = torch.bincount(labels, minlength=k).to(decisions)
+    counts = torch.bincount(labels, weights, minlength=k).to(decisions)
+    share = torch.ones_like(decisions[:, 0]) if weights is None else weights.to(decisions)
     indicators = torch.nn.functional.one_hot(labels, k)
     targets = (indicators * counts + 1.0) / (counts[labels][:, None] + k)
     unit = decisions.abs().mean().item() or 1.0
 
     def loss(points: Tensor) -> Tensor:
         logits = points.exp()[..., None] * (decisions / unit)
-        return -(targets * torch.log_softmax(_two_columns(logits), -1)).sum(-1).mean(-1)
+        return -(share * (targets * torch.log_softmax(_two_columns(logits), -1)).sum(-1)).mean(-1)
 
     result = lbfgs(with_gradient(loss), decisions.new_zeros(1), max_iter=500, tol=1e-9)
     return Calibration(result.point.exp().item() / unit)

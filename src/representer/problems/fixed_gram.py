@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from representer.data import SparseRows, take
-from representer.estimators._composition import Composition
 from representer.functions import Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, repair_gram
 from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import Representation, original, repaired_gram
+from representer.problems.composition import Composition
 
 ADVICE = (
     "If the kernel that sees the data is indefinite, it is repaired where nothing of it is learned: give numbers (or "

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.data import count, take
-from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._folds import Split, folds, some_rows
-from representer.estimators._hyperparameters import Choice, Fold, HyperparameterSearch, minimise
-from representer.estimators._losses import Criterion, Loss, Objectives, on_factor
-from representer.estimators._ridge import RidgeProblem, criterion_of
-from representer.estimators._starts import beginning, flat, principal_start, random_starts
-from representer.objectives.operator_valued import alpha_grid, smallest_alpha
+from representer.functions import Expansion
+from representer.linalg import eigh
 from representer.operators import Decomposable
-from representer.optimize import Callback, OptimizeResult
+from representer.optimize import OptimizeResult
+from representer.optimize.search import Choice, SearchSettings, log_spaced
+from representer.problems.composition import Composition, DeepProblem, outer_grams
+from representer.problems.fixed_gram import Restore, precompute
+from representer.problems.hyperparameters import Fold, HyperparameterSearch, minimise
+from representer.problems.losses import Loss, Objectives, Targets, on_factor
+from representer.problems.starts import beginning, flat, principal_start, random_starts
 
-# Hyperparameters are chosen on at most this many random samples: their meaning does not depend on the number.
-SEARCH_SAMPLES = 500
+Split = tuple[Tensor, Tensor]  # training rows and held-out rows
+
 # Of fewer than these, leave-one-out is chosen before validation however noisy they are.
 FEWEST_SAMPLES = 10
 # The search over hyperparameters: each step solves every fold anew. It ends where a factor e in any hyperparameter
@@ -69,39 +70,49 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How to fit: the arguments of a learner that are not part of the model."""
+class Splits:
+    """Which samples a search looks at, and which of them, or of all samples, each fold holds out."""
 
-    criterion: Criterion = "auto"
-    cv: Any = 5
-    approximation: Nystroem | None = None
-    n_restarts: int = 4
-    max_iter: int = 200
-    tol: float = 1e-6
-    seed: int = 0
-    verbose: int = 0
-    callback: Callback | None = None
+    rows: Tensor
+    folds: Callable[[Tensor | None], list[Split]]
 
 
 @dataclass
 class DeepFit:
-    """A fit of given data; ``labels`` are the classes of a classifier, which folds and subsets keep in proportion."""
+    """A fit of given data.
+
+    Parameters
+    ----------
+    composition : Composition
+    X : prepared data
+    targets : Targets
+    loss : Loss
+    settings : SearchSettings
+        Its criterion is "auto", "validation", "loo" or "gcv".
+    splits : Splits
+    approximation : Nystroem, optional
+    minimiser : callable
+        What searches the inner layers of all samples from some starts.
+    """
 
     composition: Composition
     X: Any
-    Y: Tensor
+    targets: Targets
     loss: Loss
-    labels: np.ndarray | None
-    settings: Settings
+    settings: SearchSettings
+    splits: Splits
+    approximation: Nystroem | None = None
+    minimiser: Callable[..., OptimizeResult] = minimise
     free: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.Y = self.targets.Y
         self.generator = torch.Generator().manual_seed(self.settings.seed)
-        self.criterion, self.approximation = self.settings.criterion, self.settings.approximation
+        self.criterion = self.settings.criterion or "auto"
         self.free = self.composition.free()
         self.max_rank = None if self.approximation is None else self.approximation.at_most(len(self.Y))
         given = self.composition
-        self.beginning = beginning(given, self.X, self.max_rank, self.generator)
+        self.beginning = beginning(given, self.X, self.max_rank, self.generator, self.targets.weights)
         self.composition, self.start = self.beginning.composition, self.beginning.image
         kernel, p = self.composition.kernel, self.Y.shape[1]
         expected = kernel.n_outputs(self.X if self.start is None else self.start)
@@ -122,12 +133,12 @@ class DeepFit:
     def run(self) -> Solution:
         """Choose what is free, then search the inner layers."""
         choice, warm = self._choose() if self.free else (None, None)
-        composition = self.composition if choice is None else choice.composition
+        composition = self.composition if choice is None else choice.model
         problem = self.problem(composition, self.loss.fit())
         if problem.chain is None:
             point = self.Y.new_zeros(0)
             return Solution(problem, point, problem.value(point[None]).item(), None, choice)
-        starts = self._starts(problem)
+        starts = self.starts(problem)
         if warm is not None:
             starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[
                 : max(2, self.settings.n_restarts)
@@ -136,11 +147,11 @@ class DeepFit:
             return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
         if not self.loss.squared and self.loss.learnable and len(starts) > 1:
             proxy = self.problem(composition, self.loss.proxy().fit())
-            found = self._minimise(proxy, starts, description="restarts")
+            found = self.minimise(proxy, starts, description="restarts")
             starts = found.point[None]
             if found.interrupted:
                 return Solution(problem, found.point, problem.value(starts).item(), found, choice)
-        result = self._minimise(problem, starts, callback=self.settings.callback, description="objective")
+        result = self.minimise(problem, starts, callback=self.settings.callback, description="objective")
         return Solution(problem, result.point, result.value, result, choice)
 
     def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -149,7 +160,7 @@ class DeepFit:
         Ctrl-C ends this, not only the fold it happens in.
         """
         tol = max(self.settings.tol, FOLD_TOL)
-        for training, validation in self.folds():
+        for training, validation in self.splits.folds(None):
             problem = self.problem(composition, self.loss.fit(), rows=training)
             point = self.Y.new_zeros(0)
             if problem.chain is not None:
@@ -168,22 +179,19 @@ class DeepFit:
         composition: Composition,
         objectives: Objectives,
         rows: Tensor | None = None,
-        X: Any = None,
-        Y: Any = None,
     ) -> DeepProblem:
-        """The problem of some of the data, through landmarks if the fit has them."""
-        X, Y = (self.X, self.Y) if X is None else (X, Y)
-        landmarks = self._landmarks(composition, rows) if X is self.X else None
+        """The problem of all samples or of some, through landmarks if the fit has them."""
+        landmarks = self._landmarks(composition, rows)
         return DeepProblem(
             composition,
-            X,
-            Y,
+            self.X,
+            self.targets,
             objectives if landmarks is None else on_factor(objectives),
             rows=rows,
             max_rank=self.max_rank,
             landmarks=landmarks,
             free=self.free,
-            chain=self.beginning.chain_of(composition.layers) if X is self.X and rows is None else None,
+            chain=self.beginning.chain_of(composition.layers) if rows is None else None,
         )
 
     def _landmarks(self, composition: Composition, rows: Tensor | None) -> Tensor | None:
@@ -204,15 +212,17 @@ class DeepFit:
         nystroem = Nystroem(self.approximation.at_most(len(rows)), self.approximation.sampling)
         return rows[nystroem.samples(kernel.kernel, self.start[rows], seed=self.settings.seed)]
 
-    def _starts(self, problem: DeepProblem) -> Tensor:
+    def starts(self, problem: DeepProblem) -> Tensor:
+        """Kernel PCA, and random coordinates around it."""
         assert problem.chain is not None
         principal = self.beginning.point
         if principal is None or problem.chain is not self.beginning.chain:
-            principal = flat(principal_start(problem.chain, self.generator))
+            principal = flat(principal_start(problem.chain, self.generator, problem.targets.weights))
         return random_starts(problem.chain, principal, self.settings.n_restarts, self.generator)
 
-    def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
-        return minimise(
+    def minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
+        """Search the inner layers from some starts."""
+        return self.minimiser(
             problem,
             starts,
             max_iter=self.settings.max_iter,
@@ -228,10 +238,8 @@ class DeepFit:
         The outer one has nearly the least leave-one-out error of a ridge fit at the start; an inner penalty is as large
         as the loss is there.
         """
-        rows = self._some_rows()
-        Y = _known(self.Y)[rows]
-        centred = Y - Y.mean(0)
-        size = centred.square().sum(1).mean().item() or 1.0
+        rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
+        size = _variance(_known(whole)) or 1.0
         alphas = {
             f"layers__{i}__alpha": size / layer.size
             for i, layer in enumerate(given.layers)
@@ -245,25 +253,22 @@ class DeepFit:
             )
         X = take(self.X if self.start is None else self.start, rows)
         pairwise = self.start is None and given.input_kernel.domain == "gram"
-        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, self.Y[rows])[0], **alphas}
+        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, whole)[0], **alphas}
 
-    def _ridge_alpha(self, X: Any, Y: Tensor) -> tuple[float, float]:
+    def _ridge_alpha(self, X: Any, targets: Targets) -> tuple[float, float]:
         """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
         and this error as a share of the variance.
 
         Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
         that no search leaves.
         """
-        Y = _known(Y)
-        kernel, centred = self.composition.kernel, Y - Y.mean(0)
-        weights = torch.ones(len(Y), dtype=Y.dtype, device=Y.device)
-        ridge = RidgeProblem(X, centred, weights, None, kernel.domain == "gram")
-        grid = alpha_grid(smallest_alpha(kernel, X, centred))
-        errors, _ = criterion_of(ridge, "loo").path(kernel, grid)
-        errors = torch.where(torch.isfinite(errors), errors, torch.inf)
+        targets = _known(targets)
+        grid, errors = leave_one_out_path(self.composition, X, targets)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(Y)))
-        variance = centred.square().sum(1).mean().item()
+        alpha = max(
+            min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets))
+        )
+        variance = _variance(targets)
         return alpha, errors.min().item() / variance if variance > 0 else 0.0
 
     def _least_alpha(self, loss: Loss, n: int) -> float:
@@ -275,45 +280,46 @@ class DeepFit:
         Z = self.X if self.start is None else self.start
         return self.composition.kernel.diag(Z, self.Y.shape[1]).mean().item()
 
-    def _some_rows(self) -> Tensor:
-        return some_rows(len(self.Y), self.labels, SEARCH_SAMPLES, self.settings.seed)
-
     def _choose(self) -> tuple[Choice, list[Tensor] | None]:
         """Hyperparameters of least error, and images from which the last fit may start."""
-        rows = self._some_rows()
-        X, Y = take(self.X, rows), self.Y[rows]
+        rows = self.splits.rows
+        X, targets = take(self.X, rows), self.targets.rows(rows)
         X = X[:, rows] if self.composition.input_kernel.domain == "gram" else X
-        images, interrupted = self._explore(X, Y)
+        images, interrupted = self._explore(X, targets)
         if interrupted:
-            return Choice(self.composition, float("nan"), [], interrupted=True), images or None
+            return self._stopped(), images or None
         try:
             if images and ("alpha" in self.free or self.criterion == "loo"):
-                self._look_again(images[-1], Y)
-            choice = self._descend(X, Y, rows, images)
+                self._look_again(images[-1], targets)
+            choice = self._descend(X, targets, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
-            choice = Choice(self.composition, float("nan"), [], interrupted=True)
+            choice = self._stopped()
         return choice, images if images and len(rows) == count(self.X) else None
 
-    def _look_again(self, image: Tensor, Y: Tensor) -> None:
+    def _stopped(self) -> Choice:
+        return Choice(self.composition, self.composition.alpha, interrupted=True)
+
+    def _look_again(self, image: Tensor, targets: Targets) -> None:
         """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
-        alpha, unexplained = self._ridge_alpha(image, Y)
+        alpha, unexplained = self._ridge_alpha(image, targets)
         if "alpha" in self.free:
             self.composition = self.composition.replace({"alpha": alpha})
-        if self.settings.criterion == "auto" and unexplained > NOISY and len(Y) >= FEWEST_SAMPLES:
+        if self.settings.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
             self.criterion = "validation"
 
-    def _descend(self, X: Any, Y: Tensor, rows: Tensor, images: list[Tensor]) -> Choice:
+    def _descend(self, X: Any, targets: Targets, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""
-        splits = self.folds(rows) if self.criterion == "validation" else [(None, None)]
+        some = None if len(self.splits.rows) == len(self.Y) else self.splits.rows
+        splits: Sequence[Any] = self.splits.folds(some) if self.criterion == "validation" else [(None, None)]
         proxy = self.loss.proxy()
-        folds = [self._fold(proxy, X, Y, images, *split) for split in splits]
+        folds = [self._fold(proxy, X, targets, images, *split) for split in splits]
         search = self._search(proxy, self.free, folds)
         search.scan()
         choice = self._run(search)
         if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
             # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
             own = [
-                self._fold(self.loss, X, Y, [], *split, point=f.point)
+                self._fold(self.loss, X, targets, [], split[0], split[1], f.point)
                 for f, split in zip(folds, splits, strict=True)
             ]
             choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))
@@ -339,10 +345,10 @@ class DeepFit:
             callback=self.settings.callback,
             verbose=self.settings.verbose,
         )
-        self.composition = choice.composition
+        self.composition = choice.model
         return choice
 
-    def _explore(self, X: Any, Y: Tensor) -> tuple[list[Tensor], bool]:
+    def _explore(self, X: Any, targets: Targets) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
         current = self.composition.hyperparameter_values()
         gentle = {
@@ -354,23 +360,17 @@ class DeepFit:
             # Where the start is blind, as one direction of many may be, its best outer function is a constant.
             gentle["alpha"] = current["alpha"].clamp(max=GENTLE * self._kernel_size())
         composition = self.composition.replace(gentle).numbers()
-        problem = DeepProblem(composition, X, Y, self.loss.proxy().fit())
+        problem = DeepProblem(composition, X, targets, self.loss.proxy().fit())
         if problem.chain is None:
             return [], False
-        result = self._minimise(problem, self._starts(problem), description="restarts")
+        result = self.minimise(problem, self.starts(problem), description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
-
-    def folds(self, rows: Tensor | None = None) -> list[Split]:
-        """Training and held-out rows of each fold, of all samples or among some of them."""
-        if rows is not None and len(rows) == len(self.Y):
-            rows = None
-        return folds(len(self.Y), self.labels, self.settings.cv, self.settings.seed, rows)
 
     def _fold(
         self,
         loss: Loss,
         X: Any,
-        Y: Tensor,
+        targets: Targets,
         images: Sequence[Tensor],
         training: Tensor | None,
         validation: Tensor | None,
@@ -378,13 +378,108 @@ class DeepFit:
     ) -> Fold:
         """A fold that starts at a point, or at given images."""
         objectives = loss.scored(self.criterion, validation)
-        problem = DeepProblem(self.composition, X, Y, objectives, rows=training, free=self.free)
+        problem = DeepProblem(self.composition, X, targets, objectives, rows=training, free=self.free)
         if point is None:
-            point = Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
+            point = self.Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
         return Fold(problem, point)
 
 
-def _known(Y: Tensor) -> Tensor:
+def _known(targets: Targets) -> Targets:
     """The columns of the targets that every sample has."""
-    missing = Y.isnan().any(0)
-    return Y[:, ~missing] if bool(missing.any()) else Y
+    missing = targets.Y.isnan().any(0)
+    return targets.columns(torch.nonzero(~missing)[:, 0]) if bool(missing.any()) else targets
+
+
+def _centred(targets: Targets) -> Tensor:
+    """Targets around their mean, each times the root of its weight; the weights have mean one."""
+    if targets.weights is None:
+        return targets.Y - targets.Y.mean(0)
+    w = (targets.weights / targets.weights.mean())[:, None]
+    return w.sqrt() * (targets.Y - (w * targets.Y).mean(0))
+
+
+def _variance(targets: Targets) -> float:
+    return _centred(targets).square().sum(1).mean().item()
+
+
+def leave_one_out_path(composition: Composition, X: Any, targets: Targets) -> tuple[Tensor, Tensor]:
+    """Values of alpha, and the leave-one-out error of ridge fits by the outer kernel at these points for each.
+
+    One eigendecomposition k = U diag(e) Uᵀ serves them all: P = U diag(1/(e + nα)) Uᵀ.
+    """
+    Y = _centred(targets)
+    n, p = Y.shape
+    root = None if targets.weights is None else (targets.weights / targets.weights.mean()).sqrt()
+    grams, rotation, coupled = outer_grams(composition.kernel, p, Y)
+    Y = Y if rotation is None else Y @ rotation
+    with torch.no_grad():
+        matrices = [(gram(X, None), outputs) for gram, outputs in grams]
+        info = torch.finfo(Y.dtype)
+        trace = max(float(gram.diagonal().sum()) for gram, _ in matrices) / (p if coupled else 1)
+        smallest = Y.new_tensor(max(trace * info.eps ** (2 / 3) / n, info.tiny**0.5))
+        alphas = log_spaced(smallest, smallest * info.eps ** (-2 / 3) * 10.0)
+        total = torch.zeros_like(alphas)
+        for gram, outputs in matrices:
+            columns = Y.reshape(-1, 1) if coupled else Y[:, outputs]
+            if root is not None:
+                d = root.repeat_interleave(p) if coupled else root
+                gram = gram * d[:, None] * d
+            spectrum = eigh(gram, name="The Gram matrix")
+            inverse = 1.0 / (spectrum.values.clamp(min=0.0) + n * alphas[:, None])
+            C = spectrum.vectors @ (inverse[:, :, None] * (spectrum.vectors.mT @ columns))
+            diagonal = (spectrum.vectors.square() @ inverse.mT).mT
+            total += (C / diagonal[:, :, None]).square().sum((1, 2)) / n
+    return alphas, torch.where(torch.isfinite(total), total, torch.inf)
+
+
+# -- whole fits -------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Fitted:
+    """A fit with the way back to the kernel and the data that it was given."""
+
+    fit: DeepFit
+    solution: Solution
+    restore: Restore
+
+    @cached_property
+    def _solved(self) -> list[Expansion]:
+        """The functions of what the fit has worked with."""
+        problem, point = self.solution.problem, self.solution.point
+        outer, intercept, _ = problem.solve(point)
+        inner = [] if problem.chain is None else problem.chain.expansions(problem.chain.split(point))
+        return [*inner, replace(outer, intercept=intercept)]
+
+    def functions(self) -> list[Expansion]:
+        """The functions from the input on; the outer one, which is the last, has the intercept."""
+        *inner, outer = self.restore.functions(self._solved)
+        return [*inner, replace(outer, intercept=self._solved[-1].intercept)]
+
+    def norms(self) -> list[float]:
+        """‖f_l‖ of every function from the input on."""
+        return [f.norm() for f in self._solved]
+
+    def composition(self) -> Composition:
+        """The composition with the numbers that were used."""
+        return self.restore.composition(self.solution.problem.composition)
+
+
+def fit_composition(
+    composition: Composition,
+    X: Any,
+    targets: Targets,
+    loss: Loss,
+    settings: SearchSettings,
+    splits: Splits,
+    approximation: Nystroem | None = None,
+) -> Fitted:
+    """Fit a composition to prepared data; objects have their Gram matrix computed once, and repaired if need be."""
+    once = approximation is None
+    composition, data, restore = precompute(composition, X, targets.Y, once=once)
+    fit = DeepFit(composition, data, targets, loss, settings, splits, approximation)
+    with restore.advice():
+        solution = fit.run()
+    if restore.needs_repair(learned := solution.problem.composition):
+        composition, data, restore = precompute(restore.composition(learned), restore.data, targets.Y)
+        fit = replace(fit, composition=composition, X=data)
+        solution = replace(fit.run(), choice=solution.choice)
+    return Fitted(fit, solution, restore)

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from representer.data import take
-from representer.estimators._losses import Objectives
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
 from representer.linalg.memory import row_blocks
-from representer.objectives import Interpolation
+from representer.objectives import Interpolation, Ridge
+from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.optimize import with_gradient
 from representer.parameters import Hyperparameter
+from representer.problems.losses import Objectives, Targets
 from representer.values import Value
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
@@ -61,8 +61,8 @@ class DeepProblem:
     ----------
     composition : Composition
         With numbers for all hyperparameters; they may be exchanged for others at each evaluation.
-    X, Y : prepared data, tensor (n, p)
-        All samples.
+    X, Y : prepared data, tensor (n, p) or Targets
+        All samples; ``Targets`` have weights and groups.
     objectives : Objectives
     rows : tensor of int, optional
         The training samples; the others serve the score only.
@@ -80,7 +80,7 @@ class DeepProblem:
         self,
         composition: Composition,
         X: Any,
-        Y: Tensor,
+        Y: Tensor | Targets,
         objectives: Objectives,
         *,
         rows: Tensor | None = None,
@@ -89,10 +89,12 @@ class DeepProblem:
         free: Sequence[str] = (),
         chain: Chain | None = None,
     ):
-        self.composition, self.X, self.Y = composition, X, Y
+        self.targets = Targets(Y) if isinstance(Y, Tensor) else Y
+        self.composition, self.X, self.Y = composition, X, self.targets.Y
         self.inner_moves = any(name.startswith("layers__") and not name.endswith("__alpha") for name in free)
         self.outer_moves = any(name.startswith("kernel__") for name in free)
-        self.rows = torch.arange(len(Y)) if rows is None else rows
+        self.rows = torch.arange(len(self.Y)) if rows is None else rows
+        self._all_rows = rows is None
         self.objectives, self.landmarks = objectives, landmarks
         layers = composition.layers
         if chain is None and layers:
@@ -117,7 +119,7 @@ class DeepProblem:
     def restricted(self, rows: Tensor) -> DeepProblem:
         """The same functions with the loss of some of the training samples only."""
         new = copy.copy(self)
-        new.rows = rows
+        new.rows, new._all_rows = rows, False
         new.rotation, new.blocks = new._blocks(self.composition.kernel)
         return new
 
@@ -126,8 +128,8 @@ class DeepProblem:
         p = self.Y.shape[1]
         grams, rotation, coupled = outer_grams(kernel, p, self.Y)
         if coupled:
-            entries = self.Y.reshape(-1, 1)
-            fit = self.objectives.fit(entries[_entries(self.rows, p)])
+            entries = self.targets.entries()
+            fit = self.objectives.fit(entries.rows(_entries(self.rows, p)))
             if fit.intercept:
                 raise ValueError(
                     f"The outputs of {kernel!r} are coupled, for which no intercept is fitted. Use fit_intercept=False "
@@ -135,13 +137,15 @@ class DeepProblem:
                 )
             score = None if self.objectives.score is None else self.objectives.score(entries)
             return None, [Block(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
-        Y = self.Y if rotation is None else self.Y @ rotation
+        targets = self.targets if rotation is None else self.targets.rotated(rotation)
+        training = targets if self._all_rows else targets.rows(self.rows)
+        score = self.objectives.score
         return rotation, [
             Block(
                 gram,
                 outputs,
-                self.objectives.fit(Y[self.rows][:, outputs]),
-                None if self.objectives.score is None else self.objectives.score(Y[:, outputs]),
+                self.objectives.fit(training.columns(outputs)),
+                None if score is None else score(targets.columns(outputs)),
             )
             for gram, outputs in grams
         ]
@@ -155,6 +159,7 @@ class DeepProblem:
 
     def _gram(self, block: Block, Z: Any, rows: Tensor | None) -> Tensor:
         """The outer Gram matrix of the images of some rows, or its factor if there are landmarks."""
+        rows = None if rows is self.rows and self._all_rows else rows
         if self.landmarks is not None:
             anchors = Z[..., self.landmarks, :]
             name = "The Gram matrix of the landmarks"
@@ -205,11 +210,16 @@ class DeepProblem:
 
     def penalty(self, points: Tensor, composition: Composition) -> Tensor:
         """Σ_l α_l Θ_l(‖f_l‖²) over the inner layers, (b,)."""
+        coordinates = [] if self.chain is None else self.chain.split(points)
+        return self._penalty(coordinates, points, composition.layers)
+
+    def _penalty(
+        self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None
+    ) -> Tensor:
         total = points.new_zeros(len(points))
-        if self.chain is not None:
-            norms = self.chain.squared_norms(self.chain.split(points))
-            for layer, norm in zip(composition.layers, norms.unbind(-1), strict=True):
-                total = total + layer.penalized(norm)
+        layers = self.composition.layers if layers is None else layers
+        for layer, theta in zip(layers, coordinates, strict=True):
+            total = total + layer.penalized(theta.square().sum((-2, -1)))
         return total
 
     def score(self, points: Tensor, composition: Composition) -> Tensor:
@@ -225,13 +235,101 @@ class DeepProblem:
         return total
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """J and its gradient, in batches that fit into memory."""
+        """J (b,) and its gradient (b, m), in batches that fit into memory."""
+        if len(points) == 1:
+            return self._evaluated(points)
         matrix = len(self.rows) * (len(self.rows) if self.landmarks is None else len(self.landmarks))
         per_restart = MATRICES_PER_EVALUATION * matrix * self.Y.element_size()
-        function = with_gradient(self.value)
-        parts = [function(points[block]) for block in row_blocks(len(points), per_restart)]
+        parts = [self._evaluated(points[block]) for block in row_blocks(len(points), per_restart)]
         values, gradients = zip(*parts, strict=True)
         return torch.cat(values), torch.cat(gradients)
+
+    def _evaluated(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """The fit is eliminated by its objective, which knows its own gradient in the Gram matrix; autograd takes that
+        back through the kernel and the layers."""
+        with torch.enable_grad():
+            leaf = points.detach().requires_grad_()
+            coordinates = [] if self.chain is None else self.chain.split(leaf)
+            Z = self.X if self.chain is None else self.chain.images(coordinates)[-1]
+            outer = self._penalty(coordinates, leaf)
+            roots, slopes = [outer], [torch.ones_like(outer)]
+            value = outer.detach()
+            for block in self.blocks:
+                gram = self._batch(self._gram(block, Z, self.rows), Z, leaf)
+                fit, slope = self._fit_envelope(block, gram.detach())
+                value = value + fit
+                if gram.requires_grad:
+                    roots.append(gram)
+                    slopes.append(slope)
+                if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
+                    apart = (
+                        self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
+                    )
+                    value = value + apart.detach()
+                    roots.append(apart)
+                    slopes.append(torch.ones_like(apart))
+            (gradient,) = torch.autograd.grad(roots, leaf, slopes)
+        return value, gradient
+
+    def hessian(self, point: Tensor) -> Callable[[Tensor], Tensor] | None:
+        """Products with ∂²J at a point, exactly: a change of Θ changes K, and that the outer function.
+
+        None where the outer function does not have a closed form, or where a kernel is not differentiable twice.
+        """
+        if self.landmarks is not None or not all(isinstance(block.fit, Ridge) for block in self.blocks):
+            return None
+        with torch.enable_grad():
+            leaf = point.detach()[None].requires_grad_()
+            assert self.chain is not None
+            coordinates = self.chain.split(leaf)
+            Z = self.chain.images(coordinates)[-1]
+            penalty = self._penalty(coordinates, leaf)
+            grams = [self._batch(self._gram(block, Z, self.rows), Z, leaf) for block in self.blocks]
+            responses = []
+            for block, gram in zip(self.blocks, grams, strict=True):
+                response = block.fit.response(gram.detach(), self._alpha(leaf).expand(1) / block.scale)
+                if response is None:
+                    return None
+                responses.append((block.scale, *response))
+            slopes = [(scale * slope).requires_grad_() for scale, slope, _ in responses]
+            try:
+                (gradient,) = torch.autograd.grad(
+                    [penalty, *grams], leaf, [torch.ones_like(penalty), *slopes], create_graph=True
+                )
+            except RuntimeError:  # a kernel's gradient that is not differentiable
+                return None
+
+        def product(direction: Tensor) -> Tensor:
+            second, *changes = torch.autograd.grad(
+                gradient, [leaf, *slopes], direction[None], retain_graph=True
+            )
+            follow = [scale * change(dK) for (scale, _, change), dK in zip(responses, changes, strict=True)]
+            (first,) = torch.autograd.grad(grams, leaf, follow, retain_graph=True)
+            return (first + second)[0]
+
+        return product
+
+    def _batch(self, gram: Tensor, Z: Any, points: Tensor) -> Tensor:
+        """One Gram matrix for each point."""
+        if isinstance(Z, Tensor) and Z.requires_grad and not gram.requires_grad:
+            raise ValueError(
+                f"The outer kernel {self.composition.kernel!r} is not differentiable in its inputs, so that the layers "
+                "before it cannot be learned. Build it from torch operations: no .detach(), .item() or numpy."
+            )
+        return gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
+
+    def _alpha(self, like: Tensor) -> Tensor:
+        return torch.as_tensor(self.composition.alpha, dtype=like.dtype, device=like.device)
+
+    def _fit_envelope(self, block: Block, gram: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of J that a block adds, and its gradient in the Gram matrix."""
+        alpha = self._alpha(gram).expand(len(gram))
+        with torch.no_grad():
+            if isinstance(block.fit, Interpolation):
+                value, slope = block.fit.envelope(gram, torch.zeros_like(alpha))
+                return alpha * value, alpha[:, None, None] * slope
+            value, slope = block.fit.envelope(gram, alpha if block.scale == 1.0 else alpha / block.scale)
+            return (value, slope) if block.scale == 1.0 else (block.scale * value, block.scale * slope)
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, point: Tensor) -> tuple[Expansion, Tensor, list[Any]]:

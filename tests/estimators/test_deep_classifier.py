@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from naive_deep import functions_of
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 from sklearn.base import clone
@@ -25,9 +26,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import naive
 from representer import DeepKernelClassifier, Layer
 from representer.approximation import Nystroem
-from representer.estimators._calibration import Calibration, calibrate
 from representer.kernels import Callable, Gaussian, Linear, Polynomial
 from representer.operators import Separate
+from representer.preimage.calibration import Calibration, calibrate
 
 QUICK = {"n_restarts": 1, "max_iter": 100, "tol": 1e-2, "cv": 2, "random_state": 0}
 AFFINE = Layer(Polynomial(1), 2, alpha=1e-3)
@@ -35,10 +36,14 @@ LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 
 NO_GRAM = {
     "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite",
+    "check_classifiers_one_label_sample_weights": "a random matrix is no Gram matrix: it is refused as not symmetric",
     "check_decision_proba_consistency": "the check fits vectors, not a Gram matrix: they are refused as not square",
 }
 CHECKED = {
-    "logistic": (DeepKernelClassifier([AFFINE], alpha=1e-2, **QUICK), {}),
+    "logistic": (
+        DeepKernelClassifier([AFFINE], alpha=1e-2, **QUICK),
+        {"check_sample_weight_equivalence_on_dense_data": "the median of distances does not know weights"},
+    ),
     "precomputed": (
         DeepKernelClassifier([], "precomputed", "squared", 1e-2, cv=2, random_state=0),
         NO_GRAM,
@@ -82,7 +87,7 @@ def fitted(data, layers=(AFFINE,), kernel=None, loss="logistic", alpha=1e-2, **o
 def test_one_layer_is_a_support_vector_machine(two):
     X, y = two
     n, alpha = len(X), 0.01
-    model = fitted(two, [], loss="hinge", alpha=alpha, calibrated=False)
+    model = fitted(two, [], loss="hinge", alpha=alpha, calibration=None)
     reference = SVC(C=1 / (2 * n * alpha), gamma=1 / (2 * 0.7**2), tol=1e-10).fit(X, y)
     np.testing.assert_allclose(
         model.decision_function(X), reference.decision_function(X), rtol=1e-6, atol=1e-6
@@ -121,7 +126,7 @@ def test_one_layer_minimises_its_objective(two, loss, intercept):
             K @ (slope + 2 * alpha * beta), slope.sum() * intercept
         )
 
-    model = fitted(two, [], loss=loss, alpha=alpha, calibrated=False, fit_intercept=intercept)
+    model = fitted(two, [], loss=loss, alpha=alpha, calibration=None, fit_intercept=intercept)
     value, gradient = objective(np.append(model.dual_coef_[:, 0], model.intercept_))
     np.testing.assert_allclose(model.objective_value_, value, rtol=1e-6)
     assert np.abs(gradient).max() < 1e-7  # the problem is convex
@@ -145,7 +150,7 @@ def test_one_layer_with_several_classes_is_softmax_regression(three):
         value = -np.sum(one_hot * log_softmax(F, 1)) / len(X) + alpha * np.sum(beta * (K @ beta))
         return value, np.append((K @ (slope + 2 * alpha * beta)).ravel(), slope.sum(0))
 
-    model = fitted(three, [], alpha=alpha, calibrated=False)
+    model = fitted(three, [], alpha=alpha, calibration=None)
     reference = minimize(
         objective, np.zeros(3 * len(X) + 3), jac=True, options={"gtol": 1e-9, "maxiter": 5000}
     )
@@ -157,9 +162,9 @@ def test_one_layer_with_several_classes_is_softmax_regression(three):
 
 @pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "squared"])
 def test_several_classes_are_each_against_the_rest(three, loss):
-    model = fitted(three, [], loss=loss, calibrated=False)
+    model = fitted(three, [], loss=loss, calibration=None)
     for j, label in enumerate(model.classes_):
-        alone = fitted((three[0], three[1] == label), [], loss=loss, calibrated=False)
+        alone = fitted((three[0], three[1] == label), [], loss=loss, calibration=None)
         np.testing.assert_allclose(
             model.decision_function(three[0])[:, j], alone.decision_function(three[0]), rtol=1e-5, atol=1e-5
         )
@@ -170,9 +175,9 @@ def test_several_classes_are_each_against_the_rest(three, loss):
 def test_the_objective_literally(two, loss):
     X, y = two[0][:16], two[1][:16]
     alpha = 0.02
-    model = fitted((X, y), loss=loss, alpha=alpha, calibrated=False)
+    model = fitted((X, y), loss=loss, alpha=alpha, calibration=None)
     signs = np.where(y == "yes", 1.0, -1.0)
-    inner, _ = model._functions
+    inner, _ = functions_of(model)
     K = nd.times(nd.polynomial(1), np.eye(2))
     c, anchors = inner.coefficients.numpy(), inner.anchors.numpy()
     Z = np.array([nd.value(K, anchors, c, x) for x in X])
@@ -190,7 +195,7 @@ def test_two_layers_see_what_one_cannot(rng):
     X = rng.normal(size=(180, 6))
     w = rng.normal(size=6)
     y = np.sin(3 * X @ w / np.linalg.norm(w)) > 0
-    options = {"loss": "squared", "calibrated": False}
+    options = {"loss": "squared", "calibration": None}
     one = fitted((X[:100], y[:100]), [], "rbf", alpha="auto", **options)
     layer = Layer(Polynomial(1), 1, 1e-3)
     deep = fitted((X[:100], y[:100]), [layer], Gaussian(1.0), n_restarts=16, **options)
@@ -200,7 +205,7 @@ def test_two_layers_see_what_one_cannot(rng):
 
 def test_the_network_and_the_deep_kernel(two):
     X, y = two
-    model = fitted(two, loss="hinge", calibrated=False)
+    model = fitted(two, loss="hinge", calibration=None)
     network = model.to_torch()
     np.testing.assert_allclose(
         network(torch.from_numpy(X)).detach()[:, 0], model.decision_function(X), rtol=1e-10
@@ -231,13 +236,13 @@ def test_decisions_probabilities_and_predictions_agree(request, classes, loss):
 
 
 def test_without_calibration_only_cross_entropy_has_probabilities(two):
-    model = fitted(two, calibrated=False)
+    model = fitted(two, calibration=None)
     assert model.calibration_ == Calibration(1.0)
     np.testing.assert_allclose(
         model.predict_proba(two[0])[:, 1], expit(model.decision_function(two[0])), rtol=1e-12
     )
-    with pytest.raises(AttributeError, match="Fit with calibrated=True"):
-        fitted(two, loss="hinge", calibrated=False).predict_proba(two[0])
+    with pytest.raises(AttributeError, match="calibration='cv'"):
+        fitted(two, loss="hinge", calibration=None).predict_proba(two[0])
 
 
 @pytest.mark.parametrize("width", [1, 3])
@@ -284,7 +289,7 @@ def test_probabilities_are_reliable(rng, loss):
 # -- labels and data --------------------------------------------------------------------------------------------------
 def test_labels_of_any_kind(two):
     X, y = two
-    reference = fitted(two, calibrated=False)
+    reference = fitted(two, calibration=None)
     for labels in (
         y == "yes",
         (y == "yes") * 7 - 3,
@@ -292,13 +297,13 @@ def test_labels_of_any_kind(two):
         list(y),
         y[:, None][:, 0],
     ):
-        model = fitted((X, labels), calibrated=False)
+        model = fitted((X, labels), calibration=None)
         np.testing.assert_allclose(model.decision_function(X), reference.decision_function(X), rtol=1e-9)
         assert set(model.predict(X)) <= set(np.asarray(labels).tolist())
-    tensor = fitted((torch.from_numpy(X), torch.from_numpy((y == "yes").astype(int))), calibrated=False)
+    tensor = fitted((torch.from_numpy(X), torch.from_numpy((y == "yes").astype(int))), calibration=None)
     np.testing.assert_array_equal(tensor.predict(X), (reference.predict(X) == "yes").astype(int))
     frame = pd.DataFrame(X, columns=["a", "b"])
-    assert list(fitted((frame, y), calibrated=False).feature_names_in_) == ["a", "b"]
+    assert list(fitted((frame, y), calibration=None).feature_names_in_) == ["a", "b"]
 
 
 def test_a_class_with_a_single_sample_stays_in_every_training_part(two):
@@ -333,9 +338,9 @@ def test_words_and_gram_matrices(rng):
 def test_operator_valued_outer_kernels(three):
     """A kernel of its own for every class."""
     kernels = [Gaussian(0.4), Gaussian(0.8), Polynomial(2)]
-    model = fitted(three, [], Separate(kernels), "squared", calibrated=False)
+    model = fitted(three, [], Separate(kernels), "squared", calibration=None)
     for j, kernel in enumerate(kernels):
-        alone = fitted((three[0], three[1] == model.classes_[j]), [], kernel, "squared", calibrated=False)
+        alone = fitted((three[0], three[1] == model.classes_[j]), [], kernel, "squared", calibration=None)
         np.testing.assert_allclose(
             model.decision_function(three[0])[:, j], alone.decision_function(three[0]), rtol=1e-6, atol=1e-6
         )
@@ -352,11 +357,11 @@ def test_landmarks(two):
 # -- the scikit-learn world -------------------------------------------------------------------------------------------
 def test_pipeline_grid_search_clone_and_pickle(two):
     X, y = two
-    model = DeepKernelClassifier([AFFINE], Gaussian(0.7), "squared", 1e-2, calibrated=False, **QUICK)
+    model = DeepKernelClassifier([AFFINE], Gaussian(0.7), "squared", 1e-2, calibration=None, **QUICK)
     grid = {"layers__0__alpha": [1e-3, 1e3], "kernel__lengthscale": [0.7, 1.0]}
     search = GridSearchCV(model, grid, cv=2).fit(X, y)
     assert search.best_params_["layers__0__alpha"] == 1e-3
-    pipeline = make_pipeline(StandardScaler(), model.set_params(calibrated=True)).fit(X, y)
+    pipeline = make_pipeline(StandardScaler(), model.set_params(calibration="cv")).fit(X, y)
     again = pickle.loads(pickle.dumps(pipeline))
     np.testing.assert_array_equal(again.predict_proba(X), pipeline.predict_proba(X))
     assert repr(clone(pipeline)) == repr(pipeline)
@@ -381,7 +386,7 @@ def test_arguments_after_the_fit_change_nothing(two):
     for loss in ("logistic", "hinge"):
         model = fitted(two, loss=loss)
         before = model.predict_proba(two[0])
-        model.set_params(loss="squared", calibrated=False, fit_intercept=False, dtype="float32")
+        model.set_params(loss="squared", calibration=None, fit_intercept=False, dtype="float32")
         np.testing.assert_array_equal(model.predict_proba(two[0]), before)
 
 
@@ -408,9 +413,9 @@ class Interrupting(Gaussian):
 
 def test_ctrl_c_during_the_calibration_ends_the_fit(two, monkeypatch):
     calls = []
-    for calibrated in (False, True):
+    for calibration in (None, "cv"):
         monkeypatch.setattr(Interrupting, "calls", 0)
-        whole = fitted(two, kernel=Interrupting(0.7), loss="hinge", calibrated=calibrated)
+        whole = fitted(two, kernel=Interrupting(0.7), loss="hinge", calibration=calibration)
         calls.append(Interrupting.calls)
     for share, rest in ((0.01, "0 folds of 3"), (0.9, "2 folds of 3")):
         at = int(calls[0] + share * (calls[1] - calls[0])) + 1
@@ -430,7 +435,7 @@ def test_folds_by_a_splitter(two):
     labels = (y == "yes").astype(int)
     losses = []
     for training, held_out in splitter.split(X, labels):
-        refit = fitted((X[training], y[training]), [], alpha=model.alpha_, calibrated=False)
+        refit = fitted((X[training], y[training]), [], alpha=model.alpha_, calibration=None)
         losses.append(log_loss(labels[held_out], refit.predict_proba(X[held_out])))
     assert model.criterion_value_ == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -447,7 +452,7 @@ def test_errors_say_what_and_what_to_do(two):
     for loss in ("best", "huber", lambda F, Y: F.sum()):
         _bad(two, "loss must be one of 'logistic', 'hinge', 'squared_hinge', 'squared'", loss=loss)
     _bad(two, "criterion must be one of", criterion="aic")
-    _bad(two, "calibrated must be True or False", calibrated="yes")
+    _bad(two, "calibration must be 'cv' or None", calibration="yes")
     _bad(two, "alpha must be positive", alpha=0.0)
     _bad(two, "only squared loss has", loss="hinge", criterion="loo", alpha="auto")
     _bad(two, "only squared loss has", loss="logistic", criterion="gcv", alpha="auto")
@@ -461,7 +466,7 @@ def test_errors_say_what_and_what_to_do(two):
     _bad(two, "NaN", X=X + np.nan)
     _bad(two, "2 outputs on these inputs, but the targets have 1", kernel=Separate([Linear(), Linear()]))
     with pytest.raises(ValueError, match="expecting 2 features"):
-        fitted(two, [], calibrated=False).predict(X[:, :1])
+        fitted(two, [], calibration=None).predict(X[:, :1])
     for method in ("predict", "predict_proba", "decision_function", "transform_layers"):
         with pytest.raises(NotFittedError):
             getattr(DeepKernelClassifier(), method)(X)
@@ -476,7 +481,7 @@ def test_degenerate_data_give_finite_answers(two):
 
 
 def test_an_unconverged_search_warns_and_keeps_the_best(two):
-    model = DeepKernelClassifier([AFFINE], alpha=1e-2, max_iter=1, n_restarts=1, calibrated=False)
+    model = DeepKernelClassifier([AFFINE], alpha=1e-2, max_iter=1, n_restarts=1, calibration=None)
     with pytest.warns(ConvergenceWarning, match="max_iter=1"):
         model.fit(*two)
     assert model.objective_value_ <= model.history_[0].value

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from naive_deep import functions_of
 from scipy import sparse
 from sklearn.svm import SVC
 from sklearn.utils import get_tags
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer, OperatorRidge
 from representer.approximation import Nystroem, landmark_features
-from representer.estimators._composition import Composition
-from representer.estimators._gram_once import Restore, precompute
 from representer.functions import Expansion
 from representer.kernels import (
     Callable,
@@ -48,6 +47,8 @@ from representer.kernels import (
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import Decomposable, Dense, Separate
 from representer.operators.adapted import Adapted
+from representer.problems.composition import Composition
+from representer.problems.fixed_gram import Restore, precompute
 
 RNG = np.random.default_rng(0)
 WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 40)})
@@ -144,7 +145,7 @@ def test_every_kernel_in_a_classifier(name: str) -> None:
     y = np.arange(n) % 3 == 0
     options: dict[str, Any] = {"alpha": 0.01, "max_iter": 3, "n_restarts": 1, "random_state": 0}
     for layers, outer in (([], kernel), ([Layer(kernel, 1, alpha=0.1)], Gaussian(1.0))):
-        model = DeepKernelClassifier(layers, outer, loss="squared", calibrated=False, **options).fit(X, y)
+        model = DeepKernelClassifier(layers, outer, loss="squared", calibration=None, **options).fit(X, y)
         assert model.score(X, y) > 0.5
     probabilities = DeepKernelClassifier([], kernel, cv=2, **options).fit(X, y).predict_proba(X[:4])
     np.testing.assert_allclose(probabilities.sum(1), 1.0)
@@ -182,11 +183,11 @@ def test_the_gram_matrix_of_a_fit_is_computed_once() -> None:
 
 def test_only_anchors_with_a_coefficient_are_kept() -> None:
     model = DeepKernelClassifier(
-        [], kernel=Spectrum(1).normalized(), loss="hinge", alpha=0.01, calibrated=False
+        [], kernel=Spectrum(1).normalized(), loss="hinge", alpha=0.01, calibration=None
     ).fit(WORDS, N_OF_A > 1)
-    anchors = model._functions[0].anchors
+    anchors = functions_of(model)[0].anchors
     assert len(anchors) == len(model.dual_coef_) < len(WORDS) and set(anchors) < set(WORDS)
-    full = DeepKernelClassifier([], kernel="precomputed", loss="hinge", alpha=0.01, calibrated=False).fit(
+    full = DeepKernelClassifier([], kernel="precomputed", loss="hinge", alpha=0.01, calibration=None).fit(
         Spectrum(1).normalized()(WORDS), N_OF_A > 1
     )
     np.testing.assert_allclose(

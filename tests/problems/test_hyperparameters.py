@@ -14,12 +14,16 @@ from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
-from representer.estimators import _deep_fit, _hyperparameters, _losses
-from representer.estimators._composition import Composition, DeepProblem
-from representer.estimators._deep_fit import DeepFit, Settings
-from representer.estimators._hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
+from representer.estimators.validation import Folds
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Separate
+from representer.optimize.search import SearchSettings
+from representer.problems import hyperparameters as _hyperparameters
+from representer.problems import losses as _losses
+from representer.problems.composition import Composition, DeepProblem
+from representer.problems.deep import DeepFit, Splits
+from representer.problems.hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
+from representer.samples import rows
 
 N = 14
 VALIDATION = torch.arange(0, N, 3)
@@ -147,7 +151,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
     assert choice.value <= search.best * (1 + 1e-6) < before
     values = [entry.value for entry in choice.history]
     assert values == sorted(values, reverse=True)
-    assert choice.composition.layers[0].kernel == Polynomial(1)
+    assert choice.model.layers[0].kernel == Polynomial(1)
 
 
 def test_the_outer_alpha_stays_above_its_least_value(data):
@@ -258,7 +262,11 @@ def test_relevant_features_are_found(rng):
 
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    return DeepFit(composition, X, (X[:, :1] > 0).double(), loss, labels, Settings()).criterion
+    folds = Folds(n, 5, 0, labels)
+    targets = _losses.Targets((X[:, :1] > 0).double())
+    return DeepFit(
+        composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)
+    ).criterion
 
 
 def test_leave_one_out_is_for_few_unknowns_and_squared_loss():
@@ -288,7 +296,7 @@ def test_units_of_the_targets_do_not_matter(samples):
 
 def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
     X, y = samples
-    monkeypatch.setattr(_deep_fit, "SEARCH_SAMPLES", 25)
+    monkeypatch.setattr(rows, "DEEP_SEARCH_ROWS", 25)
     sizes = []
     original = DeepProblem.score
 
@@ -304,16 +312,9 @@ def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
         )
         assert set(sizes) == {25} and len(model.dual_coef_) == 40
     labels = y > np.quantile(y, 0.8)
-    classifier = DeepKernelClassifier([], Gaussian(0.5), loss="squared", calibrated=False, random_state=0)
-    rows = DeepFit(
-        Composition([], Decomposable(Gaussian(0.5))),
-        torch.from_numpy(X),
-        torch.from_numpy(labels[:, None].astype(float)),
-        _losses.squared(True),
-        labels.astype(int),
-        Settings("loo"),
-    )._some_rows()
-    assert len(rows) == 25 and labels[rows].sum() == 5  # the classes in proportion
+    classifier = DeepKernelClassifier([], Gaussian(0.5), loss="squared", calibration=None, random_state=0)
+    searched = Folds(40, 5, 0, labels.astype(int)).some(25)
+    assert len(searched) == 25 and labels[searched].sum() == 5  # the classes in proportion
     assert classifier.fit(X, labels).score(X, labels) > 0.8
 
 

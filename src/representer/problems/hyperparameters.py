@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from representer.estimators._composition import Composition, DeepProblem
 from representer.linalg import conjugate_gradient
-from representer.optimize import Callback, HistoryEntry, OptimizeResult, lbfgs
+from representer.optimize import Callback, OptimizeResult, lbfgs
+from representer.optimize.search import Choice
 from representer.parameters import Packing
+from representer.problems.composition import Composition, DeepProblem
 
 # A hypergradient only has to point downhill: two digits are enough.
 SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20
@@ -62,16 +63,12 @@ def minimise(
     history = [
         e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history
     ]
-    return OptimizeResult(
-        result.point,
-        result.value * factor,
-        result.values * factor,
-        result.converged or vanished,
-        result.message,
-        result.n_iter,
-        result.n_evaluations,
-        result.interrupted,
-        history,
+    return replace(
+        result,
+        value=result.value * factor,
+        values=result.values * factor,
+        converged=result.converged or vanished,
+        history=history,
     )
 
 
@@ -81,16 +78,6 @@ class Fold:
 
     problem: DeepProblem
     point: Tensor
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The hyperparameters chosen, their error, and how they were found."""
-
-    composition: Composition
-    value: float
-    history: list[HistoryEntry]
-    interrupted: bool = False
 
 
 class HyperparameterSearch:
@@ -220,7 +207,7 @@ class HyperparameterSearch:
             chosen = self.unpack(result.point).numbers()
         unit = self.unit or 1.0
         history = [entry._replace(value=entry.value * unit) for entry in result.history]
-        return Choice(chosen, result.value * unit, history, result.interrupted)
+        return Choice(chosen, chosen.alpha, result.value * unit, history, result.interrupted)
 
 
 def hypergradient(
@@ -238,25 +225,11 @@ def hypergradient(
     if fixed is None or not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
         return value.detach(), in_h
 
-    def step_along(direction: Tensor) -> float:
-        """Where a central difference of gradients loses as much by rounding as by curvature."""
-        eps = torch.finfo(direction.dtype).eps ** (1.0 / 3.0)
-        return (
-            eps
-            * max(1.0, point.norm().item())
-            / max(direction.norm().item(), torch.finfo(direction.dtype).tiny)
-        )
-
-    def hessian(direction: Tensor) -> Tensor:
-        step = step_along(direction)
-        _, gradients = fixed.value_and_gradient(
-            torch.stack([point + step * direction, point - step * direction])
-        )
-        return (gradients[0] - gradients[1]) / (2.0 * step)
-
     limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
-    u = conjugate_gradient(hessian, in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False)
-    step = step_along(u)
+    u = conjugate_gradient(
+        hessian_of(fixed, point, in_theta), in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False
+    )
+    step = _step_along(u, point)
     raw = h.detach().requires_grad_()
     with torch.enable_grad():
         ends = torch.stack([point + step * u, point - step * u])
@@ -265,3 +238,27 @@ def hypergradient(
             difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True
         )
     return value.detach(), in_h - mixed / (2.0 * step)
+
+
+def hessian_of(problem: DeepProblem, point: Tensor, probe: Tensor) -> Callable[[Tensor], Tensor]:
+    """Products with ∂²J/∂Θ²: exact ones if the problem has them, which a probe shows, otherwise central differences."""
+    exact = problem.hessian(point)
+    try:
+        if exact is not None and bool(torch.isfinite(exact(probe)).all()):
+            return exact
+    except RuntimeError:  # a kernel's gradient that is not differentiable
+        pass
+
+    def differences(direction: Tensor) -> Tensor:
+        step = _step_along(direction, point)
+        ends = torch.stack([point + step * direction, point - step * direction])
+        _, gradients = problem.value_and_gradient(ends)
+        return (gradients[0] - gradients[1]) / (2.0 * step)
+
+    return differences
+
+
+def _step_along(direction: Tensor, point: Tensor) -> float:
+    """Where a central difference of gradients loses as much by rounding as by curvature."""
+    info = torch.finfo(direction.dtype)
+    return info.eps ** (1.0 / 3.0) * max(1.0, point.norm().item()) / max(direction.norm().item(), info.tiny)

@@ -8,17 +8,20 @@ and squared loss on the coordinates is squared loss in the RKHS.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import count, plain, take
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
 from representer.linalg.memory import row_blocks
+from representer.operators.adapted import Representation
 from representer.preimage import combination, is_linear
 
 
@@ -29,6 +32,10 @@ class FeatureSpace:
     def coordinates(self, X: Tensor, gram: Tensor | None = None) -> Tensor:
         """X itself."""
         return X
+
+    def stored(self, representation: Representation) -> FeatureSpace:
+        """The space as a learner keeps it."""
+        return self
 
     def squared_norms(self, X: Tensor) -> Tensor:
         """‖x‖²."""
@@ -62,6 +69,12 @@ class KernelSpace:
     points: Any
     cholesky: Cholesky
     of_gram: bool = False
+
+    def stored(self, representation: Representation) -> StoredSpace:
+        """The space as a learner keeps it, in memory of its own."""
+        points = plain(self.points, copy=True)
+        pivots, factor = plain(self.pivots, copy=True), plain(self.cholesky.factor, copy=True)
+        return StoredSpace(self.kernel, pivots, points, factor, representation)
 
     @classmethod
     def of(
@@ -128,7 +141,82 @@ class KernelSpace:
         return combination(self.kernel, self.points, self.weights(values))
 
 
+@dataclass(frozen=True)
+class StoredSpace:
+    """A ``KernelSpace`` of arrays; the tensors are made when they are first asked for."""
+
+    kernel: Kernel
+    pivots: np.ndarray
+    points: Any
+    factor: np.ndarray
+    representation: Representation
+
+    @cached_property
+    def loaded(self) -> KernelSpace:
+        """The space of tensors."""
+        how = self.representation
+        factor = how.tensor(self.factor)
+        points = how.inputs(self.kernel, self.points)
+        cholesky = Cholesky(factor, factor.new_zeros(()))
+        return KernelSpace(self.kernel, torch.from_numpy(self.pivots), points, cholesky)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
 TargetSpace = FeatureSpace | KernelSpace
+
+
+@dataclass(frozen=True)
+class TargetStatistics:
+    """What is known of the training samples in the target space.
+
+    Parameters
+    ----------
+    centre : array (r,)
+        Their mean.
+    mean_squared_norm : float
+    constant_norm : float or None
+        k(x, x), where all samples have the same.
+    variance : float
+        Their mean squared distance from the centre.
+    """
+
+    centre: np.ndarray
+    mean_squared_norm: float
+    constant_norm: float | None
+    variance: float
+
+    @classmethod
+    def of(
+        cls, space: TargetSpace, X: Any, coordinates: Tensor, norms: Tensor, weights: Tensor | None
+    ) -> TargetStatistics:
+        """The statistics of prepared data with weights of mean one."""
+        w = torch.ones_like(norms) if weights is None else weights
+        centre = (w[:, None] * coordinates).mean(0)
+        mean = (w * norms).mean().item()
+        spread = (norms.max() - norms.min()).item()
+        constant = spread <= len(norms) * torch.finfo(norms.dtype).eps * abs(mean)
+        variance = (w * space.squared_distances(X, centre[None], norms)).mean().item()
+        return cls(plain(centre, copy=True), mean, mean if constant else None, variance)
+
+
+def explained(distortion: float, variance: float, norm: float, dtype: torch.dtype) -> float:
+    """1 − distortion / variance; where there is no variance beyond the rounding of squared norms, 1 or 0."""
+    eps = torch.finfo(dtype).eps
+    if variance <= eps * norm:
+        return 1.0 if distortion <= eps**0.5 * norm else 0.0
+    return 1.0 - distortion / variance
+
+
+def components_for(coordinates: Tensor, share: float) -> int:
+    """The least number of principal components that keep a share of the variance."""
+    variances = torch.linalg.svdvals(coordinates - coordinates.mean(0)).square()
+    kept = variances.cumsum(0) / variances.sum()
+    return int((kept < share * (1.0 - torch.finfo(kept.dtype).eps * len(kept))).sum().item()) + 1
 
 
 def kernel_of_target(target: Any, kernel: Kernel | None, *, sparse: bool) -> Kernel | None:

@@ -1,19 +1,21 @@
-"""The fit of an autoencoder: batches of samples for large data, restarts where codes collapse, codes in order."""
+"""Autoencoders as deep problems: batches of samples for large data, restarts where codes collapse, codes in order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from representer.estimators._composition import DeepProblem
-from representer.estimators._deep_fit import DeepFit, Solution
-from representer.estimators._starts import flat, random_starts
 from representer.functions import Chain, Layer
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.optimize import OptimizeResult, adam, with_gradient
+from representer.optimize import OptimizeResult, adam
+from representer.problems.composition import DeepProblem
+from representer.problems.deep import DeepFit, Solution
+from representer.problems.hyperparameters import minimise
+from representer.problems.starts import flat, random_starts
 
 # Codes whose spread is this share of that of kernel PCA are a constant: the encoder's penalty has won.
 COLLAPSED = 1e-3
@@ -23,62 +25,62 @@ RESCUE_STARTS = 8
 RELATIVE_STEP = 0.1
 
 
-@dataclass
-class AutoencoderFit(DeepFit):
-    """A fit whose targets are the data: ``batch_size`` samples at a time where there are landmarks."""
+def rescued(fit: DeepFit, solution: Solution) -> tuple[Solution, bool]:
+    """Where codes have collapsed, the better of the solution and another from random starts, of which some are wider;
+    and whether that has collapsed, too."""
+    if solution.interrupted or not has_collapsed(fit, solution):
+        return solution, False
+    assert solution.problem.chain is not None
+    principal = fit.starts(solution.problem)[0]
+    starts = random_starts(solution.problem.chain, principal, RESCUE_STARTS, fit.generator)
+    result = fit.minimise(solution.problem, starts, callback=fit.settings.callback, description="restarts")
+    if result.value < solution.value:
+        solution = replace(solution, point=result.point, value=result.value, result=result)
+    elif result.interrupted and solution.result is not None:  # not the better point, but worth a word
+        solution = replace(solution, result=replace(solution.result, interrupted=True))
+    return solution, has_collapsed(fit, solution)
 
-    batch_size: int | None = None
-    collapsed: bool = False
 
-    def run(self) -> Solution:
-        """Fit; where the codes have collapsed, once more from random starts, of which some are wider."""
-        solution = super().run()
-        if solution.interrupted or not self._has_collapsed(solution):
-            return solution
-        assert solution.problem.chain is not None
-        principal = self._starts(solution.problem)[0]
-        starts = random_starts(solution.problem.chain, principal, RESCUE_STARTS, self.generator)
-        result = self._minimise(
-            solution.problem, starts, callback=self.settings.callback, description="restarts"
-        )
-        if result.value < solution.value:
-            solution = replace(solution, point=result.point, value=result.value, result=result)
-        elif result.interrupted and solution.result is not None:  # not the better point, but worth a word
-            solution = replace(solution, result=replace(solution.result, interrupted=True))
-        self.collapsed = self._has_collapsed(solution)
-        return solution
+def has_collapsed(fit: DeepFit, solution: Solution) -> bool:
+    """Are all codes nearly the same, against those of kernel PCA?"""
+    chain = solution.problem.chain
+    assert chain is not None and fit.start is not None
+    codes = chain.images(chain.split(solution.point))[-1]
+    return bool(codes.std(0).max() <= COLLAPSED * fit.start.std(0).max())
 
-    def _has_collapsed(self, solution: Solution) -> bool:
-        chain = solution.problem.chain
-        assert chain is not None and self.start is not None
-        codes = chain.images(chain.split(solution.point))[-1]
-        return bool(codes.std(0).max() <= COLLAPSED * self.start.std(0).max())
 
-    def _minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
-        if self.batch_size is None or problem.landmarks is None or self.batch_size >= len(problem.rows):
-            return super()._minimise(problem, starts, **options)
+def batch_minimiser(batch_size: int, seed: int) -> Callable[..., OptimizeResult]:
+    """A search by Adam on so many samples at a time, each batch with the best decoder for it."""
+
+    def search(
+        problem: DeepProblem, starts: Tensor, *, max_iter: int, tol: float, **options: Any
+    ) -> OptimizeResult:
+        if problem.landmarks is None or batch_size >= len(problem.rows):
+            return minimise(problem, starts, max_iter=max_iter, tol=tol, **options)
         with torch.no_grad():  # Adam takes one start: the best for as many samples as a batch has
-            some = problem.rows[:: max(1, len(problem.rows) // self.batch_size)]
+            some = problem.rows[:: max(1, len(problem.rows) // batch_size)]
             values = problem.restricted(some).value(starts)
         start = starts[torch.where(values.isfinite(), values, torch.inf).argmin()]
 
-        def value(point: Tensor, rows: Tensor) -> Tensor:
-            return problem.restricted(rows).value(point[None])[0]
+        def value_and_gradient(point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+            values, gradients = problem.restricted(rows).value_and_gradient(point[None])
+            return values[0], gradients[0]
 
         result = adam(
-            with_gradient(value),
+            value_and_gradient,
             start,
             n_samples=len(problem.rows),
-            batch_size=self.batch_size,
+            batch_size=batch_size,
             learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
-            max_iter=self.settings.max_iter,
-            tol=max(self.settings.tol, 1e-4),
-            random_state=self.settings.seed,
-            verbose=self.settings.verbose,
+            max_iter=max_iter,
+            tol=max(tol, 1e-4),
+            random_state=seed,
             **options,
         )
         with torch.no_grad():  # of all samples: batches have decoders of their own
             return replace(result, value=problem.value(result.point[None]).item())
+
+    return search
 
 
 def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> Tensor:

@@ -1,0 +1,128 @@
+"""Fitted compositions: f_L ∘ … ∘ f_1 + b as a value that a learner keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from representer.functions.base import Function
+from representer.functions.expansion import Expansion
+from representer.functions.features import FeatureFunction
+from representer.functions.network import Network
+from representer.kernels import Kernel, Pullback
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import Representation
+
+
+@dataclass(frozen=True)
+class Composed(Function):
+    """f_L ∘ … ∘ f_1 + b, each f_l in the RKHS of a kernel of its own.
+
+    Parameters
+    ----------
+    inner : tuple of Expansion
+        f_1, …, f_{L−1} as they are stored; there may be none.
+    outer : Expansion or FeatureFunction
+        f_L with its intercept, as it is stored.
+    """
+
+    inner: tuple[Expansion, ...]
+    outer: Expansion | FeatureFunction
+
+    @classmethod
+    def of(cls, functions: Sequence[Expansion], representation: Representation) -> Composed:
+        """The composition of functions from the input on, in memory of its own; only the first sees sparse vectors."""
+        dense = replace(representation, sparse=False)
+        stored = [f.stored(representation if i == 0 else dense) for i, f in enumerate(functions)]
+        return cls(tuple(stored[:-1]), stored[-1])
+
+    @property
+    def kernel(self) -> OperatorKernel:
+        """The kernel that sees the data."""
+        return self._first.kernel
+
+    @property
+    def _first(self) -> Expansion:
+        first = self.inner[0] if self.inner else self.outer
+        assert isinstance(first, Expansion)  # features are of images
+        return first
+
+    def inputs(self, X: Any) -> Any:
+        """Checked inputs as the first kernel takes them."""
+        first = self._first
+        assert first.representation is not None
+        return first.representation.inputs(first.loaded.kernel, X)
+
+    def images(self, X: Any) -> list[Any]:
+        """The prepared inputs, and their images under each inner function."""
+        images = [self.inputs(X)]
+        with torch.no_grad():
+            for f in self.inner:
+                images.append(f.loaded(images[-1]))
+        return images
+
+    def at_image(self, Z: Any) -> Tensor:
+        """f_L + b at images, (n, p)."""
+        with torch.no_grad():
+            return self.outer.loaded(Z) if isinstance(self.outer, Expansion) else self.outer(Z)
+
+    def from_image(self, Z: Any, layer: int) -> Tensor:
+        """The values (n, p) at images under the first ``layer`` inner functions."""
+        with torch.no_grad():
+            for f in self.inner[layer:]:
+                Z = f.loaded(Z)
+        return self.at_image(Z)
+
+    def first_columns(self, p: int) -> Composed:
+        """The same inner functions, and the first p outputs."""
+        b = None if self.outer.intercept is None else self.outer.intercept[:p]
+        return replace(
+            self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b)
+        )
+
+    def __call__(self, X: Any) -> Tensor:
+        """The values (n, p)."""
+        return self.at_image(self.images(X)[-1])
+
+    def norm(self) -> float:
+        """‖f_L‖, the norm of the outer function."""
+        return self.outer.norm()
+
+    def contributions(self, X: Any) -> Tensor:
+        """The terms (n, terms, p) of the outer function at the images of X."""
+        return self.outer.contributions(self.images(X)[-1])
+
+    def kernel_of_data(self) -> Kernel:
+        """K_L(f_{L−1} ∘ … ∘ f_1(x), f_{L−1} ∘ … ∘ f_1(y)): a kernel of the data like any other."""
+        kernel = self.outer_expansion().kernel
+        if not isinstance(kernel, Decomposable) or kernel.operator is not None:
+            raise AttributeError(
+                f"The outer kernel {kernel!r} is operator-valued: there is no scalar deep kernel. Its images are those "
+                "of transform_layers."
+            )
+        if not self.inner:
+            return kernel.kernel
+        inner = Network([f.loaded for f in self.inner]).cpu().requires_grad_(False)
+        return Pullback(kernel.kernel, inner, domain=self.kernel.domain)
+
+    def outer_expansion(self) -> Expansion:
+        """The outer function on its anchors."""
+        if isinstance(self.outer, Expansion):
+            return self.outer
+        features = self.outer.features
+        return Expansion(
+            Decomposable(features.kernel),
+            features.drawn,
+            self.outer.dual_coef,
+            self.outer.intercept,
+            features.representation,
+        )
+
+    def network(self) -> Network:
+        """The composition as a ``torch.nn.Module`` on the processor."""
+        functions = [f.loaded for f in (*self.inner, self.outer_expansion())]
+        return Network(functions, functions[-1].intercept).cpu()

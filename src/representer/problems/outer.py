@@ -1,0 +1,140 @@
+"""Outer functions of many samples: inner layers come from a random part, the outer function from sums over all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
+from representer.data import plain
+from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
+from representer.operators import Decomposable, Identity
+from representer.operators.adapted import silent_repairs
+from representer.optimize.search import best_alpha, log_spaced
+from representer.samples import rows as limits
+from representer.samples.held import HeldSamples
+from representer.samples.in_memory import Samples
+from representer.systems.frames import CentredFeatures, frame_of
+from representer.systems.ridge import SummedSystem, block_limit, normal_equations, with_alpha
+from representer.systems.sums import NormalStep
+
+
+@dataclass(frozen=True)
+class ImageFeatures(FeatureMap):
+    """Features of the outer kernel, of images under the inner layers."""
+
+    inner: tuple[Expansion, ...]
+    outer: FeatureMap
+
+    @property
+    def kernel(self) -> Any:  # type: ignore[override]
+        """The outer one."""
+        return self.outer.kernel
+
+    @property
+    def n_features(self) -> int:
+        """Of the outer features."""
+        return self.outer.n_features
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the outer features."""
+        return self.outer.dtype
+
+    @property
+    def state(self) -> Any:
+        """The landmarks, which are images."""
+        return self.outer.state
+
+    def __call__(self, X: Any) -> Tensor:
+        for function in self.inner:
+            X = function(X)
+        return self.outer(X)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The samples that a deep machine sees, and all of them if these are more.
+
+    Parameters
+    ----------
+    X : checked inputs
+        The samples that are seen.
+    rows : array of int
+        Their numbers among all.
+    seed : int
+        The seed with which they were drawn.
+    source : Samples, optional
+        All samples, if the outer function is to be fitted to them.
+    """
+
+    X: Any
+    rows: np.ndarray
+    seed: int = 0
+    source: Samples | None = None
+
+
+@dataclass(frozen=True)
+class OuterFit:
+    """The outer function of all samples, and how it was found."""
+
+    function: Composed
+    system: (
+        SummedSystem  # of features of images; its held samples are some that the inner layers have not seen
+    )
+    criterion: float | None  # None where alpha was given
+    value: float  # mean loss + alpha·‖f‖²
+
+    def left_out(self) -> Tensor:
+        """The predictions f₋ᵢ + b₋ᵢ for the held samples."""
+        return replace(self.system, samples=self.system.held).left_out()
+
+
+def fit_outer(
+    function: Composed, part: Part, alpha: float | None, *, intercept: bool, memory_limit: int | str | None
+) -> OuterFit:
+    """Fit the outer function once more, to all samples; alpha too, if it is None, by leave-one-out errors of samples
+    that the inner layers have not seen."""
+    source = part.source
+    assert source is not None
+    outer = function.outer_expansion()
+    assert (
+        isinstance(outer.kernel, Decomposable) and outer.representation is not None
+    )  # as an approximation needs
+    with torch.no_grad(), silent_repairs():  # the fit has said it
+        features: LandmarkFeatures = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
+        stored = StoredFeatures.of(Nystroem(features.n_features), features, outer.representation)
+        rows = np.setdiff1d(source.random_rows(len(part.rows) + limits.HELD_ROWS, part.seed), part.rows)
+        inner = tuple(f.loaded for f in function.inner)
+        block = source.rows(rows)
+        sample = replace(block, X=_image(inner, block.X))
+        frame = frame_of(features, sample.X) if intercept else None
+        seen = features if frame is None else CentredFeatures(features, frame)
+        limit = block_limit(memory_limit, features.n_features, block.Y.shape[1], held=len(sample))
+        sums = source.total(NormalStep(ImageFeatures(inner, seen)), limit=limit)
+        held = HeldSamples.of(sample, rows, part.seed)
+        kept = None if frame is None else frame.map(plain)
+        system = SummedSystem(stored, Identity(), sums.map(plain), held, alpha or 0.0, intercept, kept)
+        vars(system)["ridge"] = normal_equations(sums, Identity(), intercept, frame)
+        criterion = None
+        if alpha is None:
+            least = system.least_alpha()
+            grid = log_spaced(least, least * torch.finfo(features.dtype).eps ** (-2 / 3) * 10.0)
+            alpha, criterion = best_alpha(lambda alphas: system.path(alphas, limit=limit), grid, refine=True)
+        system = with_alpha(system, alpha)
+        theta = system.coefficients()
+        b = system.intercept()
+    constant = np.zeros(theta.shape[1]) if b is None else plain(b.to(features.dtype))
+    fitted = FeatureFunction(stored, plain(theta.to(features.dtype)), constant)
+    value = system.ridge.training_error(alpha) + alpha * float(theta.square().sum())  # type: ignore[union-attr]
+    return OuterFit(replace(function, outer=fitted), system, criterion, value)
+
+
+def _image(inner: tuple[Expansion, ...], X: Any) -> Any:
+    for f in inner:
+        X = f(X)
+    return X

@@ -1,0 +1,174 @@
+"""The spread of a new observation around a deep fit by squared loss: a Gaussian process on the images."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
+from representer.data import count
+from representer.functions import Composed
+from representer.kernels import Linear
+from representer.linalg import repair_gram
+from representer.linalg.memory import row_blocks
+from representer.operators import Decomposable, OperatorKernel
+from representer.operators.adapted import Projected, repaired_gram, silent_repairs
+from representer.optimize.search import SearchSettings
+from representer.problems.composition import Composition
+from representer.problems.deep import DeepFit, Splits
+from representer.problems.fixed_gram import precompute
+from representer.problems.losses import Targets, squared
+from representer.systems import RidgeData, factor_system
+
+
+class PredictiveSpread:
+    """Standard deviations of f + b + noise: a Gaussian process of covariance s²K, and noise of variance s²·n·alpha.
+
+    s², for each output, gives leave-one-out residuals the size they should have. An intercept has a flat prior: it adds
+    what the data leave open of it. With landmarks, what they do not see of K(x, x) counts as uncertain.
+
+    Parameters
+    ----------
+    kernel : OperatorKernel
+    Z, Y : data, tensor (n, p)
+        Images of the training samples, and their targets minus the intercept.
+    alpha : float
+    intercept : bool
+    landmarks : data, optional
+    residuals : tensor (n, p), optional
+        Of predictions for samples that a fit has not seen, NaN where there are none; by default those of leaving one
+        out, inner layers fixed.
+    weights : tensor (n,), optional
+        Sample weights of mean 1; a new observation has weight 1.
+    """
+
+    def __init__(
+        self,
+        kernel: OperatorKernel,
+        Z: Any,
+        Y: Tensor,
+        alpha: float,
+        *,
+        intercept: bool,
+        landmarks: Any = None,
+        residuals: Tensor | None = None,
+        weights: Tensor | None = None,
+    ):
+        self.noise = alpha * len(Y)
+        self.features: LandmarkFeatures | None = None
+        gram, known = None, kernel
+        if landmarks is not None:
+            assert isinstance(kernel, Decomposable)
+            self.features = landmark_features(kernel.kernel, landmarks)
+            known, Z = Decomposable(Linear()), self.features(Z)
+        elif isinstance(kernel, Decomposable) and not (kernel.domain == "vectors" and isinstance(Z, Tensor)):
+            with silent_repairs():  # fit has said it
+                gram, kept = repaired_gram(kernel.kernel, Z)
+            if kept is not None:
+                known = Decomposable(Projected(kernel.kernel, kept), kernel.operator)
+        data = RidgeData(known, Z, Y, torch.ones_like(Y[:, 0]) if weights is None else weights, gram=gram)
+        fixed = factor_system(data, alpha)
+        if residuals is None:
+            residuals = Y - fixed.left_out()
+        self.scale = (residuals**2 / fixed.left_out_variance()).nanmean(0)
+        self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
+        self.bytes_per_row = Y.numel() * Y.element_size()
+
+    def __call__(self, Z: Any) -> Tensor:
+        """Standard deviations (m, p) at the images Z."""
+        return torch.cat([self._block(Z[rows]) for rows in row_blocks(count(Z), self.bytes_per_row)])
+
+    def _block(self, Z: Any) -> Tensor:
+        points = Z if self.features is None else self.features(Z)
+        variance = self.system.variance(points)
+        if self.features is not None:
+            unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
+            variance = variance + unseen.clamp(min=0.0)[:, None]
+        return ((variance + self.noise) * self.scale).sqrt()
+
+
+@dataclass(frozen=True)
+class Refits:
+    """How a fit is repeated without each of its folds."""
+
+    composition: Composition
+    settings: SearchSettings
+    folds: list[tuple[np.ndarray, np.ndarray]]
+    approximation: Nystroem | None
+
+
+@dataclass(frozen=True)
+class DeepSpread:
+    """What the standard deviations of a deep regression need, as arrays; they are computed when they are asked for.
+
+    Leave-one-out holds the inner layers fixed, and would not see that large ones adapt to samples: then ``refits`` say
+    how fits are repeated without each fold.
+    """
+
+    function: Composed
+    X: Any
+    Y: np.ndarray
+    weights: np.ndarray | None
+    alpha: float
+    intercept: bool
+    by_landmarks: bool
+    refits: Refits | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def deviation(self, Z: Tensor) -> Tensor:
+        """The standard deviation (m, p) of new observations at the images Z."""
+        return self._made(Z)
+
+    @cached_property
+    def _made(self) -> PredictiveSpread:
+        stored = self.function.outer_expansion()
+        assert stored.representation is not None
+        outer, kernel = stored.loaded, stored.representation.adapted(stored.kernel, repair=True)
+        if kernel.domain == "gram":
+            raise ValueError(
+                "return_std=True is impossible with a precomputed outer kernel: k(x, x) of new points is unknown."
+            )
+        images = self.function.images(self.X)
+        Y = torch.as_tensor(self.Y).to(outer.coefficients)
+        weights = None if self.weights is None else torch.as_tensor(self.weights).to(Y)
+        centred = Y if outer.intercept is None else Y - outer.intercept
+        return PredictiveSpread(
+            kernel,
+            images[-1],
+            centred,
+            self.alpha,
+            intercept=self.intercept,
+            landmarks=outer.anchors if self.by_landmarks else None,
+            residuals=self._held_out_residuals(images, Targets(Y, weights)),
+            weights=weights,
+        )
+
+    def _held_out_residuals(self, images: list[Any], targets: Targets) -> Tensor | None:
+        """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
+        if self.refits is None:
+            return None
+        composition, data = self.refits.composition, images[0]
+        if composition.input_kernel.domain == "gram":
+            data = repair_gram(data)
+        approximation = self.refits.approximation
+        with silent_repairs():  # fit has spoken of it
+            composition, data, _ = precompute(composition, data, targets.Y, once=approximation is None)
+        folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
+        splits = Splits(torch.arange(len(targets)), lambda rows: folds)
+        fit = DeepFit(
+            composition, data, targets, squared(self.intercept), self.refits.settings, splits, approximation
+        )
+        residuals = torch.full_like(targets.Y, torch.nan)
+        for decisions, rows in fit.held_out(composition, images[1:]):
+            residuals[rows] = targets.Y[rows] - decisions
+        return residuals
