@@ -307,8 +307,8 @@ class Nystroem(Approximation):
         auto = isinstance(m, str) and m == "auto"
         if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
             raise ValueError(
-                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}, or a share of them "
-                f"up to 1.0; got {m!r}. Choose at most {n}, which is exact, or 'auto'."
+                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got {m!r}. "
+                f"Choose at most {n}, which is exact, a share of the samples up to 1.0, or 'auto'."
             )
         return self.at_most(n)
 
