@@ -489,7 +489,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             )
 
     def _new_targets(self, y: Any) -> Any:
-        """TargetSource of new inputs, of the kind and width of those that were fitted."""
+        """Targets of new inputs, of the kind and width of those that were fitted."""
         targets, _ = check_outputs(self.output_kernel_, y, reset=False)
         if self.output_kernel_.domain in ("vectors", "gram"):
             width = self.function_.anchors.shape[1]
