@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 
+from representer.data import Data
 from representer.estimators.validation import check_counts, check_options
-from representer.kernels.molecules import Fingerprint, as_molecules, morgan
+from representer.kernels import Fingerprint, as_molecules, morgan
 
 Output = Literal["dense", "sparse", "packed"]
 
@@ -25,13 +27,14 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         """The fingerprint that the arguments, which are checked here, describe."""
 
     def _checked(self) -> Fingerprint:
+        """The fingerprint, after the output has been checked, too."""
         check_options(self, {"output": ("dense", "sparse", "packed")})
         fingerprint = self._fingerprint()
         if self.output == "packed" and fingerprint.counts:
             raise ValueError("output='packed' is for bits; with counts=True choose 'dense' or 'sparse'.")
         return fingerprint
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Check the arguments.
 
         Parameters
@@ -49,7 +52,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         self._checked()
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Data) -> np.ndarray | sparse.csr_array:
         """Compute fingerprints.
 
         Parameters
@@ -71,7 +74,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         bits = rows.astype(np.uint8).toarray()
         return np.packbits(bits, axis=1) if self.output == "packed" else bits
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns: the name of the class and a number.
 
         Parameters
@@ -93,7 +96,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.one_d_array = True
@@ -105,24 +108,25 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
 class Morgan(MolecularFingerprint):
     """Morgan (extended-connectivity) fingerprints: the surroundings of each atom, hashed into ``n_bits`` bins.
 
-    Parameters
-    ----------
-    radius : int, default=2
-        The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
-    n_bits : int, default=2048
-        The number of bins.
-    counts : bool, default=False
-        Count how often a substructure occurs, or only say whether it does?
-    chirality : bool, default=False
-        Tell mirror images of a substructure apart?
-    output : {"dense", "sparse", "packed"}, default="dense"
-        An array, a sparse matrix, or bits packed into bytes.
+        Parameters
+        ----------
+        radius : int, default=2
+            The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
+        n_bits : int, default=2048
+            The number of bins.
+        counts : bool, default=False
+            Count how often a substructure occurs, or only say whether it does?
+        chirality : bool, default=False
+            Tell mirror images of a substructure apart?
+        output : {"dense", "sparse", "packed"}, default="dense"
+            An array, a sparse matrix, or bits packed into bytes.
 
-    Examples
-    --------
-    >>> from representer.estimators.fingerprints import Morgan
-    >>> Morgan(n_bits=16).fit_transform(["CCO", "c1ccccc1"]).sum(axis=1).tolist()
-    [6, 3]
+        Examples
+        --------
+        >>> from representer.data import Data
+    from representer.estimators.fingerprints import Morgan
+        >>> Morgan(n_bits=16).fit_transform(["CCO", "c1ccccc1"]).sum(axis=1).tolist()
+        [6, 3]
     """
 
     def __init__(
@@ -147,22 +151,23 @@ class Morgan(MolecularFingerprint):
 class Paths(MolecularFingerprint):
     """RDKit's topological fingerprints: paths and branched paths of bonds, hashed into ``n_bits`` bins.
 
-    Parameters
-    ----------
-    max_length : int, default=7
-        The most bonds of a path.
-    n_bits : int, default=2048
-        The number of bins.
-    counts : bool, default=False
-        Count how often a substructure occurs, or only say whether it does?
-    output : {"dense", "sparse", "packed"}, default="dense"
-        An array, a sparse matrix, or bits packed into bytes.
+        Parameters
+        ----------
+        max_length : int, default=7
+            The most bonds of a path.
+        n_bits : int, default=2048
+            The number of bins.
+        counts : bool, default=False
+            Count how often a substructure occurs, or only say whether it does?
+        output : {"dense", "sparse", "packed"}, default="dense"
+            An array, a sparse matrix, or bits packed into bytes.
 
-    Examples
-    --------
-    >>> from representer.estimators.fingerprints import Paths
-    >>> Paths().transform(["CCOC"]).shape
-    (1, 2048)
+        Examples
+        --------
+        >>> from representer.data import Data
+    from representer.estimators.fingerprints import Paths
+        >>> Paths().transform(["CCOC"]).shape
+        (1, 2048)
     """
 
     def __init__(
@@ -183,23 +188,24 @@ class Paths(MolecularFingerprint):
 class AtomPairs(MolecularFingerprint):
     """Atom-pair fingerprints: pairs of atoms and their distance in bonds, hashed into ``n_bits`` bins.
 
-    Parameters
-    ----------
-    max_distance : int, default=30
-        The largest distance, in bonds.
-    n_bits : int, default=2048
-        The number of bins.
-    counts : bool, default=False
-        Count how often a substructure occurs, or only say whether it does?
-        Without, RDKit sets more bits for more occurrences.
-    output : {"dense", "sparse", "packed"}, default="dense"
-        An array, a sparse matrix, or bits packed into bytes.
+        Parameters
+        ----------
+        max_distance : int, default=30
+            The largest distance, in bonds.
+        n_bits : int, default=2048
+            The number of bins.
+        counts : bool, default=False
+            Count how often a substructure occurs, or only say whether it does?
+            Without, RDKit sets more bits for more occurrences.
+        output : {"dense", "sparse", "packed"}, default="dense"
+            An array, a sparse matrix, or bits packed into bytes.
 
-    Examples
-    --------
-    >>> from representer.estimators.fingerprints import AtomPairs
-    >>> AtomPairs().transform(["CCOC"]).shape
-    (1, 2048)
+        Examples
+        --------
+        >>> from representer.data import Data
+    from representer.estimators.fingerprints import AtomPairs
+        >>> AtomPairs().transform(["CCOC"]).shape
+        (1, 2048)
     """
 
     def __init__(
@@ -220,23 +226,24 @@ class AtomPairs(MolecularFingerprint):
 class Torsions(MolecularFingerprint):
     """Topological torsions: chains of atoms, hashed into ``n_bits`` bins.
 
-    Parameters
-    ----------
-    n_atoms : int, default=4
-        The number of atoms of a chain.
-    n_bits : int, default=2048
-        The number of bins.
-    counts : bool, default=False
-        Count how often a substructure occurs, or only say whether it does?
-        Without, RDKit sets more bits for more occurrences.
-    output : {"dense", "sparse", "packed"}, default="dense"
-        An array, a sparse matrix, or bits packed into bytes.
+        Parameters
+        ----------
+        n_atoms : int, default=4
+            The number of atoms of a chain.
+        n_bits : int, default=2048
+            The number of bins.
+        counts : bool, default=False
+            Count how often a substructure occurs, or only say whether it does?
+            Without, RDKit sets more bits for more occurrences.
+        output : {"dense", "sparse", "packed"}, default="dense"
+            An array, a sparse matrix, or bits packed into bytes.
 
-    Examples
-    --------
-    >>> from representer.estimators.fingerprints import Torsions
-    >>> Torsions().transform(["CCOC"]).shape
-    (1, 2048)
+        Examples
+        --------
+        >>> from representer.data import Data
+    from representer.estimators.fingerprints import Torsions
+        >>> Torsions().transform(["CCOC"]).shape
+        (1, 2048)
     """
 
     def __init__(
@@ -260,16 +267,17 @@ class Torsions(MolecularFingerprint):
 class MACCS(MolecularFingerprint):
     """The 166 MACCS keys: answers to fixed questions about a molecule; bit 0 is never set.
 
-    Parameters
-    ----------
-    output : {"dense", "sparse", "packed"}, default="dense"
-        An array, a sparse matrix, or bits packed into bytes.
+        Parameters
+        ----------
+        output : {"dense", "sparse", "packed"}, default="dense"
+            An array, a sparse matrix, or bits packed into bytes.
 
-    Examples
-    --------
-    >>> from representer.estimators.fingerprints import MACCS
-    >>> MACCS().transform(["CCO"]).shape
-    (1, 167)
+        Examples
+        --------
+        >>> from representer.data import Data
+    from representer.estimators.fingerprints import MACCS
+        >>> MACCS().transform(["CCO"]).shape
+        (1, 167)
     """
 
     def __init__(self, *, output: Output = "dense"):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
-from representer.data import plain
+from representer.data import Data, plain
 from representer.kernels import Kernel, as_kernel
 
 
@@ -38,17 +36,19 @@ class GaussianProcessKernel(gp.Kernel):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+    def __call__(
+        self, X: Data, Y: Data | None = None, eval_gradient: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """The Gram matrix, and with ``eval_gradient`` its gradient in no hyperparameters."""
         gram = np.asarray(plain(as_kernel(self.kernel)(X, Y)), dtype=np.float64)
         return (gram, np.empty((*gram.shape, 0))) if eval_gradient else gram
 
-    def diag(self, X: Any) -> np.ndarray:
+    def diag(self, X: Data) -> np.ndarray:
         """The diagonal of the Gram matrix."""
         return np.asarray(plain(as_kernel(self.kernel).diag(X)), dtype=np.float64)
 
     def is_stationary(self) -> bool:
-        """Unknown, so no."""
+        """Whether the kernel is stationary is unknown, so the answer is no."""
         return False
 
     def __repr__(self) -> str:
