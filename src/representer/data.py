@@ -138,7 +138,7 @@ def as_items(X: Any) -> Any:
 
 
 def take(X: Any, rows: Tensor) -> Any:
-    """Some samples of prepared data."""
+    """The samples with these numbers of prepared data."""
     if isinstance(X, Tensor):
         return X[rows]
     # NumPy would read a tensor of one row number as that number.

@@ -48,12 +48,12 @@ class Positive:
         return 0.99 * math.log(torch.finfo(dtype).max) / (4.0 * self.power)
 
     def value(self, raw: Tensor) -> Tensor:
-        """exp(raw), never 0 or infinite."""
+        """The value exp(raw), which is never 0 or infinite."""
         limit = self._limit(raw.dtype)
         return raw.clamp(-limit, limit).exp()
 
     def raw(self, value: Tensor) -> Tensor:
-        """log(value), finite even for 0."""
+        """The raw number log(value), which is finite even for 0."""
         limit = self._limit(value.dtype)
         return value.log().clamp(-limit, limit)
 
@@ -98,7 +98,7 @@ class SemiDefinite:
     """A symmetric positive semi-definite p × p matrix F Fᵀ, by the factor F (p × p, raw)."""
 
     def value(self, raw: Tensor) -> Tensor:
-        """F Fᵀ, never infinite."""
+        """The matrix F Fᵀ, which is never infinite."""
         limit = torch.finfo(raw.dtype).max ** 0.25
         raw = raw.clamp(-limit, limit)
         return raw @ raw.mT
@@ -211,7 +211,7 @@ class Word:
 
 @functools.lru_cache(maxsize=1024)
 def _problem_of(constraint: Constraint, value: float) -> str | None:
-    """Of a plain number, which is asked about with every Gram matrix."""
+    """Why a plain number is not allowed, or None; it is asked with every Gram matrix, and so remembered."""
     return constraint.problem(torch.tensor(value, dtype=torch.float64))
 
 

@@ -275,7 +275,7 @@ def check_gradient(
 
 
 def _take(kernel: Kernel | OperatorKernel, X: Any, index: Sequence[int] | np.ndarray) -> Any:
-    """Some samples of prepared data; of a Gram matrix, the block of these."""
+    """The samples with these numbers of prepared data; of a Gram matrix, their block."""
     rows = [int(i) for i in index]
     if kernel.domain == "gram":
         return X[rows][:, rows]

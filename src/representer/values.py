@@ -178,7 +178,7 @@ class Value:
     def replace(self, values: Mapping[str, Any]) -> Self:
         """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
         unknown = set(values) - set(self._hyperparameter_names())
-        if unknown:
+        if unknown and (unknown := unknown - set(self.constraints())):
             known = ", ".join(self.constraints()) or "none"
             raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {known}.")
 

@@ -352,5 +352,5 @@ def test_shares_of_a_transformer(X: np.ndarray) -> None:
     assert Nystroem(0.25, random_state=0).fit(X).transform(X).shape == (120, 30)
     assert len(Nystroem(1.0).fit(X).landmarks_) == 120 and len(Nystroem(1e-6).fit(X).landmarks_) == 2
     for share in (0.0, 1.5, -0.5, float("nan")):
-        with pytest.raises(ValueError, match=r"or a share of them up to 1\.0; got"):
+        with pytest.raises(ValueError, match=r"a share of the samples up to 1\.0"):
             Nystroem(share).fit(X)

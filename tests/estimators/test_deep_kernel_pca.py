@@ -29,6 +29,7 @@ from representer.kernels import (
     Polynomial,
     Spectrum,
 )
+from representer.optimize.stiefel import StalledError
 from representer.problems import levels
 
 CHECKED = {
@@ -567,15 +568,15 @@ def test_interrupting_a_search_ends_the_fit(X, monkeypatch):
 
 def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
     arguments = {"kernel": ["rbf", Gaussian(0.3)], "eta": [1.0, -1.0]}
-    real = levels.critical_point
 
-    def worse(evaluate, start, preconditioner, **limits):
-        result = real(evaluate, start, preconditioner, **{**limits, "max_iter": 1})
+    def worse(evaluate, start, preconditioner):
         generator = torch.Generator().manual_seed(0)
-        noise = [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
-        return replace(result, state=evaluate(noise), converged=False)
+        yield evaluate(
+            [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
+        )
+        raise StalledError("no step is better")
 
-    monkeypatch.setattr(levels, "critical_point", worse)
+    monkeypatch.setattr(levels, "newton_steps", worse)
     with pytest.warns(ConvergenceWarning, match="The best point is kept"):
         model = DeepKernelPCA([3, 2], **arguments).fit(X)
     assert model.solver_ == "scf"

@@ -274,7 +274,7 @@ def test_the_backward_error_of_a_system_is_rounding(data):
     model = predictor("covariance").fit(X, Y, sample_weight=weights)
     known: StructuredModel = model._fit.model
     how = known.representation
-    pairs = Pairs(how.tensor(model.X_fit_), how.tensor(model.Y_fit_), model.X_fit_, model.Y_fit_)
+    pairs = Pairs(how.tensor(model.X_fit_), how.tensor(model.Y_fit_))
     for name in NAMES:
         problem = structured_problem(known, pairs)
         operator = predictor(name)._operator()

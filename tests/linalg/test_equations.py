@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from representer.linalg.equations import broyden, levenberg_marquardt
+from representer.linalg.equations import Limits, broyden, levenberg_marquardt
 
 
 def test_rows_of_equations_are_solved_by_themselves():
@@ -22,8 +22,8 @@ def test_rows_of_equations_are_solved_by_themselves():
     inverse = torch.linalg.inv(torch.tensor([[1.5, 1.5], [-1.0, 1.0]], dtype=torch.float64))
     limits = {"scale": 1.0, "tol": 1e-12, "max_iter": 100}
     quick, safe = (
-        broyden(equations, start, inverse, **limits),
-        levenberg_marquardt(equations, start, **limits),
+        broyden(equations, start, inverse, Limits(**limits)),
+        levenberg_marquardt(equations, start, Limits(**limits)),
     )
     for solutions, converged in (quick, safe):
         assert converged.all()
@@ -36,5 +36,5 @@ def test_rows_without_a_solution_are_not_called_converged():
 
     start = torch.full((3, 1), 0.7, dtype=torch.float64)
     limits = {"scale": 1.0, "tol": 1e-10, "max_iter": 40}
-    assert not broyden(equations, start, torch.ones(1, 1, dtype=torch.float64), **limits)[1].any()
-    assert not levenberg_marquardt(equations, start, **limits)[1].any()
+    assert not broyden(equations, start, torch.ones(1, 1, dtype=torch.float64), Limits(**limits))[1].any()
+    assert not levenberg_marquardt(equations, start, Limits(**limits))[1].any()

@@ -166,7 +166,7 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
     with pytest.raises(
-        ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60, or .* got 'a'"
+        ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"
     ):
         EmbeddingClassifier(approximation=Nystroem("a")).fit(X, y)
 

@@ -30,12 +30,12 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def __call__(self, X: Any) -> Tensor:
-        """Features (n, m)."""
+        """The features φ(x_i) as rows, (n, m)."""
 
     @property
     @abstractmethod
     def n_features(self) -> int:
-        """m."""
+        """The number m of features."""
 
     @property
     @abstractmethod
@@ -52,7 +52,7 @@ class FeatureMap(ABC):
         return self(X)
 
     def coefficients(self, theta: Tensor) -> Tensor:
-        """The C with φ(x)ᵀΘ = columns(x)ᵀC."""
+        """The coefficients C of the columns with φ(x)ᵀΘ = columns(x)ᵀC."""
         return theta
 
     def loses_digits(self, theta: Tensor, constant: Tensor | float = 0.0) -> bool:

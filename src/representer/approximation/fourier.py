@@ -75,19 +75,19 @@ class FourierFeatures(FeatureMap):
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the frequencies."""
+        """The precision of the frequencies."""
         return self.frequencies.dtype
 
     @property
     def state(self) -> Tensor:
-        """The frequencies."""
+        """The frequencies, which were drawn."""
         return self.frequencies
 
     def _width(self, waves: list[Term]) -> int:
         return self.frequencies.shape[1] // max(1, sum(len(term.factors) for term in waves))
 
     def __call__(self, X: Any) -> Tensor:
-        """Features (n, m)."""
+        """The cosines and sines φ(x_i) as rows, (n, m)."""
         X = self.kernel.prepare(X)
         terms = _terms(self.kernel, self.kernel)
         width = self._width([term for term in terms if term.factors])
@@ -169,7 +169,7 @@ class RandomFeatures(Approximation):
         self.random_state = random_state
 
     def size(self, n: int) -> int:
-        """m, checked."""
+        """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
         if not is_count(self.n_components):
             raise ValueError(
                 f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."

@@ -29,7 +29,6 @@ from representer.linalg import (
     eigh,
     factorize,
     repair_gram,
-    row_product,
     spectrum_of_factor,
 )
 from representer.linalg.memory import row_blocks
@@ -49,16 +48,16 @@ class PositivePart:
     factor: Tensor
 
     def back_solve(self, right: Tensor) -> Tensor:
-        """U diag(1/√e) C."""
+        """The product U diag(1/√e) C, which takes the place of L⁻ᵀC."""
         return (self.factor / (self.factor**2).sum(0)) @ right
 
     def half_solve(self, right: Tensor) -> Tensor:
-        """diag(1/√e) Uᵀ C: the part outside of the positive one is left out."""
+        """The product diag(1/√e) Uᵀ C, which takes the place of L⁻¹C; the negative part is left out."""
         return (self.factor / (self.factor**2).sum(0)).mT @ right
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
-        """The same for rows."""
-        return row_product(rows, self.factor / (self.factor**2).sum(0))
+        """What ``half_solve`` makes of each row, as rows."""
+        return rows @ (self.factor / (self.factor**2).sum(0))
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,17 @@ class LandmarkFeatures(FeatureMap):
 
     @property
     def n_features(self) -> int:
-        """The rank of k(Z, Z)."""
+        """The number of features: the rank of k(Z, Z)."""
         return self.factor.factor.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the landmarks' Gram matrix."""
+        """The precision of the landmarks' Gram matrix."""
         return self.factor.factor.dtype
 
     @property
     def state(self) -> Any:
-        """The landmarks."""
+        """The landmarks, which were chosen or given."""
         return self.landmarks
 
     def __call__(self, X: Any) -> Tensor:
@@ -115,7 +114,7 @@ class LandmarkFeatures(FeatureMap):
         return X
 
     def columns(self, X: Any) -> Tensor:
-        """k(X, Z): cheaper than the features."""
+        """The Gram matrix k(X, Z), which is cheaper than the features."""
         return self.kernel._gram(self._prepared(X), self.landmarks)
 
     def coefficients(self, theta: Tensor) -> Tensor:
@@ -198,7 +197,7 @@ class Landmarks(Approximation):
         self.kernel = kernel
 
     def size(self, n: int) -> int:
-        """How many points there are."""
+        """How many landmarks were given, whatever the number of samples."""
         if not hasattr(self.points, "__len__"):
             raise ValueError(f"points of Landmarks must be data, with a length; got {self.points!r}.")
         return int(self.points.shape[0]) if sparse.issparse(self.points) else len(self.points)
@@ -208,7 +207,7 @@ class Landmarks(Approximation):
         return np.arange(1)
 
     def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
-        """The features of the points."""
+        """The features of the landmarks that were given."""
         points = kernel.prepare(self.points)
         if isinstance(points, Tensor) and isinstance(X, Tensor):
             points = same_features(points.to(X), X)[0]
@@ -308,8 +307,8 @@ class Nystroem(Approximation):
         auto = isinstance(m, str) and m == "auto"
         if not (auto or self._is_share or (is_count(m) and m <= n)):  # type: ignore[operator]
             raise ValueError(
-                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}, or a share of them "
-                f"up to 1.0; got {m!r}. Choose at most {n}, which is exact, or 'auto'."
+                f"n_components of Nystroem must be an integer from 1 to the number of samples, {n}; got {m!r}. "
+                f"Choose at most {n}, which is exact, a share of the samples up to 1.0, or 'auto'."
             )
         return self.at_most(n)
 

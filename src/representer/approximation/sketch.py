@@ -32,7 +32,7 @@ class SketchFeatures(FeatureMap):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Double, or that of the data."""
+        """The precision of the features: double, or that of the data."""
         return self.table.dtype
 
     @property
@@ -41,7 +41,7 @@ class SketchFeatures(FeatureMap):
         return self.table
 
     def __call__(self, X: Any) -> Tensor:
-        """Features (n, m)."""
+        """The sketches φ(x_i) as rows, (n, m)."""
         polynomial, scale = _polynomial(self.kernel)
         X = polynomial.prepare(X)
         places, signs = self.table.to(X.device).long()
@@ -103,7 +103,7 @@ class TensorSketch(Approximation):
         self.random_state = random_state
 
     def size(self, n: int) -> int:
-        """m, checked."""
+        """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
         if not is_count(self.n_components):
             raise ValueError(
                 f"n_components of TensorSketch must be a positive integer; got {self.n_components!r}."
@@ -115,7 +115,7 @@ class TensorSketch(Approximation):
         return np.arange(1)
 
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> SketchFeatures:
-        """Draw the hash functions."""
+        """Draw the hash functions; the data say how many features they serve."""
         polynomial, _ = _polynomial(kernel)
         generator = torch.Generator().manual_seed(seed)
         shape = polynomial.degree, X.shape[-1] + 1

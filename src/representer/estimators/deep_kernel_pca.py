@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import plain, take
+from representer.data import Data, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
@@ -26,12 +26,14 @@ from representer.estimators.validation import (
     check_device,
     check_inputs,
     check_options,
+    kernel_domain,
+    needs_approximation,
     seed_of,
 )
 from representer.functions.levels import DataLevel, Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
-from representer.kernels import Gaussian, Kernel, as_kernel
+from representer.kernels import Gaussian, Kernel
 from representer.linalg.memory import recycling
 from representer.notices import warn
 from representer.operators.adapted import takes_sparse
@@ -40,6 +42,7 @@ from representer.optimize.search import SearchSettings
 from representer.parameters import is_count, is_real
 from representer.preimage import Network
 from representer.preimage.levels import LevelPreimages, check_method
+from representer.problems.architecture import Architecture, FittedLevels, suggested
 from representer.problems.level_networks import train
 from representer.problems.levels import (
     LevelModel,
@@ -53,7 +56,6 @@ from representer.problems.levels import (
 from representer.samples.on_dask import OnDask, is_dask
 
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
-INITS = ("levelwise", "random")
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
@@ -62,22 +64,14 @@ class CollapsedComponentWarning(UserWarning):
     """A component explains nothing: it is constant, or there are more components than directions with variance."""
 
 
-class Architecture(NamedTuple):
-    """Numbers of components, what they explain, and why there are no more levels."""
-
-    n_components: list[int]
-    explained_variance_ratio: list[np.ndarray]
-    reason: str
-
-
 class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):
     """Kernel principal components in several levels, where the levels above shape those below.
 
     Level j has orthonormal hidden features H_j, one row a sample, and the Gram matrix K_j of the features of the level
     below; K_1 is that of the data. They make the energy E = Σ_j Tr(H_jᵀ K_j(H_{j−1}) H_j) / (2 η_j) stationary (Tonin,
     Tao, Patrinos and Suykens, 2024): each H_j holds eigenvectors of a matrix M_j that depends on the levels below and
-    above: as a rule the leading ones, which ``"scf"`` looks for, but neither stationary points nor maxima of E, which
-    ``"riemannian"`` finds, need to have that property. With one level it is kernel PCA.
+    above. As a rule they are the leading ones, which ``"scf"`` looks for, but neither stationary points nor maxima of
+    E, which ``"riemannian"`` finds, need to have that property. With one level it is kernel PCA.
 
     Parameters
     ----------
@@ -90,11 +84,11 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
     eta : float or list of float, default=1.0
-        η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading variance, but the
-        level below works against it: a saddle, where the kept eigenvectors need not be the leading ones
-        (see ``leading_``), and which the search may miss (it warns), above all with three nonlinear levels.
+        The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
+        variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
+        ones (see ``leading_``), and which the search may miss (it warns), above all with three nonlinear levels.
     center : bool, default=True
-        Centre the features of the data (level 1), as kernel PCA does; False is the problem of the paper.
+        Are the features of the data (level 1) centred, as in kernel PCA? False is the problem of the paper.
     solver : {"auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"}, default="auto"
         ``"scf"``: self-consistent eigenvectors, and where that does not contract the Riemannian method. ``"auto"``: the
         same, or the closed form if all kernels but the first are linear and ``eta`` is positive. ``"riemannian"``: a
@@ -115,8 +109,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         other vectors, nearest for anything else. ``Network(module)`` (of ``representer.preimage``) trains a network
         back from the features of the first level, together with the one in ``kernel=[Neural(module, Linear()), …]``.
     approximation : Nystroem, default=None
-        The samples that stand for all: ``Nystroem(m, sampling="entropy")`` fits to m of them, and ``extension`` finds
-        the hidden features of the others. None fits to all samples.
+        The samples that stand for all: ``Nystroem(m, sampling="entropy")`` fits to m of them (or to a share, as in
+        ``Nystroem(0.5)``), and ``extension`` finds the hidden features of the others. None fits to all samples.
     max_iter : int, default=200
         Most iterations of the search.
     tol : float, default=1e-9
@@ -145,36 +139,21 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         Eigenvalues over the sum of all eigenvalues of M_j. With η of both signs some eigenvalues may be negative, and
         so their shares; NaN if they cancel in the sum, which then says nothing of a part of it.
     leading_ : list of bool
-        For each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones; it is found when
-        asked for.
-    energy_ : float
-        The energy E.
-    residual_ : float
-        The largest ‖M_j H_j − H_j Λ_j‖ / ‖M_j H_j‖ of all levels: how well equations (6) hold.
+        For each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones.
+    energy_, residual_ : float
+        The energy E, and the largest ‖M_j H_j − H_j Λ_j‖ / ‖M_j H_j‖ of all levels: how well equations (6) hold.
     solver_ : str
         What found the solution: ``"closed_form"``, ``"levelwise"``, or the name of a solver.
-    history_ : list of HistoryEntry
-        The search: iteration, seconds, energy (value), relative residual (gradient_norm).
-    n_iter_ : int
-        Iterations of the search.
-    n_components_ : list of int
-        Components of each level.
-    kernel_ : list of Kernel
-        The kernels of all levels, with the numbers that were used.
-    eta_ : list of float
-        η_j of each level.
-    decoder_ : torch.nn.Module or None
-        The trained network of a ``Network``; that of the encoder is in ``kernel_[0]``.
-    training_history_ : list of HistoryEntry
-        The passes of its training.
-    X_fit_ : ndarray or list
-        The samples that were fitted to.
-    subset_ : ndarray of int
-        Their row numbers.
-    n_features_in_ : int
-        Number of features seen during fit (vectors and Gram matrices).
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had string names.
+    history_, n_iter_ : list of HistoryEntry, int
+        The iterations of the search: number, seconds, energy (value), relative residual (gradient_norm).
+    n_components_, kernel_, eta_ : list of int, of Kernel and of float
+        The numbers of components, the kernels (with the numbers that were used) and the η_j of all levels.
+    decoder_, training_history_ : torch.nn.Module or None, list of HistoryEntry
+        The trained network of a ``Network``, and the passes of its training; the encoder is in ``kernel_[0]``.
+    X_fit_, subset_ : ndarray or list, ndarray of int
+        The samples that were fitted to, and their row numbers.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        Number of features seen during fit (vectors and Gram matrices), and their names, if X had string names.
 
     See Also
     --------
@@ -200,20 +179,20 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def __init__(
         self,
-        n_components: Any = (2, 2),
-        kernel: Any = "rbf",
+        n_components: float | Sequence[float] = (2, 2),
+        kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
         *,
-        eta: Any = 1.0,
+        eta: float | Sequence[float] = 1.0,
         center: bool = True,
         solver: str = "auto",
-        init: Any = "levelwise",
+        init: str | Sequence[np.ndarray] = "levelwise",
         extension: str = "exact",
         preimage: str | Network = "auto",
         approximation: Nystroem | None = None,
         max_iter: int = 200,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         dtype: str = "float64",
         device: str | None = None,
@@ -239,10 +218,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of the kernels, as ``kernel__0__lengthscale``."""
         params = super().get_params(deep)
-        if deep and isinstance(self.kernel, list | tuple):
-            for j, kernel in enumerate(self.kernel):
-                if isinstance(kernel, Kernel):
-                    params |= {f"kernel__{j}__{name}": value for name, value in kernel.get_params().items()}
+        for j, kernel in enumerate(self.kernel if deep and isinstance(self.kernel, list | tuple) else ()):
+            if isinstance(kernel, Kernel):
+                params |= {f"kernel__{j}__{name}": value for name, value in kernel.get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -254,10 +232,11 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         kernel = params.get("kernel", self.kernel)
         listed = isinstance(kernel, list | tuple)
         places = {name: name.split("__", 2)[1:] for name in params if name.startswith("kernel__")}
-        if not places or not (listed or any(place[0].isdigit() for place in places.values())):
-            super().set_params(**params)
-            return self
-        entries = list(kernel) if listed else [kernel] * self._count_levels(params)
+        if not listed and not any(place[0].isdigit() for place in places.values()):
+            return super().set_params(**params)
+        others = (params.get(name, getattr(self, name)) for name in ("n_components", "eta"))
+        depth = next((len(entries) for entries in others if np.ndim(entries)), 1)
+        entries = list(kernel) if listed else [kernel] * depth
         changed: dict[int, Kernel] = {}
         for name, (index, *rest) in places.items():
             if not (index.isdigit() and int(index) < len(entries)) or not rest:
@@ -266,39 +245,24 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
                     f"kernel__0__lengthscale and the like; kernel={kernel!r}, {len(entries)} levels."
                 )
             j = int(index)
-            if j not in changed:
-                changed[j] = level_kernel(j, entries[j])
+            changed[j] = changed.get(j) or level_kernel(j, entries[j])
             changed[j].set_params(**{rest[0]: params.pop(name)})
-        entries = [changed.get(j, entry) for j, entry in enumerate(entries)]
-        super().set_params(**{**params, "kernel": tuple(entries) if isinstance(kernel, tuple) else entries})
-        return self
-
-    def _count_levels(self, params: dict[str, Any]) -> int:
-        """As many levels as the lists among the other arguments have entries."""
-        for name in ("n_components", "eta"):
-            value = params.get(name, getattr(self, name))
-            if isinstance(value, list | tuple | np.ndarray):
-                return len(value)
-        return 1
+        if changed:
+            entries = [changed.get(j, entry) for j, entry in enumerate(entries)]
+            params["kernel"] = tuple(entries) if isinstance(kernel, tuple) else entries
+        return super().set_params(**params)
 
     def __sklearn_tags__(self) -> Any:
-        several = isinstance(self.kernel, list | tuple) and len(self.kernel) > 0
-        tags = super().__sklearn_tags__()
-        try:
-            first = as_kernel(self.kernel[0] if several else self.kernel)
-        except (ValueError, TypeError):  # fit will say what is wrong.
-            return tags
-        tags.input_tags.pairwise = first.domain == "gram"
-        tags.input_tags.sparse = takes_sparse(first)
+        tags, kernel = super().__sklearn_tags__(), self.kernel
+        first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
+        tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
         return tags
 
     def _check_arguments(self) -> None:
         check_method(self.preimage)
-        listed = isinstance(self.init, list | tuple)
-        if not listed and not (isinstance(self.init, str) and self.init in INITS):
+        if not isinstance(self.init, list | tuple) and self.init not in ("levelwise", "random"):
             raise ValueError(
-                "init must be 'levelwise', 'random' or a list of arrays, one for each level; got "
-                f"{self.init!r}."
+                f"init must be 'levelwise', 'random' or a list of arrays, one for each level; got {self.init!r}."
             )
         if not isinstance(self.center, bool | np.bool_):
             raise ValueError(f"center must be True or False; got {self.center!r}.")
@@ -313,19 +277,18 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         check_device(self.device)
         for name in ("tol", "learning_rate"):
             value = getattr(self, name)
-            if not is_real(value) or not np.isfinite(value) or value <= 0:
+            if not (is_real(value) and 0 < value < np.inf):
                 raise ValueError(f"{name} must be a positive number; got {value!r}.")
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Find the hidden features of all levels.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training data; with a precomputed kernel, their Gram matrix. With ``approximation``, also a Dask array or
-            DataFrame.
+            Training data; with a precomputed kernel, their Gram matrix. With ``approximation``, also in Dask.
         y : Ignored
             Not used, present for API consistency.
 
@@ -354,50 +317,34 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             self._keep(data, problem, solve(problem, model.sizes, search))
         return self
 
-    def _samples(self, kernel: Kernel, X: Any) -> Any:
+    def _samples(self, kernel: Kernel, X: Data) -> Data:
         """The samples to fit to, checked; those of a Dask collection are brought here."""
         if is_dask(X):
-            if self.approximation is None:
-                raise ValueError(
-                    "Samples in Dask collections need approximation=Nystroem(m): the components are those of m "
-                    "samples, and transform finds the others' hidden features, a chunk at a time."
-                )
-            if kernel.domain != "vectors":
-                raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {kernel.domain}.")
+            needs_approximation(self, kernel, kernel.domain)
             source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
             self._keep_columns(X)
-            self.subset_ = self._subset(kernel, source.n, lambda rows: source.rows(rows).X)
+            self.subset_ = self._subset(kernel, source.n, lambda rows: plain(source.rows(rows).X))
             return plain(source.rows(self.subset_).X)
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        representation = self._representation(sparse=hasattr(X, "toarray"))
-
-        def read(rows: np.ndarray) -> Any:
-            return representation.inputs(
-                kernel, X if len(rows) == len(X) else take(X, torch.from_numpy(rows))
-            )
-
-        self.subset_ = self._subset(kernel, len(X), read)
+        self.subset_ = self._subset(kernel, len(X), lambda rows: take(X, torch.from_numpy(rows)))
         return X if len(self.subset_) == len(X) else take(X, torch.from_numpy(self.subset_))
 
-    def _subset(self, kernel: Kernel, n: int, read: Callable[[np.ndarray], Any]) -> np.ndarray:
+    def _subset(self, kernel: Kernel, n: int, read: Callable[[np.ndarray], Data]) -> np.ndarray:
         """The numbers of the samples to fit to, chosen by a look at some of them."""
-        size = n
+        rows = np.arange(n)
         if self.approximation is not None:
-            self.approximation.check(kernel, n)
-            size = self.approximation.size(n)
-        if size < 2:
-            raise ValueError(f"Found {size} sample (n_samples = {n}): components need at least 2.")
-        if size == n or self.approximation is None:
-            return np.arange(n)
-        seed = seed_of(self.random_state)
-        approximation = self.approximation.sized(n)
-        rows = approximation.rows(n, seed)
-        if approximation.sampling == "uniform":
-            return rows
-        data = read(rows)
-        return rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
+            approximation, seed = self.approximation.sized(n), seed_of(self.random_state)
+            approximation.check(kernel, n)
+            rows = approximation.rows(n, seed)
+            if len(rows) > approximation.size(n):
+                X = read(rows)
+                data = self._representation(sparse=hasattr(X, "toarray")).inputs(kernel, X)
+                rows = rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
+        if len(rows) < 2:
+            raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
+        return rows
 
-    def _trained_kernel(self, model: LevelModel, X: Any, search: LevelSearch) -> Kernel:
+    def _trained_kernel(self, model: LevelModel, X: Data, search: LevelSearch) -> Kernel:
         """The first kernel, the network in it trained if there is a decoder to train it with."""
         self.decoder_, self.training_history_ = None, []
         if not isinstance(self.preimage, Network):
@@ -405,10 +352,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         trained = train(model, self.preimage, X, search, center=bool(self.center), device=self.device)
         self.decoder_, self.training_history_ = trained.decoder, trained.result.history
         if trained.result.interrupted:
-            warn(
-                "The training of encoder and decoder was interrupted: the best pass so far is kept.",
-                ConvergenceWarning,
-            )
+            what = "The training of encoder and decoder was interrupted: the best pass so far is kept."
+            warn(what, ConvergenceWarning)
         return trained.kernel
 
     def _keep(self, data: DataLevel, problem: LevelsProblem, solution: LevelSolution) -> None:
@@ -426,7 +371,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             coupled=solution.coupled,
             extension=self.extension,
         )
-        self.X_fit_ = data.anchors
+        self.X_fit_, self.hidden_ = data.anchors, list(self.function_.hidden)
+        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self.function_.multipliers]
+        self.kernel_, self.eta_ = [data.kernel, *problem.kernels], list(problem.etas)
+        self.n_components_ = self.function_.sizes
         self.explained_variance_ratio_ = state.explained_variance()
         self.energy_ = state.energy
         self.residual_ = state.residual if solution.coupled else problem.at(state.hidden).residual
@@ -435,12 +383,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
                 "The energy of the levels overflows. Choose a larger |eta| or other kernels, or scale the data."
             )
         self.solver_, self.history_, self.n_iter_ = solution.solver, solution.history, solution.n_iter
-        for message in (
-            inspection.collapse(self.function_),
-            inspection.parted_twins(self.function_, problem.gram, self.subset_),
-        ):
-            if message is not None:
-                warn(message, CollapsedComponentWarning)
+        for message in inspection.defects(self.function_, problem.gram, self.subset_):
+            warn(message, CollapsedComponentWarning)
         if not solution.converged:
             warn(
                 f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
@@ -448,32 +392,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
                 ConvergenceWarning,
             )
 
-    # -- what was found -----------------------------------------------------------------------------------------------
-    @property
-    def hidden_(self) -> list[np.ndarray]:
-        """The hidden features H_j of the training samples."""
-        return list(self.function_.hidden)
-
-    @property
-    def eigenvalues_(self) -> list[np.ndarray]:
-        """The diagonal of Λ_j of each level."""
-        return [np.diagonal(multiplier).copy() for multiplier in self.function_.multipliers]
-
-    @property
-    def kernel_(self) -> list[Kernel]:
-        """The kernels of all levels."""
-        return [self.function_.data.kernel, *self.function_.kernels]
-
-    @property
-    def eta_(self) -> list[float]:
-        """The weight η_j of each level."""
-        return list(self.function_.etas)
-
-    @property
-    def n_components_(self) -> list[int]:
-        """The number of components of each level."""
-        return self.function_.sizes
-
+    # -- hidden features ----------------------------------------------------------------------------------------------
     @property
     def leading_(self) -> list[bool]:
         """For each level, whether the eigenvectors of sign(η_j) M_j that it keeps are the leading ones."""
@@ -484,14 +403,13 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def _n_features_out(self) -> int:
         return sum(self.n_components_)
 
-    # -- hidden features ----------------------------------------------------------------------------------------------
-    def transform(self, X: Any, level: int | None = None) -> Any:
-        """Hidden features of samples.
+    def transform(self, X: Data, level: int | None = None) -> Any:
+        """Find the hidden features of samples.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Data; with a precomputed kernel, k(X, X_train). For a Dask collection, so are the features: lazy.
+            Data; with a precomputed kernel, k(X, X_train). For a Dask collection, the features are lazy, too.
         level : int, default=None
             Only those of one level, counted from 0; None: all levels side by side.
 
@@ -512,31 +430,12 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             return np.ascontiguousarray(features[:, columns])
         return features.iloc[:, columns] if hasattr(features, "iloc") else features[:, columns]
 
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit, and return the hidden features of the training samples, all levels side by side.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Training data; with a precomputed kernel, their Gram matrix.
-        y : Ignored
-            Not used, present for API consistency.
-
-        Returns
-        -------
-        H : ndarray of shape (n_samples, number of components of all levels)
-            The hidden features that ``transform`` gives: those of ``hidden_`` side by side, unless there is an
-            ``approximation``, the smoother, components without variance, or equal samples with different ``hidden_``.
-        """
-        self.fit(X)
-        return self.transform(X) if is_dask(X) else self._features_of(X)
-
-    def _features_of(self, X: Any, level: int | None = None) -> np.ndarray:
+    def _features_of(self, X: Data, level: int | None = None) -> np.ndarray:
         """Hidden features before they are put into the container that ``set_output`` asks for."""
         H = plain(self._hidden(self._new_inputs(X, self.function_.data.kernel)))
         return H if level is None else np.ascontiguousarray(H[:, self.function_.columns(level)])
 
-    def _hidden(self, X: Any) -> Tensor:
+    def _hidden(self, X: Data) -> Tensor:
         """Hidden features of checked inputs, with a warning if their equations were not solved."""
         values, solved = self.function_.extended(X)
         failed = int((~solved).sum())
@@ -550,6 +449,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def _level(self, level: int | None) -> int:
         """The number of a level, the last by default."""
+        check_is_fitted(self)
         last = len(self.function_.hidden) - 1
         if level is None:
             return last
@@ -558,8 +458,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return int(level)
 
     # -- from components back to data ---------------------------------------------------------------------------------
-    def inverse_transform(self, H: Any, level: int | None = None) -> Any:
-        """Data that have the given components.
+    def inverse_transform(self, H: Data, level: int | None = None) -> Any:
+        """Find data that have the given components.
 
         Parameters
         ----------
@@ -574,36 +474,34 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         X : ndarray of shape (n_samples, n_features), or list of objects
             Data; with a precomputed kernel, the row numbers of the training samples that come closest.
         """
-        check_is_fitted(self)
         j, sizes = self._level(level), self.n_components_
         codes = check_array(plain(H), dtype=np.float64, input_name="H")
         if level is None and codes.shape[1] == sum(sizes):
-            codes = codes[:, sum(sizes[:-1]) :]
+            codes = codes[:, self.function_.columns(j)]
         if codes.shape[1] != sizes[j]:
             raise ValueError(
                 f"Level {j} has {sizes[j]} components; H has {codes.shape[1]} columns. The levels have {sizes} "
                 "components: say with level= which of them H holds."
             )
-        return self._generate(codes, j)
+        return self._generated(codes, j)
 
-    def reconstruct(self, X: Any, level: int | None = None) -> Any:
-        """What the components of one level keep of data: ``inverse_transform(transform(X, level), level)``.
+    def reconstruct(self, X: Data, level: int | None = None) -> Any:
+        """Show what the components of one level keep of data: ``inverse_transform(transform(X, level), level)``.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
             Data; with a precomputed kernel, k(X, X_train).
         level : int or None, default=None
-            Which; None is the last.
+            Which level; None is the last.
 
         Returns
         -------
         X : ndarray of shape (n_samples, n_features), or list of objects
             Reconstructions.
         """
-        check_is_fitted(self)
         j = self._level(level)
-        return self._generate(self._features_of(X, j), j)
+        return self._generated(self._features_of(X, j), j)
 
     def sample(
         self,
@@ -611,16 +509,16 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         level: int | None = None,
         *,
         density: str = "gaussian",
-        random_state: Any = None,
+        random_state: int | np.random.Generator | None = None,
     ) -> Any:
-        """New data: components drawn from a density fitted to those of the training samples, and their way back.
+        """Draw new data: components from a density fitted to those of the training samples, and their way back.
 
         Parameters
         ----------
         n_samples : int, default=1
             How many.
         level : int or None, default=None
-            Whose components are drawn; None is the last.
+            The level whose components are drawn; None is the last.
         density : {"gaussian", "kde"}, default="gaussian"
             One normal distribution, or one around each training sample, its covariance scaled by Scott's rule.
         random_state : int, numpy.random.Generator or None, default=None
@@ -631,20 +529,18 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         X : ndarray of shape (n_samples, n_features), or list of objects
             New data.
         """
-        check_is_fitted(self)
+        j = self._level(level)
         if not is_count(n_samples):
             raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
         if density not in ("gaussian", "kde"):
             raise ValueError(f"density must be 'gaussian' or 'kde'; got {density!r}.")
-        j = self._level(level)
-        H, rng = self.function_.hidden[j], _generator(random_state)
-        n, s = H.shape
-        centred = H - H.mean(0)
-        # A random combination of centred samples has their covariance: no factor of it is needed.
-        noise = rng.standard_normal((n_samples, n)) @ centred / np.sqrt(n)
-        if density == "gaussian":
-            return self._generate(H.mean(0) + noise, j)
-        return self._generate(H[rng.integers(0, n, n_samples)] + n ** (-1.0 / (s + 4)) * noise, j)
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"random_state must be an integer from 0, a numpy.random.Generator or None; got {random_state!r}."
+            ) from error
+        return self._generated(self.function_.draw(j, n_samples, density, rng), j)
 
     def traverse(
         self,
@@ -653,18 +549,18 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         steps: int = 7,
         *,
         span: float = 2.0,
-        start: Any = None,
+        start: Data | None = None,
     ) -> Any:
-        """Data along one component of a level, while its other components stay.
+        """Show data along one component of a level, while its other components stay.
 
         Parameters
         ----------
         component : int
-            Which, from 0.
+            The number of the component, from 0.
         level : int or None, default=None
-            Of which level; None is the last.
+            Its level; None is the last.
         steps : int, default=7
-            How many, evenly spread; 1: the middle alone.
+            How many data, evenly spread; 1: the middle alone.
         span : float, default=2.0
             How far to each side, in standard deviations of the component over the training samples.
         start : array-like of shape (1, n_features), or list with one object, default=None
@@ -675,23 +571,22 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         X : ndarray of shape (steps, n_features), or list of objects
             Data.
         """
-        check_is_fitted(self)
         j = self._level(level)
         H = self.function_.hidden[j]
         if not (component == 0 or is_count(component)) or component >= H.shape[1]:
             raise ValueError(f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}.")
         if not is_count(steps):
             raise ValueError(f"steps must be a positive integer; got {steps!r}.")
-        if not (is_real(span) and 0 <= span < float("inf")):
+        if not (is_real(span) and 0 <= span < np.inf):
             raise ValueError(f"span must be a finite number, at least 0; got {span!r}.")
         middle = H.mean(0, keepdims=True) if start is None else self._features_of(start, j)
         if len(middle) != 1:
             raise ValueError(f"start must be one sample; got {len(middle)}.")
         codes = np.repeat(middle, steps, axis=0)
         codes[:, component] += (np.linspace(-span, span, steps) if steps > 1 else 0.0) * H[:, component].std()
-        return self._generate(codes, j)
+        return self._generated(codes, j)
 
-    def _generate(self, codes: np.ndarray, level: int) -> Any:
+    def _generated(self, codes: np.ndarray, level: int) -> Any:
         """Data for components of a level, through all levels below it."""
         return LevelPreimages(self.function_, self.preimage, self._by_ridge, self.decoder_)(codes, level)
 
@@ -702,15 +597,15 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
         if level not in ridges:
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
-            model = OperatorRidge(
+            ridge = OperatorRidge(
                 Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device
             )
-            ridges[level] = model.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
+            ridges[level] = ridge.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
         return ridges[level].predict(unit * codes)
 
     # -- analysis -----------------------------------------------------------------------------------------------------
-    def score(self, X: Any, y: Any = None) -> float:
-        """Share of the variance of X that a linear map recovers from the hidden features; higher is better.
+    def score(self, X: Data, y: object = None) -> float:
+        """Return the share of the variance of X that a linear map recovers from the hidden features.
 
         The map is fitted to the training samples by least squares. Vectors are recovered as they are, so that the score
         compares models with any kernels; other data are recovered in the feature space of the first kernel.
@@ -733,7 +628,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return inspection.recovered_variance(self.function_, X, self._hidden(X))
 
     def approximation_bounds(self) -> ApproximationBounds:
-        """How well the first level approximates the Gram matrix of the data, and between which bounds (Lemma 4.1).
+        """Say how well the first level approximates the Gram matrix of the data, and between which bounds (Lemma 4.1).
 
         M_1 = K_1/η_1 + B has the eigenvectors H_1, so ‖M_1 − H_1Λ_1H_1ᵀ‖_F = τ is known from the eigenvalues that are
         left out, and the error ‖K_1/η_1 − H_1Λ_1H_1ᵀ‖_F lies between τ ∓ ‖B‖_F. With two levels and a linear second
@@ -751,7 +646,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def eta_for_explained_variance(
         self, n_components: int | None = None, ratio: float | None = None
     ) -> float:
-        """The η_2 of a linear second level with which the first one explains more in fewer components (Lemma 4.2).
+        """Find the η_2 of a linear second level with which the first explains more in fewer components (Lemma 4.2).
 
         With s components at both levels, a linear second level adds 1/η_2 to the s eigenvalues λ_i of K_1/η_1. If η_2
         is negative, the first n of them hold a larger share of their sum than in kernel PCA, for every n < s; they stay
@@ -773,9 +668,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return inspection.eta_for_explained_variance(self.function_, n_components, ratio)
 
     def suggest_architecture(
-        self, X: Any, *, variance: float = 0.9, max_levels: int = 4, min_gain: float = 0.01
+        self, X: Data, *, variance: float = 0.9, max_levels: int = 4, min_gain: float = 0.01
     ) -> Architecture:
-        """Numbers of components and levels for data (section 5.2 of the paper), without labels.
+        """Suggest numbers of components and levels for data (section 5.2 of the paper), without labels.
 
         Each level gets as many components as hold a share of its variance: first in kernel PCA, then, fewer or more,
         once all levels are fitted together. Levels are added until the last one holds that share in its first
@@ -804,72 +699,27 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             raise ValueError(f"max_levels must be a positive integer; got {max_levels!r}.")
         if not (is_real(min_gain) and np.isfinite(min_gain)):
             raise ValueError(f"min_gain must be a finite number, a share of the variance; got {min_gain!r}.")
-        model = self._fitted([float(variance)], X)
-        reason = f"max_levels={max_levels}"
-        while len(model.n_components_) < max_levels:
-            before = float(model.explained_variance_ratio_[-1][0])
-            deeper = self._adjusted(
-                self._fitted([*model.n_components_, float(variance)], X), variance, min_gain, X
-            )
-            first = float(deeper.explained_variance_ratio_[-1][0])
-            if first < before + min_gain:
-                reason = (
-                    f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
-                )
-                break
-            model = deeper
-            if first >= variance:
-                reason = f"the first component of the last level holds {first:.1%} of its variance"
-                break
-        return Architecture(list(model.n_components_), model.explained_variance_ratio_, reason)
+        return suggested(
+            lambda sizes: self._with_levels(sizes, X),
+            variance,
+            max_levels,
+            min_gain,
+            centered=bool(self.center),
+        )
 
-    def _adjusted(self, model: DeepKernelPCA, variance: float, min_gain: float, X: Any) -> DeepKernelPCA:
-        """The model with the components that its levels need together: those that hold the share, and vary.
-
-        A level that holds less than its share (negative η take from the levels below) gets one component more, as long
-        as that adds ``min_gain``; a level that has grown does not shrink again.
-        """
-        least = [1] * len(model.n_components_)
-        held = [0.0] * len(least)  # the variance of each level when it last grew
-        while True:
-            needed = []
-            for j, (ratios, H) in enumerate(zip(model.explained_variance_ratio_, model.hidden_, strict=True)):
-                varying = ratios[~inspection.is_constant(H)] if j == 0 and model.center else ratios
-                enough = int((varying.cumsum() < variance).sum()) + 1
-                if enough > len(varying):
-                    room = len(varying) == len(ratios) and sum(model.n_components_) < len(H)
-                    grows = room and varying.sum() >= held[j] + min_gain
-                    enough = max(1, len(varying) + int(grows))
-                    if grows:
-                        least[j], held[j] = enough, float(varying.sum())
-                needed.append(max(enough, least[j]))
-            if needed == model.n_components_:
-                return model
-            model = self._fitted(needed, X)
-
-    def _fitted(self, n_components: list[Any], X: Any) -> DeepKernelPCA:
-        """A copy with so many levels, fitted."""
-        levels = len(n_components)
-
-        def extended(entries: Any) -> Any:
-            listed = isinstance(entries, list | tuple | np.ndarray)
-            return [*entries, *[entries[-1]] * levels][:levels] if listed else entries
-
-        arguments = {"kernel": extended(self.kernel), "eta": extended(self.eta), "init": "levelwise"}
-        model: DeepKernelPCA = clone(self).set_params(n_components=list(n_components), **arguments)
-        with warnings.catch_warnings():  # What collapses is left out of the architecture.
+    def _with_levels(self, n_components: list[float], X: Data) -> FittedLevels:
+        """What a copy with so many levels finds; what collapses is left out of an architecture, without a warning."""
+        depth = len(n_components)
+        model = clone(self).set_params(n_components=n_components, init="levelwise")
+        for name in ("kernel", "eta"):
+            entries = getattr(self, name)
+            if isinstance(entries, list | tuple | np.ndarray):
+                model.set_params(**{name: [*entries, *[entries[-1]] * depth][:depth]})
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", CollapsedComponentWarning)
-            return model.fit(X)
+            model.fit(X)
+        return FittedLevels(model.explained_variance_ratio_, model.hidden_)
 
 
 # scikit-learn's wrapper would give the columns of one level the names of all; transform itself names them.
 DeepKernelPCA.transform = DeepKernelPCA.transform.__wrapped__  # type: ignore[method-assign,attr-defined]
-
-
-def _generator(random_state: Any) -> np.random.Generator:
-    try:
-        return np.random.default_rng(random_state)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"random_state must be an integer from 0, a numpy.random.Generator or None; got {random_state!r}."
-        ) from error

@@ -9,62 +9,60 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import input_output_pair
-from representer.data import SparseRows, count, is_dask, is_single, plain, take
+from representer.data import Data, SparseRows, count, is_dask, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
+    as_collection,
     check_alpha,
-    check_counts,
-    check_device,
     check_groups,
     check_inputs,
+    check_lengths,
     check_options,
     check_outputs,
+    check_ridge,
     check_weights,
+    in_memory,
+    integer_type,
+    is_flat,
+    labelled_outputs,
+    needs_approximation,
     seed_of,
+    takes_batches,
+    warn_unconverged,
 )
 from representer.functions import Embedding, FeatureFunction
+from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
-from representer.kernels.columns import as_records
-from representer.linalg.memory import as_bytes, row_blocks
-from representer.notices import warn
 from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
-from representer.operators.adapted import Adapted, Representation, original, silent_repairs, takes_sparse
+from representer.operators.adapted import original, silent_repairs, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, SearchSettings, keep_going
-from representer.parameters import is_count, is_real
+from representer.parameters import is_count
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
-from representer.preimage.base import check_width, prepared_like, squared_norms
+from representer.preimage.base import check_width
 from representer.problems.structured import (
     Pairs,
     StructuredModel,
     StructuredProblem,
-    SummedSamples,
     Task,
-    calibrated,
+    choose_by_loo,
     choose_by_task,
     guard_memory,
-    known_rows,
     learn_kernel,
-    problem_of_sums,
     structured_problem,
     sum_samples,
 )
-from representer.samples import Block, InMemory, OnDask, Samples, rows
-from representer.samples.held import chosen_of_both
+from representer.samples import Block, HeldSamples, InMemory, OnDask, Samples, rows
 from representer.samples.rows import sample_rows, sampling_keys
-from representer.systems.structured import DiagonalRegression
-from representer.systems.sums import NormalSums
+from representer.systems.structured import DiagonalRegression, summed_regression
 
-# l(y, ŷ) of pairs is the diagonal of a Gram matrix of so many of them at once.
-PAIRS = 64
 OPERATORS = {
     "kpca": PrincipalComponents("auto"),
     "covariance": Covariance(),
@@ -79,28 +77,10 @@ class StructuredFit:
 
     model: StructuredModel
     flat: bool  # were outputs one number each?
-    kind: np.dtype | None = None  # the type of outputs that are integers or truth values
-    labelled: np.ndarray | None = None  # the inputs that have an output; None: all
-    weights: np.ndarray | None = None  # of the inputs
+    kind: np.dtype | None  # the type of outputs that are integers or truth values
+    labelled: np.ndarray | None  # the inputs that have an output; None: all
+    weights: np.ndarray | None  # of the inputs
     root: np.ndarray | None = None  # of a fit by sums, a root of the operator (see ``joint_kernel``)
-
-
-def takes_batches(learner: Any) -> bool:
-    """Is there a partial_fit? An AttributeError says why not."""
-    if learner.approximation is None:
-        raise AttributeError(
-            "partial_fit needs approximation=Nystroem(m), or another one: an exact fit needs all samples at once."
-        )
-    return True
-
-
-@dataclass(frozen=True)
-class Batches:
-    """What the next batch is added to: sums of NumPy arrays, and the keys and weights of the samples that are kept."""
-
-    sums: NormalSums
-    keys: np.ndarray
-    weights: np.ndarray | None
 
 
 class StructuredPredictor(KernelLearner):
@@ -288,7 +268,7 @@ class StructuredPredictor(KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Data = None, groups: Data = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -313,70 +293,51 @@ class StructuredPredictor(KernelLearner):
         return self
 
     def _fit_whole(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, callback: Callable[[HistoryEntry], bool]
+        self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
     ) -> StructuredProblem:
         """Fit to all samples, however many; the problem that was solved."""
         for name in ("n_samples_seen_", "_batches"):
             self.__dict__.pop(name, None)
         self._check()
         seed = seed_of(self.random_state)
-        given, output = (
+        kernel, output = (
             as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
-            for name in ("kernel", "output_kernel")
+            for name in self.kernel_arguments
         )
-        if is_dask(X) or is_dask(y):
-            on_dask, samples = self._read_dask(given, output, X, y, sample_weight, groups, seed)
-            pairs, n = self._pairs(given, output, samples), on_dask.n
-            source: Samples | None = on_dask
-        else:
-            samples = self._read(given, output, X, y, sample_weight, groups)
-            pairs, n, source = self._pairs(given, output, samples), count(samples.inputs), None
-            if self.approximation is not None and samples.labelled is None:
-                source = InMemory(Block(pairs.X, pairs.Y, pairs.weights, pairs.groups))
-                if n > rows.KNOWN_ROWS:
-                    samples = samples.rows(known_rows(source, seed))
-                    pairs = self._pairs(given, output, samples)
-            pairs = replace(
-                pairs, **{name: plain(getattr(pairs, name), copy=True) for name in ("inputs", "outputs")}
-            )
-        self.X_fit_, self.Y_fit_ = pairs.inputs, pairs.outputs
-        pair = self.approximation
-        if pair is not None:
-            pair = input_output_pair(pair, n, vectors=output.domain == "vectors")
-        how = self._representation(sparse=isinstance(pairs.inputs, SparseRows))
-        model = StructuredModel(
-            self._adapted(given, how, repair=True),
-            output.resolve(pairs.Y),
-            self._operator(),
-            pair,
-            bool(self.fit_intercept),
-            how,
-            seed,
-            self.memory_limit,
-        )
-        self._fit = StructuredFit(model, samples.flat, samples.kind, samples.labelled, samples.weights)
+        read = self._read_dask if is_dask(X) or is_dask(y) else self._read
+        pairs, source, flat, kind = read(kernel, output, X, y, sample_weight, groups, seed)
+        self.X_fit_, self.Y_fit_ = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
+        pairs = replace(pairs, inputs=self.X_fit_, outputs=self.Y_fit_)
+        model = self._model(kernel, output.resolve(pairs.Y), pairs, source, seed)
+        arrays = (None if a is None else plain(a, copy=True) for a in (pairs.labelled, pairs.weights))
+        self._fit = StructuredFit(model, flat, kind, *arrays)
         self._resolved_decoder(model.output_kernel)  # refuses a decoder before anything is computed
-        self._refuse_one(pairs)
-        guard_memory(model, pairs, chooses=self._chooses())
-        settings = SearchSettings(
-            "loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose), callback
-        )
-        model = self._learn_kernel(model, pairs, settings)
-        problem, choice, system = self._choose(model, pairs, source)
+        chooses = self._chooses(model)
+        if chooses:
+            refuse_one(pairs)
+        guard_memory(model, pairs, chooses=chooses)
+        verbose = int(self.verbose)
+        settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, verbose, callback)
+        model, learned = learn_kernel(model, pairs, settings)
+        self.history_, self.n_iter_ = ([], 1) if learned is None else (learned.history, learned.n_iter)
+        if learned is not None and learned.message is not None:
+            warn_unconverged(learned.message)
+        if self.criterion == "validation" and chooses:
+            splits = self._splits(pairs, seed)
+            task = Task(as_decoder(self.decoder), self._task_loss, splits, self._free_outputs(), verbose)
+            problem, choice, system = choose_by_task(model, pairs, source, task)
+        else:
+            evaluate = learned is not None and self.criterion == "loo"
+            problem, choice, system = choose_by_loo(model, pairs, source, evaluate=evaluate)
         self._solve(problem, choice, system)
         return problem
 
     def _check(self) -> None:
-        check_options(self, {"criterion": ("loo", "validation"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-        check_alpha(self.alpha)
-        check_device(self.device)
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
+        """Refuse arguments that mean nothing, before the data are looked at."""
+        check_options(self, {"criterion": ("loo", "validation")})
+        check_ridge(self)
         if not _is_auto(self.n_components) and not is_count(self.n_components):
             raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
         if self.task_loss is not None and self.criterion != "validation":
             raise ValueError(
                 "task_loss= is what criterion='validation' minimises; set criterion='validation'."
@@ -387,8 +348,6 @@ class StructuredPredictor(KernelLearner):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
-        if self.memory_limit is not None:
-            as_bytes(self.memory_limit)
         if self.approximation is not None:
             input_output_pair(self.approximation)
         self._operator()
@@ -416,6 +375,29 @@ class StructuredPredictor(KernelLearner):
             f"got {operator!r}."
         )
 
+    def _model(
+        self, kernel: Kernel, output: Kernel, pairs: Pairs, source: Samples | None, seed: int
+    ) -> StructuredModel:
+        """What the arguments mean for these samples."""
+        how, approximation = (
+            self._representation(sparse=isinstance(pairs.inputs, SparseRows)),
+            self.approximation,
+        )
+        if approximation is not None:
+            n = count(pairs.X) if source is None else source.n
+            approximation = input_output_pair(approximation, n, vectors=output.domain == "vectors")
+        return StructuredModel(
+            how.adapted(kernel, repair=True),
+            output,
+            self._operator(),
+            check_alpha(self.alpha),
+            approximation,
+            bool(self.fit_intercept),
+            how,
+            seed,
+            self.memory_limit,
+        )
+
     def _free_outputs(self) -> list[str]:
         """What is to be chosen of the output kernel."""
         free = as_kernel(self.output_kernel).free() if self.criterion == "validation" else []
@@ -426,147 +408,79 @@ class StructuredPredictor(KernelLearner):
             )
         return free
 
-    def _chooses(self) -> bool:
+    def _chooses(self, model: StructuredModel) -> bool:
         """Is something left to the criterion?"""
-        fixed = isinstance(check_alpha(self.alpha), float) and not self._fit.model.is_open
-        return not fixed or bool(self._free_outputs())
-
-    def _refuse_one(self, pairs: Pairs) -> None:
-        """Refuse one sample, or one group, where the criterion leaves it out."""
-        groups = count(pairs.Y) if pairs.groups is None else len(pairs.groups.unique())
-        if groups < 2 and self._chooses():
-            raise ValueError(
-                f"Found n_{'samples' if pairs.groups is None else 'groups'}=1: the criterion leaves samples out, so "
-                "that at least 2 are needed. Give numbers for alpha and the rest to fit one sample."
-            )
+        return bool(self._free_outputs()) or model.is_open
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def _read(
-        self, given: Kernel, output: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any
-    ) -> GivenSamples:
-        """Check samples in memory; those of weight zero are dropped, or where X is a Gram matrix have no output."""
-        inputs = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        N = count(inputs)
-        if not hasattr(y, "__len__") and hasattr(y, "__array__"):
-            y = np.asarray(y)
-        if isinstance(y, Iterator):
-            y = list(y)
-        elif output.domain == "records" and not (y is None or isinstance(y, list)):
-            y = as_records(y)
-        elif y is not None and is_single(y):
-            raise ValueError(f"y must hold one output for each sample; got {y!r:.80}.")
-        there, labelled = labelled_outputs(output, y)
-        outputs, flat = check_outputs(output, there, reset=True)
-        n = len(outputs) if labelled is None else len(y)
-        if n != N:
-            raise ValueError(f"X and y have inconsistent numbers of samples: {N} and {n}.")
+        self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
+    ) -> tuple[Pairs, Samples | None, bool, np.dtype | None]:
+        """The samples in memory that the learner keeps, all of them if those are not, and how outputs came."""
+        inputs = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        y = as_collection(y, output, "y must hold one output for each sample")
+        known, labelled = labelled_outputs(output, y)
+        outputs, flat = check_outputs(output, known, reset=True)
+        check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
-                f"{n - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' only; "
-                f"leave them out for operator={self.operator!r}."
+                f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
+                f"only; leave them out for operator={self.operator!r}."
             )
-        kind = counted(there) if output.domain == "vectors" else None
-        weights, groups = check_weights(sample_weight, X), check_groups(groups, N)
-        samples = GivenSamples(inputs, outputs, flat, kind, labelled, weights, groups)
-        return samples.without_weightless(given, output)
+        weights, numbers = check_weights(sample_weight, X), check_groups(groups, count(inputs))
+        pairs = self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers).positive()
+        source = None
+        if self.approximation is not None and pairs.labelled is None and len(pairs) > rows.KNOWN_ROWS:
+            source = InMemory(pairs)
+            pairs = pairs.rows(source.random_rows(rows.KNOWN_ROWS, seed))
+        return pairs, source, flat, integer_type(known) if output.domain == "vectors" else None
 
     def _read_dask(
-        self, given: Kernel, output: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any, seed: int
-    ) -> tuple[OnDask, GivenSamples]:
-        """Samples in Dask collections, and those of them that the learner keeps."""
+        self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
+    ) -> tuple[Pairs, Samples, bool, np.dtype | None]:
+        """The samples in Dask collections that the learner keeps, all of them, and how outputs came."""
         if output.domain != "vectors":
             raise ValueError(
                 f"On Dask, outputs must be vectors, but {output!r} takes {output.domain}. Give explicit features of "
                 "them with output_kernel='linear', or call X.compute() and y.compute() if they fit."
             )
-        if self.approximation is None:
-            raise ValueError(
-                "Samples in Dask collections need approximation=Nystroem(m), or another one that StructuredPredictor "
-                "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
-            )
-        if given.domain != "vectors":
-            raise ValueError(f"Dask collections hold vectors, but {given!r} takes {given.domain}.")
+        needs_approximation(self, kernel, kernel.domain)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
         source = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
-        index = known_rows(source, seed)
-        flat = (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
+        index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
-        inputs = check_inputs(self, source.X[index].compute(), given.domain, reset=True)
+        inputs = check_inputs(self, source.X[index].compute(), kernel.domain, reset=True)
         outputs, _ = check_outputs(output, Y, reset=True)
         weights = None if source.weights is None else source.weights[index].compute()
-        grouped = None if source.groups is None else source.groups[index]
+        numbers = None if source.groups is None else source.groups[index]
         self._keep_columns(X)
-        return source, GivenSamples(inputs, outputs, flat, counted(Y), None, weights, grouped)
+        pairs = self._pairs(kernel, output, inputs, outputs, None, weights, numbers)
+        return pairs, source, is_flat(y), integer_type(Y)
 
-    def _pairs(self, given: Kernel, output: Kernel, samples: GivenSamples) -> Pairs:
-        """Checked samples as tensors and prepared objects."""
-        how = self._representation(sparse=isinstance(samples.inputs, SparseRows))
-        labelled, groups = (
-            None if array is None else torch.from_numpy(array) for array in (samples.labelled, samples.groups)
-        )
+    def _pairs(
+        self,
+        kernel: Kernel,
+        output: Kernel,
+        inputs: Data,
+        outputs: Data,
+        labelled: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+    ) -> Pairs:
+        """Checked samples, also as the tensors and objects that kernels take."""
+        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        X, Y = how.inputs(kernel, inputs), replace(how, sparse=False).inputs(output, outputs)
+        w = None if weights is None else how.tensor(weights)
+        numbers, known = (None if a is None else torch.from_numpy(a) for a in (groups, labelled))
         return Pairs(
-            how.inputs(given, samples.inputs),
-            replace(how, sparse=False).inputs(output, samples.outputs),
-            samples.inputs,
-            samples.outputs,
-            labelled,
-            None if samples.weights is None else how.tensor(samples.weights),
-            groups if groups is None or labelled is None else groups[labelled],
+            X, Y, w, numbers, inputs, outputs, known, (kernel.domain == "gram", output.domain == "gram")
         )
 
-    def _adapted(self, kernel: Kernel, how: Representation, *, repair: bool) -> Kernel:
-        """The kernel in the learner's precision; with ``repair``, an indefinite one of objects is made definite."""
-        if kernel.domain == "vectors" and not how.sparse:
-            return kernel
-        return Adapted(kernel, how.dtype, how.device, repair=repair)
-
-    # -- the choice ---------------------------------------------------------------------------------------------------
-    def _learn_kernel(
-        self, model: StructuredModel, pairs: Pairs, settings: SearchSettings
-    ) -> StructuredModel:
-        """The model with numbers in its input kernel: what is free is learned by leave-one-out."""
-        free, kernel = model.kernel.free(), model.kernel.resolve(pairs.X)
-        self.history_, self.n_iter_ = [], 1
-        if free:
-            with silent_repairs():
-                learned, ended = learn_kernel(
-                    replace(model, kernel=kernel), pairs, check_alpha(self.alpha), free, settings
-                )
-            if ended is not None:
-                warn(f"The search over hyperparameters: {ended}.", ConvergenceWarning)
-            self.history_, self.n_iter_ = learned.history, learned.n_iter
-            kernel = self._adapted(learned.model, model.representation, repair=True)
-        return replace(model, kernel=kernel)
-
-    def _choose(
-        self, model: StructuredModel, pairs: Pairs, source: Samples | None
-    ) -> tuple[StructuredProblem, Choice, DiagonalRegression | None]:
-        """The problem and the numbers that are not given, with their system if the choice has made it."""
-        alpha = check_alpha(self.alpha)
-        if self.criterion == "validation" and self._chooses():
-            task = Task(
-                as_decoder(self.decoder), self._task_loss, self._splits(pairs, model.seed), int(self.verbose)
-            )
-            problem, choice, ended = choose_by_task(model, pairs, source, alpha, self._free_outputs(), task)
-            if ended is not None:
-                warn(ended, ConvergenceWarning)
-            return problem, choice, None
-        problem = structured_problem(model, pairs, source)
-        if model.output_kernel.domain != "vectors" and source is None:
-            problem.outputs.made  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
-        if not self._chooses() and not (self.history_ and self.criterion == "loo"):
-            assert isinstance(alpha, float)
-            return problem, Choice(model.operator, alpha), None
-        if model.approximation is None and count(pairs.Y) > rows.STRUCTURED_ROWS:
-            with silent_repairs():
-                part = structured_problem(model, pairs.sample(model, rows.STRUCTURED_ROWS))
-                return problem, part.choose(alpha)[0], None
-        return problem, *problem.choose(alpha)
-
+    # -- the criterion ------------------------------------------------------------------------------------------------
     def _splits(self, pairs: Pairs, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        n, cv = count(pairs.Y), self.cv
-        groups = None if pairs.groups is None else pairs.groups.numpy()
+        known, n, cv = pairs.known(pairs.groups), len(pairs), self.cv
+        groups = None if known is None else known.numpy()
         if is_count(cv) and cv > 1:
             if groups is None:
                 cv = KFold(min(int(cv), n), shuffle=True, random_state=seed)
@@ -574,7 +488,9 @@ class StructuredPredictor(KernelLearner):
                 cv = GroupKFold(min(int(cv), len(np.unique(groups))), shuffle=True, random_state=seed)
         return list(check_cv(cv).split(np.zeros((n, 1)), groups=groups))
 
-    def _task_loss(self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Any) -> Any:
+    def _task_loss(
+        self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Data
+    ) -> float | np.ndarray:
         """The loss of predictions for some of the training samples by a fit to others."""
         if kernel.domain == "gram":
             true, predicted = test, train[predicted]
@@ -587,35 +503,32 @@ class StructuredPredictor(KernelLearner):
         )
 
     def _resolved_decoder(self, output: Kernel) -> Decoder:
-        """The decoder for an output kernel with numbers and the training outputs."""
+        """The decoder for an output kernel with numbers and the training outputs; answers are of their type."""
         decoder, kind = as_decoder(self.decoder), self._fit.kind
         chooses = kind is not None and isinstance(decoder, Candidates | LabelSet)
-        return decoder.resolve(
-            output, self.Y_fit_.astype(kind) if chooses else self.Y_fit_
-        )  # answers are what was given
+        return decoder.resolve(output, self.Y_fit_.astype(kind) if chooses else self.Y_fit_)
 
-    def _solve(self, problem: StructuredProblem, choice: Choice, system: DiagonalRegression | None) -> None:
+    def _solve(self, problem: StructuredProblem, choice: Choice, system: DiagonalRegression) -> None:
         """Keep the fitted function at chosen numbers, and its decoder."""
-        model = problem.model
-        decoder = self._resolved_decoder(model.output_kernel)
-        if system is None and not (choice.model is None and not problem.inputs.by_factor):
-            system = problem.regression.under(choice.model)
-        operator = choice.model
+        if choice.unconverged is not None:
+            warn_unconverged(choice.unconverged)
+        model, operator, root = problem.model, choice.model, None
         if isinstance(operator, PrincipalComponents):
-            assert system is not None and system.vectors is not None
+            assert system.vectors is not None
             operator = PrincipalComponents(system.vectors.shape[1])
-        function = problem.solve(choice, system)
         self.kernel_, self.output_kernel_ = original(model.kernel), model.output_kernel
         self.operator_, self.alpha_, self.criterion_value_ = operator, choice.alpha, choice.value
-        self.function_ = function
-        self.decoder_ = calibrated(decoder, problem, function, choice, system, self.Y_fit_)
-        root = problem.operator_root(operator, system) if problem.summed is not None else None
-        self._fit = replace(self._fit, model=model, root=None if root is None else plain(root, copy=True))
+        self.function_ = problem.solve(choice.alpha, system)
+        decoder = self._resolved_decoder(model.output_kernel)
+        self.decoder_ = problem.calibrated(decoder, self.function_, choice.alpha, system, self.Y_fit_)
+        if operator is not None and problem.held_rows is not None:
+            root = plain(system.operator_root(), copy=True)
+        self._fit = replace(self._fit, model=model, root=root)
         self.__dict__.pop("_cached_root", None)
 
     # -- batches ------------------------------------------------------------------------------------------------------
     @available_if(takes_batches)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide: words in the kernels, landmarks, what is learned, and with
@@ -636,25 +549,29 @@ class StructuredPredictor(KernelLearner):
         self : StructuredPredictor
             The fitted model.
         """
-        if is_dask(X) or is_dask(y):
-            raise ValueError("partial_fit takes batches in memory; fit takes a Dask collection as a whole.")
+        X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             self._check()
             self._add_batch(X, y, sample_weight)
             return self
         problem = self._fit_whole(X, y, sample_weight, None, keep_going)
-        if problem.summed is None:
+        sums, seed = problem.regression.sums, problem.model.seed
+        if sums is None:
             raise ValueError(NO_GAPS)
-        sums, seed = problem.summed.sums, problem.model.seed
         keys = sampling_keys(sample_rows(sums.n, rows.KNOWN_ROWS, seed), seed)
-        self._batches = Batches(sums.map(plain), keys, self._fit.weights)
+        self._batches = sums.map(plain), HeldSamples(keys, self.X_fit_, self.Y_fit_, self._fit.weights)
         self.n_samples_seen_ = sums.n
         return self
 
-    def _add_batch(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _add_batch(self, X: Data, y: Data, sample_weight: Data) -> None:
         """Add the sums of another batch, choose which samples to keep, and solve again."""
-        before, model, function = self._batches, self._fit.model, self.function_
-        kernel, output = self.kernel_, self.output_kernel_
+        (before, seen), function, kernel, output = (
+            self._batches,
+            self.function_,
+            self.kernel_,
+            self.output_kernel_,
+        )
+        model = replace(self._fit.model, alpha=check_alpha(self.alpha))
         inputs = self._new_inputs(X, kernel)
         if labelled_outputs(output, y)[1] is not None:
             raise ValueError(NO_GAPS)
@@ -664,38 +581,25 @@ class StructuredPredictor(KernelLearner):
                 f"X and y have {len(inputs)} and {len(outputs)} samples, or y has other dimensions than before."
             )
         self._new_outputs(y, "y")
-        batch = GivenSamples(inputs, outputs, flat, None, None, check_weights(sample_weight, X))
-        batch = batch.without_weightless(kernel, output)
-        pairs = self._pairs(kernel, output, batch)
+        weights = check_weights(sample_weight, X)
+        batch = self._pairs(kernel, output, inputs, outputs, None, weights).positive()
         assert isinstance(function.coordinates, FeatureFunction)
-        features, targets = (
-            function.coordinates.features.map,
-            None if function.features is None else function.features.map,
-        )
-        sums = before.sums.map(torch.from_numpy) + sum_samples(
-            model, InMemory(Block(pairs.X, pairs.Y, pairs.weights)), features, targets
-        )
-        keys = np.concatenate([before.keys, sampling_keys(np.arange(before.sums.n, sums.n), model.seed)])
-        kept = np.sort(np.argsort(keys)[: rows.KNOWN_ROWS])
-        weights = None
-        if before.weights is not None or batch.weights is not None:
-            parts = ((before.weights, self.X_fit_), (batch.weights, batch.inputs))
-            weights = np.concatenate([np.ones(count(X)) if w is None else w for w, X in parts])[kept]
-        self.X_fit_ = chosen_of_both(self.X_fit_, batch.inputs, kept)
-        self.Y_fit_ = chosen_of_both(self.Y_fit_, batch.outputs, kept)
-        held = np.sort(np.argsort(keys[kept])[: rows.HELD_ROWS])
-        known = self._pairs(kernel, output, GivenSamples(self.X_fit_, self.Y_fit_, flat, None, None, weights))
-        block = Block(known.X, known.Y, known.weights).rows(held)
-        problem = problem_of_sums(model, SummedSamples(sums, features, targets, block, held))
-        self._batches, self._fit = (
-            Batches(sums.map(plain), keys[kept], weights),
-            replace(self._fit, weights=weights),
-        )
+        features = function.coordinates.features.map
+        targets = None if function.features is None else function.features.map
+        sums = before.map(torch.from_numpy) + sum_samples(model, InMemory(batch), features, targets)
+        stored = Block(batch.inputs, batch.outputs, batch.weights)
+        seen = seen.joined(stored, before.n, rows.KNOWN_ROWS, model.seed)
+        held = np.sort(np.argsort(seen.keys)[: rows.HELD_ROWS])
+        block = self._pairs(kernel, output, seen.X, seen.Y, None, seen.weights).rows(held)
+        regression = summed_regression(sums, features, targets, block, centred=model.fit_intercept)
+        problem = StructuredProblem(model, regression, held_rows=held)
+        self.X_fit_, self.Y_fit_, self._batches = seen.X, seen.Y, (sums.map(plain), seen)
         self.n_samples_seen_ = sums.n
-        if self.criterion == "loo" and self._chooses():
-            self._solve(problem, *problem.choose(check_alpha(self.alpha)))
+        if self.criterion == "loo" and self._chooses(model):
+            self._solve(problem, *problem.choose())
         else:
-            self._solve(problem, Choice(self.operator_, self.alpha_, self.criterion_value_), None)
+            choice = Choice(self.operator_, self.alpha_, self.criterion_value_)
+            self._solve(problem, choice, regression.under(self.operator_))
 
     # -- what was fitted ----------------------------------------------------------------------------------------------
     @property
@@ -719,18 +623,18 @@ class StructuredPredictor(KernelLearner):
         return self.function_.offset
 
     @property
-    def landmarks_(self) -> Any:
+    def landmarks_(self) -> Data:
         """The landmarks among the inputs; None where there are none."""
         inner = self.function_.coordinates
         return inner.features.landmarks if isinstance(inner, FeatureFunction) else None
 
     @property
-    def output_landmarks_(self) -> Any:
+    def output_landmarks_(self) -> Data:
         """The landmarks among the outputs; None where there are none."""
         return None if self.function_.features is None else self.function_.features.landmarks
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def decision_embedding(self, X: Any) -> Embedding:
+    def decision_embedding(self, X: Data) -> Embedding:
         """The predictions g(x) as elements of the output RKHS, before decoding.
 
         Parameters
@@ -747,7 +651,7 @@ class StructuredPredictor(KernelLearner):
         check_is_fitted(self)
         return self.function_.embedding(self._new_inputs(X, self.kernel_))
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Data) -> Data:
         """Predict outputs.
 
         Parameters
@@ -768,7 +672,7 @@ class StructuredPredictor(KernelLearner):
         X = self._new_inputs(X, self.kernel_)
         return self._shaped(self.decoder_.decode(self.function_.embedding(X), X))
 
-    def _predict_lazily(self, X: Any) -> Any:
+    def _predict_lazily(self, X: Data) -> Data:
         """Predictions chunk by chunk: vectors, or one object each."""
         kind, width = np.dtype(object), None
         if isinstance(self.Y_fit_, np.ndarray) and self.output_kernel_.domain in ("vectors", "labels"):
@@ -778,14 +682,14 @@ class StructuredPredictor(KernelLearner):
             kind, width = example.dtype, None if example.ndim == 1 else example.shape[1]
         return self._lazily("_predict_objects" if kind.hasobject else "predict", X, width, dtype=kind)
 
-    def _predict_objects(self, X: Any) -> np.ndarray:
+    def _predict_objects(self, X: Data) -> np.ndarray:
         """Predictions as an array of objects."""
         predictions = self.predict(X)
         objects = np.empty(len(predictions), dtype=object)
         objects[:] = predictions
         return objects
 
-    def predict_topk(self, X: Any, k: int) -> tuple[Any, np.ndarray]:
+    def predict_topk(self, X: Data, k: int) -> tuple[Data, np.ndarray]:
         """The k best candidates for each input.
 
         Parameters
@@ -817,7 +721,7 @@ class StructuredPredictor(KernelLearner):
             objects = [[item[0] for item in row] for row in objects]
         return objects, scores
 
-    def score_candidates(self, X: Any, candidates: Any, *, diagonal: Any = None) -> np.ndarray:
+    def score_candidates(self, X: Data, candidates: Data, *, diagonal: Data = None) -> np.ndarray:
         """How well each candidate fits each input.
 
         Parameters
@@ -839,22 +743,15 @@ class StructuredPredictor(KernelLearner):
         candidates = self._new_outputs(candidates, "candidates")
         return plain(candidate_scores(embedding, candidates, diagonal=diagonal))
 
-    def _shaped(self, objects: Any) -> Any:
+    def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""
         one_column = isinstance(objects, np.ndarray) and objects.ndim == 2 and objects.shape[1] == 1
         return objects[:, 0] if self._fit.flat and one_column else objects
 
-    def _new_outputs(self, Y: Any, name: str, kernel: Kernel | None = None) -> Any:
+    def _new_outputs(self, Y: Data, name: str, kernel: Kernel | None = None) -> Data:
         """Checked outputs; among vectors of one number each, numbers will do."""
         kernel = self.output_kernel_ if kernel is None else kernel
-        if isinstance(Y, Iterator):
-            Y = list(Y)
-        if kernel.domain == "records":
-            Y = as_records(Y)
-        if Y is not None and is_single(Y):
-            raise ValueError(
-                f"{name} must be a collection of outputs; got {Y!r:.80}. Put one output in a list."
-            )
+        Y = as_collection(Y, kernel, f"{name} must be a collection of outputs")
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
         outputs = check_outputs(kernel, Y, reset=False)[0]
@@ -863,7 +760,7 @@ class StructuredPredictor(KernelLearner):
         return self._representation().inputs(kernel, outputs)
 
     # -- how well -----------------------------------------------------------------------------------------------------
-    def loss(self, Y: Any, Y_pred: Any) -> np.ndarray:
+    def loss(self, Y: Data, Y_pred: Data) -> np.ndarray:
         """The squared distances ‖l(·, y) − l(·, ŷ)‖² in the output RKHS.
 
         Parameters
@@ -881,22 +778,21 @@ class StructuredPredictor(KernelLearner):
         check_is_fitted(self)
         return self._losses(self.output_kernel_, Y, Y_pred)
 
-    def _losses(self, kernel: Kernel, Y: Any, Y_pred: Any) -> np.ndarray:
-        if kernel.domain == "gram":
-            gram = self.Y_fit_
+    def _losses(self, kernel: Kernel, Y: Data, Y_pred: Data) -> np.ndarray:
+        gram = self.Y_fit_ if kernel.domain == "gram" else None
+        if gram is None:
+            one, two = self._new_outputs(Y, "Y", kernel), self._new_outputs(Y_pred, "Y_pred", kernel)
+        else:
             one, two = (_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
-            _same_length(one, two)
-            return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
-        one, two = self._new_outputs(Y, "Y", kernel), self._new_outputs(Y_pred, "Y_pred", kernel)
-        _same_length(one, two)
-        cross = []
-        for start in range(0, count(one), PAIRS):
-            some = torch.arange(start, min(start + PAIRS, count(one)))
-            cross.append(kernel._gram(take(one, some), take(two, some)).diagonal())
-        squares = kernel._diag(one) + kernel._diag(two) - 2.0 * torch.cat(cross)
-        return plain(squares.clamp(min=0.0))
+        if count(one) != count(two):
+            raise ValueError(
+                f"There must be one prediction for each output; got {count(two)} for {count(one)}."
+            )
+        if gram is None:
+            return plain(squared_distances(kernel, one, two))
+        return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Data, y: Data) -> float:
         """The share of the outputs' variance in the RKHS of l that g explains: R² there.
 
         Parameters
@@ -912,30 +808,17 @@ class StructuredPredictor(KernelLearner):
             1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
-        check_is_fitted(self)
-        X = self._new_inputs(X, self.kernel_)
-        new = self._new_outputs(y, "y")
-        if count(new) != count(X):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {count(X)} and {count(new)}.")
+        embedding, new = self.decision_embedding(X), self._new_outputs(y, "y")
+        check_lengths(len(embedding), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
-        embedding = self.function_.embedding(X)
-        new = prepared_like(embedding, new)
-        norms, kernel = squared_norms(embedding, new), self.output_kernel_
-        error, total, q = embedding.squared_norms().sum() + norms.sum(), norms.sum(), count(new)
-        for block in row_blocks(q, 2 * (q + embedding.weights.shape[1]) * embedding.weights.element_size()):
-            cross = kernel._gram(new[block], embedding.anchors).to(embedding.weights)
-            error -= 2.0 * (cross * embedding.weights[block]).sum()
-            total -= kernel._gram(new[block], new).to(embedding.weights).sum() / q
-        if float(total) <= q * torch.finfo(total.dtype).eps * float(norms.sum()):
-            return float(float(error) <= q * torch.finfo(total.dtype).eps * float(norms.sum()))
-        return 1.0 - float(error / total)
+        return embedding.explained(new)
 
     # -- pairs --------------------------------------------------------------------------------------------------------
-    def joint_kernel(self, X1: Any, Y1: Any, X2: Any, Y2: Any) -> np.ndarray:
+    def joint_kernel(self, X1: Data, Y1: Data, X2: Data, Y2: Data) -> np.ndarray:
         """The joint kernel ⟨K(x, x') l(·, y), l(·, y')⟩ = k(x, x') ⟨A l(·, y), l(·, y')⟩ of pairs (Kadri et al., 5.2).
 
         For the identity operator it is the tensor product k(x, x') l(y, y'). See ``operators.joint_kernel`` for that of
@@ -956,14 +839,13 @@ class StructuredPredictor(KernelLearner):
         check_is_fitted(self)
         if "gram" in (self.kernel_.domain, self.output_kernel_.domain):
             raise ValueError("joint_kernel needs kernels that can be evaluated; a precomputed one cannot.")
-        how = self._fit.model.representation
-        kernel = self._adapted(self.kernel_, how, repair=False)
+        output, root, how = self.output_kernel_, self._operator_root(), self._fit.model.representation
+        kernel = how.adapted(self.kernel_, repair=False)
         one, two = (how.inputs(kernel, self._new_inputs(X, self.kernel_)) for X in (X1, X2))
         left, right = self._new_outputs(Y1, "Y1"), self._new_outputs(Y2, "Y2")
         for X, Y in ((one, left), (two, right)):
             if count(X) != count(Y):
                 raise ValueError(f"Pairs have as many inputs as outputs; got {count(X)} and {count(Y)}.")
-        output, root = self.output_kernel_, self._operator_root()
         if root is None:
             inner = output._gram(left, right)
         else:
@@ -973,114 +855,36 @@ class StructuredPredictor(KernelLearner):
         return plain(kernel._gram(one, two) * inner.to(self._fit.model.like))
 
     def _operator_root(self) -> Tensor | None:
-        """A root of the fitted operator; that of an exact fit is made at first use and kept."""
+        """A root of the fitted operator, None for the identity; that of an exact fit is made at first use and kept."""
         record = self._fit
         if self.operator_ is None:
             return None
         if record.root is not None:
             return record.model.outputs.tensor(record.root)
         if "_cached_root" not in self.__dict__:
-            samples = GivenSamples(
-                self.X_fit_, self.Y_fit_, record.flat, None, record.labelled, record.weights
-            )
             with silent_repairs():  # the fit has said it
-                problem = structured_problem(
-                    record.model, self._pairs(self.kernel_, self.output_kernel_, samples)
-                )
-                self._cached_root = problem.operator_root(self.operator_)
+                samples = (self.X_fit_, self.Y_fit_, record.labelled, record.weights)
+                pairs = self._pairs(self.kernel_, self.output_kernel_, *samples)
+                system = structured_problem(record.model, pairs).regression.under(self.operator_)
+                self._cached_root = system.operator_root()
         return self._cached_root
 
 
-# -- samples ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class GivenSamples:
-    """Checked samples in memory: outputs of those inputs that have one, weights and groups of all inputs."""
-
-    inputs: Any
-    outputs: Any
-    flat: bool  # were outputs one number each?
-    kind: np.dtype | None  # of outputs that are integers or truth values
-    labelled: np.ndarray | None = None
-    weights: np.ndarray | None = None
-    groups: np.ndarray | None = None
-
-    def rows(self, index: np.ndarray) -> GivenSamples:
-        """Some of the samples, all of which have an output."""
-        chosen = torch.from_numpy(index)
-        inputs, outputs = take(self.inputs, chosen), take(self.outputs, chosen)
-        weights, groups = (None if a is None else a[index] for a in (self.weights, self.groups))
-        return replace(self, inputs=inputs, outputs=outputs, weights=weights, groups=groups)
-
-    def without_weightless(self, given: Kernel, output: Kernel) -> GivenSamples:
-        """The samples of positive weight; where inputs are a Gram matrix, the others stay as inputs without output."""
-        if self.weights is None or (self.weights > 0).all():
-            return self
-        there = np.arange(len(self.weights)) if self.labelled is None else self.labelled
-        counts = self.weights[there] > 0
-        index = np.flatnonzero(counts)
-        outputs = take(self.outputs, torch.from_numpy(index))
-        outputs = outputs[:, index] if output.domain == "gram" else outputs
-        if given.domain == "gram":
-            return replace(self, outputs=outputs, labelled=there[counts])
-        kept = np.flatnonzero(self.weights > 0)
-        labelled = None if self.labelled is None else np.searchsorted(kept, there[counts])
-        return replace(
-            self,
-            inputs=take(self.inputs, torch.from_numpy(kept)),
-            outputs=outputs,
-            labelled=None if labelled is None or len(labelled) == len(kept) else labelled,
-            weights=self.weights[kept],
-            groups=None if self.groups is None else self.groups[kept],
+def refuse_one(pairs: Pairs) -> None:
+    """Refuse one sample, or one group, where the criterion leaves it out."""
+    groups = pairs.known(pairs.groups)
+    if (len(pairs) if groups is None else len(groups.unique())) < 2:
+        raise ValueError(
+            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
+            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
         )
-
-
-def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, np.ndarray | None]:
-    """The outputs without gaps, and the numbers of the samples that have one; None if all have.
-
-    A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
-    """
-    if Y is None or is_single(Y):
-        return Y, None
-    items = plain(Y)
-    items = items.to_numpy() if hasattr(items, "to_numpy") else items
-    if hasattr(items, "tocsr") or not len(items) or getattr(items, "size", 1) == 0:
-        return Y, None
-    if isinstance(items, np.ndarray) and items.dtype.kind in "fiub":
-        gap = np.asarray(np.isnan(items.reshape(len(items), -1)).all(1), dtype=bool)
-    else:
-        items = items if isinstance(items, np.ndarray) else list(items)
-        gap = np.array(
-            [item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool
-        )
-    if not gap.any():
-        return Y, None
-    if gap.all():
-        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
-    labelled = np.flatnonzero(~gap)
-    there = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
-    if kernel.domain == "gram" and isinstance(there, np.ndarray):
-        there = there[:, labelled]
-    elif kernel.domain == "vectors" and not (isinstance(there, np.ndarray) and there.dtype != object):
-        there = [plain(item) for item in there]
-    return there, labelled
-
-
-def counted(Y: Any) -> np.dtype | None:
-    """The type of outputs that are integers or truth values; None for others."""
-    dtype = np.asarray(plain(Y)).dtype
-    return dtype if dtype.kind in "iub" else None
 
 
 def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == "auto"
 
 
-def _same_length(one: Any, two: Any) -> None:
-    if count(one) != count(two):
-        raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
-
-
-def _numbers(outputs: Any, n: int) -> np.ndarray:
+def _numbers(outputs: Data, n: int) -> np.ndarray:
     """Numbers of training outputs."""
     numbers = np.asarray(plain(outputs))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():

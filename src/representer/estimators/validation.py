@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,6 +200,56 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
     return objects, False
 
 
+def as_collection(Y: Any, kernel: Kernel, message: str) -> Any:
+    """Outputs as a collection with one for each sample; ``message`` refuses a single object."""
+    if not hasattr(Y, "__len__") and hasattr(Y, "__array__"):
+        Y = np.asarray(Y)
+    if isinstance(Y, Iterator):
+        return list(Y)
+    if kernel.domain == "records" and not (Y is None or isinstance(Y, list)):
+        return as_records(Y)
+    if Y is not None and is_single(Y):
+        raise ValueError(f"{message}; got {Y!r:.80}. Put one output in a list.")
+    return Y
+
+
+def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, np.ndarray | None]:
+    """The outputs without gaps, and the numbers of the samples that have one; None if all have.
+
+    A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
+    """
+    if Y is None or is_single(Y):
+        return Y, None
+    items = plain(Y)
+    items = items.to_numpy() if hasattr(items, "to_numpy") else items
+    if hasattr(items, "tocsr") or not len(items) or getattr(items, "size", 1) == 0:
+        return Y, None
+    if isinstance(items, np.ndarray) and items.dtype.kind in "fiub":
+        gap = np.asarray(np.isnan(items.reshape(len(items), -1)).all(1), dtype=bool)
+    else:
+        items = items if isinstance(items, np.ndarray) else list(items)
+        gap = np.array(
+            [item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool
+        )
+    if not gap.any():
+        return Y, None
+    if gap.all():
+        raise ValueError(f"None of the {len(gap)} samples has an output: nothing can be learned.")
+    labelled = np.flatnonzero(~gap)
+    there = items[labelled] if isinstance(items, np.ndarray) else [items[i] for i in labelled]
+    if kernel.domain == "gram" and isinstance(there, np.ndarray):
+        there = there[:, labelled]
+    elif kernel.domain == "vectors" and not (isinstance(there, np.ndarray) and there.dtype != object):
+        there = [plain(item) for item in there]
+    return there, labelled
+
+
+def integer_type(Y: Any) -> np.dtype | None:
+    """The type of outputs that are integers or truth values; None for others."""
+    dtype = np.asarray(plain(Y)).dtype
+    return dtype if dtype.kind in "iub" else None
+
+
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
@@ -354,6 +404,25 @@ def check_counts(estimator: Any, minima: dict[str, int]) -> None:
         truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
         if truth or not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
+
+
+def check_lengths(n: int, n_targets: int) -> None:
+    """There is one target for each sample."""
+    if n_targets != n:
+        raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
+
+
+def check_ridge(estimator: Any) -> None:
+    """The arguments of a ridge regression that any learner may have."""
+    check_options(estimator, {"dtype": tuple(DTYPES)})
+    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
+    check_alpha(estimator.alpha)
+    check_device(estimator.device)
+    as_bytes(estimator.memory_limit)
+    if not (is_real(estimator.tol) and estimator.tol > 0):
+        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
+    if not isinstance(estimator.fit_intercept, bool | np.bool_):
+        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
 
 
 def check_search(estimator: Any) -> None:

@@ -46,7 +46,7 @@ class Moments:
     total: Tensor
 
     def mean(self) -> Tensor:
-        """E[Y]."""
+        """The means E[Y], one row a distribution."""
         return self.first + self.centre * self.total
 
     def variance(self) -> Tensor:
@@ -259,7 +259,7 @@ class ConditionalEmbedding(Function):
 
 
 def middle(values: Tensor) -> Tensor:
-    """Of each column of values (n,) or (n, p) the entry that is nearest to the mean, so that differences from it are
+    """For each column of values (n,) or (n, p) the entry that is nearest to the mean, so that differences from it are
     as exact as the values; zero where the mean is not finite."""
     mean = values.mean(0)
     nearest = values.gather(0, (values - mean).abs().argmin(0, keepdim=True))[0]

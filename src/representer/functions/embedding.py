@@ -10,10 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, same_features
+from representer.data import count, same_features, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import as_kernel
 from representer.linalg.memory import row_blocks
+
+# l(y, y') of pairs is the diagonal of a Gram matrix of so many of them at once.
+PAIRS = 64
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,23 @@ class Embedding:
         return len(self.weights)
 
     def __getitem__(self, rows: Any) -> Embedding:
-        """Some of the elements."""
+        """The elements with these numbers."""
         return Embedding(self.kernel, self.anchors, self.weights[rows].reshape(-1, self.weights.shape[1]))
 
     def __call__(self, Y: Any) -> Tensor:
         """μ_a(y_j), (q, m): the expectations of l(y_j, ·)."""
+        Y = self._prepared(Y)
+        step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
+        return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
+
+    def _prepared(self, Y: Any) -> Any:
+        """Samples as the kernel takes them, in the precision of the weights."""
         Y = self.kernel.prepare(Y)
         if isinstance(Y, Tensor):
             if self.kernel.domain == "vectors":
                 same_features(self.anchors, Y)
             Y = Y.to(self.weights)
-        step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
-        return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
+        return Y
 
     def _gram(self, Y: Any) -> Tensor:
         return self.kernel._gram(self.anchors, Y).to(self.weights)
@@ -72,7 +80,7 @@ class Embedding:
         return self(other.anchors) @ other.weights.mT
 
     def squared_norms(self) -> Tensor:
-        """‖μ_a‖², (q,)."""
+        """The squared norms ‖μ_a‖², (q,)."""
         return (self(self.anchors) * self.weights).sum(-1)
 
     def distance(self, other: Embedding | None = None) -> Tensor:
@@ -81,6 +89,17 @@ class Embedding:
         squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
         return squares.clamp(min=0.0).sqrt()
 
+    def explained(self, Y: Any) -> float:
+        """R² in the RKHS: 1 − Σ‖φ(y_a) − μ_a‖² / Σ‖φ(y_a) − mean‖² for the true y_a (q,) of the elements."""
+        Y, q = self._prepared(Y), len(self)
+        norms = self.kernel._diag(Y).to(self.weights).sum()
+        error, total = self.squared_norms().sum() + norms, norms.clone()
+        for rows in row_blocks(q, 2 * (q + self.weights.shape[1]) * self.weights.element_size()):
+            error -= 2.0 * (self._gram(Y[rows]).mT * self.weights[rows]).sum()
+            total -= self.kernel._gram(Y[rows], Y).to(self.weights).sum() / q
+        rounding = q * torch.finfo(norms.dtype).eps * norms
+        return float(error <= rounding) if total <= rounding else 1.0 - float(error / total)
+
     def _fitting(self, other: Embedding) -> Embedding:
         if other.kernel != self.kernel:
             raise ValueError(
@@ -88,6 +107,16 @@ class Embedding:
                 "Make both with the same kernel, with numbers for its hyperparameters."
             )
         return other
+
+
+def squared_distances(kernel: Kernel, one: Any, two: Any) -> Tensor:
+    """‖φ(y_i) − φ(y'_i)‖² of pairs of prepared samples, (n,)."""
+    cross = []
+    for start in range(0, count(one), PAIRS):
+        rows = torch.arange(start, min(start + PAIRS, count(one)))
+        cross.append(kernel._gram(take(one, rows), take(two, rows)).diagonal())
+    squares = kernel._diag(one) + kernel._diag(two) - 2.0 * torch.cat(cross)
+    return squares.clamp(min=0.0)
 
 
 def as_values(g: Any, samples: Any, like: Tensor) -> Tensor:

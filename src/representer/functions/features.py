@@ -161,7 +161,7 @@ class ExplicitFunction(Function):
         return values if self.intercept is None else values + self.representation.tensor(self.intercept)
 
     def norm(self) -> float:
-        """‖f‖ = ‖Θ‖."""
+        """The norm ‖f‖ = ‖Θ‖."""
         return float(np.linalg.norm(self.coefficients))
 
     def contributions(self, X: Any) -> Tensor:

@@ -65,7 +65,7 @@ class Layer(Value):
 
     @property
     def operator_kernel(self) -> OperatorKernel:
-        """K itself."""
+        """The layer's operator-valued kernel K."""
         if isinstance(self.kernel, OperatorKernel):
             return self.kernel
         return Decomposable(as_kernel(self.kernel), self.operator)
@@ -133,7 +133,7 @@ class Layer(Value):
         return Layer(**{**self.get_params(deep=False), **arguments})
 
     def penalized(self, squared_norm: Tensor) -> Tensor:
-        """α Θ(‖f‖²)."""
+        """The penalty α Θ(‖f‖²)."""
         shape = squared_norm if self.penalty is None else self.penalty(squared_norm)
         return torch.as_tensor(self.alpha, dtype=shape.dtype, device=shape.device) * shape
 

@@ -12,26 +12,28 @@ points solve theirs to rounding, and points near them have hidden features near 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, plain, take
+from representer.data import Data, count, plain, take
 from representer.functions.base import Function
 from representer.kernels.base import Kernel
 from representer.kernels.products import Linear
 from representer.kernels.stationary import Gaussian
-from representer.linalg.equations import broyden, jacobian, levenberg_marquardt
+from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
 from representer.linalg.memory import require_gram, row_blocks
 from representer.operators import Decomposable
 from representer.operators.adapted import Projected, Representation, original, repaired_gram, silent_repairs
 from representer.values import number
 
+# Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.
+SAME = 1e-6
 # A solution has been found when a step moves no hidden feature by more than this share of the largest one.
 ACCURACY = 1e-10
 MAX_ITER = 50
@@ -65,44 +67,26 @@ class LoadedData(NamedTuple):
     """The tensors of a ``DataLevel``."""
 
     kernel: Kernel  # in the precision of the data, and projected where the Gram matrix was repaired
-    anchors: Any  # prepared
+    anchors: Data  # prepared
     means: Tensor | None
     diagonal: Tensor
 
 
 @dataclass(frozen=True)
 class DataLevel(Function):
-    """The kernel of the data with the training samples, x ↦ (⟨φ(x) − m, φ(x_n) − m⟩)_n, where m = 0 if not centred.
+    """The kernel of the data with the training samples, x ↦ (⟨φ(x) − m, φ(x_n) − m⟩)_n, where m = 0 if not centred."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel, with numbers for all hyperparameters.
-    anchors : data
-        The training samples as they are stored.
-    representation : Representation
-        How arrays become tensors.
-    means : array (n,) or None
-        The mean of each training column of k; None if features are not centred.
-    grand_mean : float
-        The mean of the means.
-    diagonal : array (n,)
-        k(x_n, x_n), not centred.
-    vectors : array (n, r) or None
-        The eigenvectors that stayed when an indefinite Gram matrix was repaired.
-    """
-
-    kernel: Kernel
-    anchors: Any
+    kernel: Kernel  # with numbers for all hyperparameters
+    anchors: Data  # the training samples as they are stored
     representation: Representation
-    means: np.ndarray | None
-    grand_mean: float
-    diagonal: np.ndarray
-    vectors: np.ndarray | None
+    means: np.ndarray | None  # the mean of each training column of k; None if features are not centred
+    grand_mean: float  # the mean of the means
+    diagonal: np.ndarray  # k(x_n, x_n), not centred
+    vectors: np.ndarray | None  # the eigenvectors that stayed when an indefinite Gram matrix was repaired
 
     @classmethod
     def of(
-        cls, kernel: Kernel, X: Any, representation: Representation, *, center: bool
+        cls, kernel: Kernel, X: Data, representation: Representation, *, center: bool
     ) -> tuple[DataLevel, Tensor]:
         """The level of training data, and their Gram matrix; refuse data that are all the same to the kernel."""
         data = representation.inputs(kernel, X)
@@ -146,11 +130,11 @@ class DataLevel(Function):
         means = None if self.means is None else how.tensor(self.means)
         return LoadedData(kernel, how.inputs(self.kernel, self.anchors), means, how.tensor(self.diagonal))
 
-    def inputs(self, X: Any) -> Any:
+    def inputs(self, X: Data) -> Data:
         """Checked inputs as the kernel takes them."""
         return self.representation.inputs(self.kernel, X)
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """⟨φ(x) − m, φ(x_n) − m⟩, (m, n)."""
         return self.centered(self.rows(self.inputs(X)))
 
@@ -165,7 +149,7 @@ class DataLevel(Function):
             return gram
         return gram.sub_(means).sub_(means[:, None]).add_(self.grand_mean)
 
-    def rows(self, data: Any) -> Tensor:
+    def rows(self, data: Data) -> Tensor:
         """k(x, x_n) of prepared data, not centred."""
         return self.loaded.kernel._gram(data, self.loaded.anchors)
 
@@ -199,38 +183,19 @@ class DataLevel(Function):
 class Levels(Function):
     """The hidden features of all levels side by side, x ↦ (h_1, …, h_L), from those of the training samples.
 
-    Parameters
-    ----------
-    data : DataLevel
-        The kernel of the data.
-    kernels : tuple of Kernel
-        The kernels of the levels above the first.
-    etas : tuple of float
-        The weights η_j of all levels.
-    hidden : tuple of arrays (n, s_j)
-        H_j.
-    multipliers : tuple of arrays (s_j, s_j)
-        Λ_j.
-    variances : tuple of arrays (s_j, s_j)
-        H_jᵀ K_j H_j / η_j.
-    forward : array (n, s_1)
-        K_1 H_1 / η_1.
-    coupled : bool
-        Do the levels feel those above them?
-    extension : {"exact", "smoother"}
-        Do new samples solve the equations that training samples solve, or are their hidden features a mean of the
-        training samples' own, weighted by the first kernel?
+    New samples solve the equations that training samples solve, or with the smoother, their hidden features are a mean
+    of the training samples' own, weighted by the first kernel.
     """
 
     data: DataLevel
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[Kernel, ...]  # of the levels above the first
     etas: tuple[float, ...]
-    hidden: tuple[np.ndarray, ...]
-    multipliers: tuple[np.ndarray, ...]
-    variances: tuple[np.ndarray, ...]
-    forward: np.ndarray
-    coupled: bool = True
-    extension: str = "exact"
+    hidden: tuple[np.ndarray, ...]  # H_j, (n, s_j)
+    multipliers: tuple[np.ndarray, ...]  # Λ_j
+    variances: tuple[np.ndarray, ...]  # H_jᵀ K_j H_j / η_j
+    forward: np.ndarray  # K_1 H_1 / η_1
+    coupled: bool = True  # whether the levels feel those above them
+    extension: str = "exact"  # or "smoother"
 
     @property
     def sizes(self) -> list[int]:
@@ -241,15 +206,12 @@ class Levels(Function):
     def equations(self) -> Extension:
         """The equations of new samples, as tensors."""
         tensor = self.data.representation.tensor
+        arrays = (self.hidden, self.multipliers, self.variances)
+        hidden, multipliers, variances = ([tensor(part) for part in parts] for parts in arrays)
+        largest = self.data.loaded.diagonal.abs().max().item()
+        forward = tensor(self.forward)
         return Extension(
-            [tensor(H) for H in self.hidden],
-            [tensor(multiplier) for multiplier in self.multipliers],
-            [tensor(variance) for variance in self.variances],
-            tensor(self.forward),
-            self.kernels,
-            self.etas,
-            coupled=self.coupled,
-            largest=self.data.loaded.diagonal.abs().max().item(),
+            hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest
         )
 
     def columns(self, level: int | None) -> slice:
@@ -259,11 +221,21 @@ class Levels(Function):
         stop = sum(self.sizes[: level + 1])
         return slice(stop - self.sizes[level], stop)
 
-    def __call__(self, X: Any) -> Tensor:
+    def draw(self, level: int, size: int, density: str, rng: np.random.Generator) -> np.ndarray:
+        """Components from a density of those of the training samples: one Gaussian, or one around each ("kde")."""
+        H = self.hidden[level]
+        n, s = H.shape
+        # A random combination of centred samples has their covariance: no factor of it is needed.
+        noise = rng.standard_normal((size, n)) @ (H - H.mean(0)) / np.sqrt(n)
+        if density == "gaussian":
+            return np.asarray(H.mean(0) + noise)
+        return np.asarray(H[rng.integers(0, n, size)] + n ** (-1.0 / (s + 4)) * noise)
+
+    def __call__(self, X: Data) -> Tensor:
         """Hidden features (n, Σ s_j) of samples, in blocks of rows."""
         return self.extended(X)[0]
 
-    def extended(self, X: Any) -> tuple[Tensor, Tensor]:
+    def extended(self, X: Data) -> tuple[Tensor, Tensor]:
         """Hidden features of samples, and for which of them (n,) the equations were solved.
 
         The others have those of the training sample nearest to them.
@@ -293,21 +265,21 @@ class Levels(Function):
                 "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
                 "Use a kernel that is not (rbf, laplacian), or extension='exact'."
             )
-        return rows @ torch.cat(list(self.equations.hidden), 1) / rows.sum(1, keepdim=True)
+        return rows @ torch.cat(self.equations.hidden, 1) / rows.sum(1, keepdim=True)
 
 
 @dataclass(frozen=True)
 class Extension:
     """The equations of new points, for fitted levels."""
 
-    hidden: Sequence[Tensor]
-    multipliers: Sequence[Tensor]  # Λ_j
-    variances: Sequence[Tensor]  # H_jᵀ K_j H_j / η_j
-    forward: Tensor  # K_1 H_1 / η_1
-    kernels: Sequence[Kernel]  # k_2, …, k_L
+    hidden: list[Tensor]
+    multipliers: list[Tensor]
+    variances: list[Tensor]
+    forward: Tensor
+    kernels: Sequence[Kernel]
     etas: Sequence[float]
-    coupled: bool = True  # False: each level only follows the one below
-    largest: float = 0.0  # the largest k_1(x, x), not centred: what centring has rounded
+    coupled: bool  # False: each level only follows the one below
+    largest: float  # the largest k_1(x, x), not centred: what centring has rounded
 
     @property
     def sizes(self) -> list[int]:
@@ -349,7 +321,7 @@ class Extension:
     @cached_property
     def training(self) -> Tensor:
         """The extension to the training samples: their hidden features, but 0 in directions without variance."""
-        hidden = torch.cat(list(self.hidden), 1)
+        hidden = torch.cat(self.hidden, 1)
         return hidden if self.ranks == self.sizes else hidden @ self._span
 
     def __call__(self, rows: Tensor, nearest: Tensor) -> tuple[Tensor, Tensor]:
@@ -374,17 +346,12 @@ class Extension:
         inverses = self._inverse_jacobians(samples)[number]
         start, forward = self.training[nearest], self.forward[nearest] + change
         tol = max(ACCURACY, 10.0 * torch.finfo(start.dtype).eps)
-        limits: dict[str, Any] = {
-            "scale": self._scale,
-            "tol": tol,
-            "noise": self._noise,
-            "max_iter": MAX_ITER,
-        }
+        limits = Limits(self._scale, tol, self._noise, MAX_ITER)
 
         def equations(h: Tensor, rows: Tensor) -> Tensor:
             return self._within(h, forward[rows]) - left_over[rows]
 
-        values, converged = broyden(equations, start, inverses, **limits)
+        values, converged = broyden(equations, start, inverses, limits)
         # At the start the equations are off by −change, at the first level.
         newton = (inverses[:, :, : change.shape[1]] @ change[:, :, None])[:, :, 0]
         near = (values - start).norm(dim=1) <= REACH * newton.norm(dim=1)
@@ -393,8 +360,11 @@ class Extension:
             left = torch.nonzero(open_)[:, 0]
             if not len(left):
                 break
-            equations_left = partial(_at_rows, equations, left)
-            solutions, done = levenberg_marquardt(equations_left, begin[left], **limits)
+
+            def equations_left(h: Tensor, rows: Tensor, left: Tensor = left) -> Tensor:
+                return equations(h, left[rows])
+
+            solutions, done = levenberg_marquardt(equations_left, begin[left], limits)
             values[left[done]], converged[left[done]] = solutions[done], True
             open_ = ~converged
         values[~converged] = start[~converged]
@@ -460,19 +430,9 @@ class Extension:
 
         rows = torch.arange(len(h), device=h.device)
         J = jacobian(equations, h, equations(h, rows), rows, self._scale)
-        units = torch.cat([_largest(part).sqrt().expand(len(part)) for part in self.multipliers])
+        sizes = [part.abs().max().sqrt().expand(len(part)) for part in self.multipliers]
+        units = torch.cat([torch.where(size > 0, size, 1.0) for size in sizes])
         return _inverse(J / units[:, None] / units) / units[:, None] / units
-
-
-def _at_rows(equations: Callable[[Tensor, Tensor], Tensor], rows: Tensor, h: Tensor, index: Tensor) -> Tensor:
-    """The equations of some of the rows, which are numbered anew."""
-    return equations(h, rows[index])
-
-
-def _largest(matrix: Tensor) -> Tensor:
-    """The largest entry of a matrix in size, or 1 if all are zero."""
-    size = matrix.abs().max()
-    return torch.where(size > 0, size, 1.0)
 
 
 def _inverse(matrix: Tensor) -> Tensor:
@@ -493,3 +453,13 @@ def resolved(values: Tensor) -> Tensor:
     """Which eigenvalues of matrices are more than rounding, beside the largest."""
     sizes = values.abs()
     return sizes > values.shape[-1] * torch.finfo(values.dtype).eps ** 0.75 * sizes.amax(-1, keepdim=True)
+
+
+def same_share(H: np.ndarray) -> float:
+    """The share of the largest hidden feature below which a difference means nothing."""
+    return max(SAME, float(np.finfo(H.dtype).eps) ** 0.5)
+
+
+def is_constant(H: np.ndarray) -> np.ndarray:
+    """Which components are the same for all samples."""
+    return np.asarray(np.ptp(H, axis=0) <= same_share(H) * np.abs(H).max(0))

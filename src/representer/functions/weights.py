@@ -67,7 +67,7 @@ class EmbeddingFunction(Function):
         return self.features.map.coefficients(coordinates.mT).mT
 
     def embedding(self, X: Any) -> Embedding:
-        """The elements g(x_i)."""
+        """The elements g(x_i) of the output RKHS, as sums of anchors."""
         return self.element(self(X))
 
     def element(self, weights: Tensor) -> Embedding:

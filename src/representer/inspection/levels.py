@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, plain, take
-from representer.functions.levels import Levels, resolved
+from representer.data import Data, count, plain, take
+from representer.functions.levels import Levels, is_constant, resolved, same_share
 from representer.kernels.products import Linear
 from representer.linalg.memory import row_blocks
+from representer.optimize.stiefel import symmetric
 from representer.parameters import is_count, is_real
-from representer.problems.levels import LevelsProblem, coupling, symmetric
-
-# Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.
-SAME = 1e-6
+from representer.problems.levels import LevelsProblem, coupling
 
 
 class ApproximationBounds(NamedTuple):
@@ -30,15 +28,15 @@ class ApproximationBounds(NamedTuple):
 def are_leading(levels: Levels) -> list[bool]:
     """For each level, does it keep the leading eigenvectors of sign(η_j) M_j?"""
     problem = LevelsProblem(levels.data.gram(), list(levels.kernels), levels.etas)
-    state = problem.at(list(levels.equations.hidden), coupled=levels.coupled)
+    state = problem.at(levels.equations.hidden, coupled=levels.coupled)
     return problem.are_leading(state, coupled=levels.coupled)
 
 
 # -- how much of the data is kept -------------------------------------------------------------------------------------
-def recovered_variance(levels: Levels, X: Any, hidden: Tensor) -> float:
+def recovered_variance(levels: Levels, X: Data, hidden: Tensor) -> float:
     """The share of the variance of X that the best linear map of the training samples recovers from hidden features."""
     data = levels.data.inputs(X)
-    Z = torch.cat(list(levels.equations.hidden), 1)
+    Z = torch.cat(levels.equations.hidden, 1)
     A = torch.linalg.pinv(Z - Z.mean(0)).mT  # (N, S): the map is φ(x) − m ≈ Σ_n (φ(x_n) − m) (A z)_n
     weights = (hidden - Z.mean(0)) @ A.mT
     if levels.data.kernel.domain == "vectors" and isinstance(data, Tensor):
@@ -50,7 +48,7 @@ def recovered_variance(levels: Levels, X: Any, hidden: Tensor) -> float:
     return 1.0 - error / variance if variance > 0 else 0.0
 
 
-def _feature_space_error(levels: Levels, data: Any, weights: Tensor) -> tuple[float, float]:
+def _feature_space_error(levels: Levels, data: Data, weights: Tensor) -> tuple[float, float]:
     """Σ ‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and Σ ‖φ(x) − m‖²."""
     kernel, gram = levels.data.loaded.kernel, levels.data.gram(center=False)
     means, error, variance = gram.mean(0), 0.0, 0.0
@@ -101,7 +99,7 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
     return ApproximationBounds(lower, error, upper)
 
 
-def eta_for_explained_variance(levels: Levels, n_components: Any, ratio: Any) -> float:
+def eta_for_explained_variance(levels: Levels, n_components: int | None, ratio: float | None) -> float:
     """The η_2 of a linear second level with which n components of the first hold a share of s eigenvalues (lemma 4.2).
 
     Without both numbers it is the largest negative one that keeps all of them positive, −1/λ_s.
@@ -120,7 +118,11 @@ def eta_for_explained_variance(levels: Levels, n_components: Any, ratio: Any) ->
         )
     if ratio is None and n_components is None:
         return -1.0 / float(values[-1])
-    if not (is_count(n_components) and n_components < s and is_real(ratio) and 0 < ratio < 1):
+    if (
+        n_components is None
+        or ratio is None
+        or not (is_count(n_components) and n_components < s and is_real(ratio) and 0 < ratio < 1)
+    ):
         raise ValueError(
             f"Give both n_components, from 1 to {s - 1}, and ratio, between 0 and 1; got {n_components!r} and "
             f"{ratio!r}."
@@ -141,20 +143,16 @@ def eta_for_explained_variance(levels: Levels, n_components: Any, ratio: Any) ->
 
 
 # -- what collapsed ---------------------------------------------------------------------------------------------------
-def is_constant(H: np.ndarray) -> np.ndarray:
-    """Which components are the same for all samples."""
-    return np.asarray(np.ptp(H, axis=0) <= _same(H) * np.abs(H).max(0))
+def defects(levels: Levels, gram: Tensor, subset: np.ndarray) -> list[str]:
+    """What the components of fitted levels are not, in words."""
+    return [words for words in (_collapse(levels), _parted_twins(levels, gram, subset)) if words is not None]
 
 
-def _same(H: np.ndarray) -> float:
-    return max(SAME, float(np.finfo(H.dtype).eps) ** 0.5)
-
-
-def collapse(levels: Levels) -> str | None:
+def _collapse(levels: Levels) -> str | None:
     """Which components mean less than they seem to, in words; None if all have variance."""
     training, sizes = plain(levels.equations.training), levels.sizes
     hidden = np.concatenate(levels.hidden, 1)
-    away = np.abs(hidden - training).max(0) > _same(hidden) * np.abs(training).max()
+    away = np.abs(hidden - training).max(0) > same_share(hidden) * np.abs(training).max()
     arbitrary = np.split(away, np.cumsum(sizes)[:-1])
     own = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in levels.equations.variances]
     ranks = np.minimum(own, levels.equations.ranks)
@@ -179,10 +177,10 @@ def collapse(levels: Levels) -> str | None:
     return None
 
 
-def parted_twins(levels: Levels, gram: Tensor, subset: np.ndarray) -> str | None:
+def _parted_twins(levels: Levels, gram: Tensor, subset: np.ndarray) -> str | None:
     """Samples that are the same, but have different hidden features, which no function has; None if there are none."""
     H, twins = plain(levels.equations.training), plain(levels.data.twins(gram))
-    apart = np.abs(H - H[twins]).max(1) > _same(H) * np.abs(H).max()
+    apart = np.abs(H - H[twins]).max(1) > same_share(H) * np.abs(H).max()
     if not apart.any():
         return None
     i = int(np.flatnonzero(apart)[0])

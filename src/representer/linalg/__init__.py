@@ -1,6 +1,7 @@
 """Factor and solve: the one place where a positive semi-definite matrix is taken apart.
 
-Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments.
+Every routine accepts leading batch dimensions unless it says otherwise, and never changes its arguments unless
+``overwrite=True`` is passed to ``eigh``.
 """
 
 from representer.linalg.cholesky import (
@@ -19,10 +20,6 @@ from representer.linalg.structured import (
     conjugate_gradient,
     kronecker_solve,
     nearest_kronecker,
-    rotated_factor,
-    row_product,
-    self_product,
-    symmetric_product,
     symmetric_products,
 )
 
@@ -43,12 +40,8 @@ __all__ = [
     "orthonormal",
     "pivoted_cholesky",
     "repair_gram",
-    "rotated_factor",
-    "row_product",
-    "self_product",
     "shifted",
     "spectrum_of_factor",
-    "symmetric_product",
     "symmetric_products",
     "woodbury",
 ]

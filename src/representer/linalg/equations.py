@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,36 +12,31 @@ from torch import Tensor
 DIFFERENCE = 1e-7
 
 
-def broyden(
-    equations: Callable[[Tensor, Tensor], Tensor],
-    start: Tensor,
-    inverse: Tensor,
-    *,
-    scale: Tensor | float,
-    tol: float,
-    max_iter: int,
-    noise: Tensor | float = 0.0,
-) -> tuple[Tensor, Tensor]:
+Equations = Callable[[Tensor, Tensor], Tensor]  # of rows and their numbers: F of each
+
+
+class Limits(NamedTuple):
+    """When a row is solved: its step is at most ``tol * scale``, or no equation is off by more than its ``noise``."""
+
+    scale: float
+    tol: float
+    noise: Tensor | float = 0.0
+    max_iter: int = 50
+
+
+def broyden(equations: Equations, start: Tensor, inverse: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
     """Solve F(x_i) = 0 for every row x_i of ``start`` (m, S).
 
-    ``equations`` takes rows and their numbers, and gives F of each. ``inverse``, (S, S) or one a row, is near the
-    inverse of its Jacobian. A row is done when its next step would be at most ``tol * scale``, or where no equation is
-    off by more than its ``noise``. A step that more than doubles ‖F‖ is halved first.
-
-    Returns
-    -------
-    solutions, converged : Tensor of shape (m, S), Tensor of bool of shape (m,)
+    ``inverse``, (S, S) or one a row, is near the inverse of the Jacobian. A step that more than doubles ‖F‖ is halved
+    first. The answer has the solutions (m, S), and which of them converged (m,).
 
     Examples
     --------
     >>> import torch
-    >>> from representer.linalg.equations import broyden
+    >>> from representer.linalg.equations import Limits, broyden
     >>> target = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
-    >>> start = torch.ones(2, 1, dtype=torch.float64)
-    >>> roots, converged = broyden(
-    ...     lambda x, rows: x**2 - target[rows], start, 0.5 * torch.eye(1, dtype=torch.float64), scale=1.0, tol=1e-12,
-    ...     max_iter=50,
-    ... )
+    >>> start, inverse = torch.ones(2, 1, dtype=torch.float64), 0.5 * torch.eye(1, dtype=torch.float64)
+    >>> roots, converged = broyden(lambda x, rows: x**2 - target[rows], start, inverse, Limits(1.0, 1e-12))
     >>> roots.round(decimals=6).tolist(), converged.tolist()
     ([[1.414214], [1.732051]], [True, True])
     """
@@ -48,10 +44,10 @@ def broyden(
     rows = torch.arange(len(start), device=start.device)
     x, B = start, inverse.expand(len(start), *inverse.shape[-2:])
     F = equations(x, rows)
-    for _ in range(max_iter):
+    for _ in range(limits.max_iter):
         step = -(B @ F[:, :, None])[:, :, 0]
-        step[(F.abs() <= noise).all(1)] = 0.0
-        small = step.abs().amax(1) <= tol * scale
+        step[(F.abs() <= limits.noise).all(1)] = 0.0
+        small = step.abs().amax(1) <= limits.tol * limits.scale
         done = small & step.isfinite().all(1)
         solutions[rows[done]] = x[done] + step[done]
         converged[rows[done]] = True
@@ -77,15 +73,7 @@ def broyden(
     return solutions, converged
 
 
-def levenberg_marquardt(
-    equations: Callable[[Tensor, Tensor], Tensor],
-    start: Tensor,
-    *,
-    scale: Tensor | float,
-    tol: float,
-    max_iter: int,
-    noise: Tensor | float = 0.0,
-) -> tuple[Tensor, Tensor]:
+def levenberg_marquardt(equations: Equations, start: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
     """Solve F(x_i) = 0 for every row by steps that always lower ‖F‖, with Jacobians by differences.
 
     Arguments and results are those of ``broyden``. A row can end where ‖F‖ has a minimum that is not 0.
@@ -95,8 +83,8 @@ def levenberg_marquardt(
     F = equations(x, rows)
     damping = x.new_full((len(x),), 1e-3)
     eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    for _ in range(max_iter):
-        J = jacobian(equations, x, F, rows, scale)
+    for _ in range(limits.max_iter):
+        J = jacobian(equations, x, F, rows, limits.scale)
         normal, right = J.mT @ J, (J.mT @ F[:, :, None])
         usable = normal.isfinite().all((1, 2)) & right.isfinite().all((1, 2))
         if not bool(usable.all()):  # rows that overflow are given up
@@ -108,8 +96,8 @@ def levenberg_marquardt(
         step = -torch.linalg.lstsq(normal + weights * eye, right).solution[:, :, 0]
         new = equations(x + step, rows)
         better = new.norm(dim=1) < F.norm(dim=1)
-        small = step.abs().amax(1) <= tol * scale
-        done = small & (damping < 1e-6) | (F.abs() <= noise).all(1)
+        small = step.abs().amax(1) <= limits.tol * limits.scale
+        done = small & (damping < 1e-6) | (F.abs() <= limits.noise).all(1)
         solutions[rows], converged[rows[done]] = torch.where(better[:, None], x + step, x), True
         damping = torch.where(better, 0.1 * damping, 10.0 * damping)
         keep = ~done & (damping < 1e6)
@@ -120,9 +108,7 @@ def levenberg_marquardt(
     return solutions, converged
 
 
-def jacobian(
-    equations: Callable[[Tensor, Tensor], Tensor], x: Tensor, F: Tensor, rows: Tensor, scale: Tensor | float
-) -> Tensor:
+def jacobian(equations: Equations, x: Tensor, F: Tensor, rows: Tensor, scale: float) -> Tensor:
     """∂F_a/∂x_b of every row, (m, S, S), by forward differences."""
     t = max(DIFFERENCE, torch.finfo(x.dtype).eps ** 0.5) * scale
     columns = []

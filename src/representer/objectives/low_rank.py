@@ -95,7 +95,7 @@ class OnFactor:
         return value
 
     def _evaluate(self, factor: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
-        """As the objective's own, with ∂/∂B and θ in the places of ∂/∂K and the dual coefficients."""
+        """The objective's own evaluation, with ∂/∂B and θ in the places of ∂/∂K and the dual coefficients."""
         return self.objective._evaluate_by(FactorSystem, factor, alpha, gradient=gradient, dual=dual)
 
     def _check_factor(self, factor: Tensor) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Spectrum, eigh, factorize, self_product, shifted
+from representer.linalg import Spectrum, eigh, factorize, shifted
 from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
@@ -209,7 +209,7 @@ class _Gram(torch.autograd.Function):
         n, constants = layout.n, layout.constants
         shift = n * alpha.detach()
         factor = factorize(partial(shifted, gram.detach(), shift), name="The Gram matrix plus n·alpha")
-        P = factor.inverse(overwrite=True)
+        P = factor.inverse()
         C = P @ Y
         if constants is not None:
             E = constants.basis.detach()
@@ -222,7 +222,7 @@ class _Gram(torch.autograd.Function):
             q = (2.0 / n) * R / s
             t = (q * R).sum(1)
             t = t.mean().expand_as(t) if layout.criterion == "gcv" else t
-            in_gram = self_product(t.sqrt()[:, None] * P)
+            in_gram = P.mT @ (t[:, None] * P)
             half = P @ q
             in_gram.addmm_(half, C.mT, alpha=-0.5).addmm_(C, half.mT, alpha=-0.5)
         else:

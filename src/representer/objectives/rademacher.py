@@ -68,10 +68,13 @@ class ClassRisk(SquaredLoss, ABC):
 
     @abstractmethod
     def _risk(self, system: RidgeSystem, Y: Tensor, C: Tensor) -> _Risk:
-        """For one-hot labels Y (n, k) and dual coefficients C (..., n, k)."""
+        """The risk of one-hot labels Y (n, k) with dual coefficients C (..., n, k)."""
 
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        """With ρ² = tr(CᵀKC) and KC = Y − 1bᵀ − NC: ∂ρ²/∂W = −2 sym((C − PNC)Cᵀ), and ∂ρ²/∂K = that + CCᵀ."""
+        """Add the complexity ρ to the risk, with ρ² = tr(CᵀKC).
+
+        From KC = Y − 1bᵀ − NC follow ∂ρ²/∂W = −2 sym((C − PNC)Cᵀ) and ∂ρ²/∂K = ∂ρ²/∂W + CCᵀ.
+        """
         risk = self._risk(system, Y, C)
         value, right, rest, diagonal = risk.value, risk.right, risk.rest, None
         shift_gradient, t = risk.shift_gradient, _fitted(system)

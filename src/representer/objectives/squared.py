@@ -75,21 +75,30 @@ class SquaredLoss(Objective, ABC):
 
     @abstractmethod
     def _score(self, system: RidgeSystem, Y: Tensor, C: Tensor, alpha: Tensor) -> Score:
-        """Of the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
+        """Score the fit to targets Y (n, q) with dual coefficients C (..., n, q), which are zero in rows not fitted."""
 
     def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
         return self._evaluate_by(DenseSystem, gram, alpha, gradient=gradient, dual=dual)
 
-    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+    def _system(
+        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
+    ) -> RidgeSystem:
         rows = None if self.training is None else self.training.to(matrix.device)
         weights = self._weights(matrix, rows)
-        return form(matrix, self._total() * alpha, rows=rows, intercept=self.intercept, sample_weight=weights)
+        return form(
+            matrix,
+            self._total() * alpha,
+            rows=rows,
+            intercept=self.intercept,
+            sample_weight=weights,
+            with_gradient=gradient,
+        )
 
     def _evaluate_by(
         self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool, dual: bool
     ) -> Evaluation:
         """The evaluation for K in this form: its gradient is that in ``matrix``, its dual the form's coefficients."""
-        system = self._system(form, matrix, alpha)
+        system = self._system(form, matrix, alpha, gradient=gradient)
         own = self.targets.factor
         moved = own.dtype != matrix.dtype or own.device != matrix.device
         targets = self.targets.map(lambda y: y.to(matrix)) if moved else self.targets
@@ -259,7 +268,9 @@ class Interpolation(SquaredLoss):
             )
         return super().__call__(gram, alpha) + self.separation * separation_penalty(points)
 
-    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor) -> RidgeSystem:
+    def _system(
+        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
+    ) -> RidgeSystem:
         if matrix.ndim == 2:
             _refuse_contradictions(matrix, self.targets.factor.to(matrix))
         name = "The Gram matrix of an interpolation"

@@ -134,13 +134,19 @@ class Representation:
             return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
         return kernel.prepare(SparseRows(X) if self.sparse else X)
 
-    def adapted(self, kernel: OperatorKernel, *, repair: bool) -> OperatorKernel:
-        """The kernel with all its scalar kernels adapted, unless its data are dense vectors.
+    @overload
+    def adapted(self, kernel: Kernel, *, repair: bool) -> Kernel: ...
+    @overload
+    def adapted(self, kernel: OperatorKernel, *, repair: bool) -> OperatorKernel: ...
+    def adapted(self, kernel: Kernel | OperatorKernel, *, repair: bool) -> Kernel | OperatorKernel:
+        """The kernel, or an operator-valued one's scalar kernels, adapted unless the data are dense vectors.
 
         A repair is for one scalar kernel: only there a projection says what it means for new points.
         """
         if kernel.domain == "vectors" and not self.sparse:
             return kernel
+        if isinstance(kernel, Kernel):
+            return Adapted(kernel, self.dtype, self.device, repair=repair)
         repair = repair and isinstance(kernel, Decomposable)
         return _with_kernels(kernel, lambda k: Adapted(k, self.dtype, self.device, repair=repair))
 

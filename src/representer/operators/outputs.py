@@ -58,7 +58,7 @@ class Identity(Operator):
     diagonal = True
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
-        """The identity."""
+        """The identity matrix (p, p)."""
         return torch.eye(p, dtype=like.dtype, device=like.device)
 
 
@@ -80,7 +80,7 @@ class Diagonal(Operator):
         self.weights = weights
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
-        """diag(weights)."""
+        """The diagonal matrix (p, p) of the weights."""
         weights = number(self, "weights", like)
         if weights.shape != (p,):
             raise ValueError(
@@ -106,7 +106,7 @@ class Dense(Operator):
         self.matrix = matrix
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
-        """The given matrix."""
+        """The matrix (p, p) that was given."""
         matrix = number(self, "matrix", like)
         if matrix.shape != (p, p):
             raise ValueError(f"Dense has a matrix of shape {tuple(matrix.shape)}, but there are {p} outputs.")

@@ -1,15 +1,17 @@
 """Searches on a product of Stiefel manifolds, whose points are lists of matrices H_j with orthonormal columns.
 
-``self_consistent`` repeats an eigenvalue problem for every H_j in the field of the others. ``trust_region`` climbs to a
-maximum of an energy, and ``critical_point`` finds a saddle by Newton's method. ``projected_gradient`` and
-``riemannian_adam`` are the first-order methods of Tonin et al. (2023), kept for comparison.
+A search is an iterator of states, which ``follow`` follows until one of them solves its equations. ``sweeps`` repeat an
+eigenvalue problem for every H_j in the field of the others. ``ascent`` climbs to a maximum of an energy, and
+``newton_steps`` find a saddle. ``projected_steps`` and ``adam_steps`` are the first-order methods of Tonin et al.
+(2023), for comparison.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -27,7 +29,7 @@ ENERGY_ROUNDING = 1e-12
 MEMORY = 6
 # Sweeps that have not halved the residual in so many rounds do not contract; Newton's method that has not done so in so
 # many steps circles around a place without a critical point.
-SWEEP_PATIENCE, NEWTON_PATIENCE = 6, 20
+SWEEP_PATIENCE, NEWTON_PATIENCE = 6, 21
 # Gradients are differenced along a step of this length, relative to a point of unit columns; in single precision √eps.
 DIFFERENCE = 1e-7
 # A Newton step need not go further below the tolerance than this share of it.
@@ -65,6 +67,19 @@ class ManifoldResult(Generic[S]):
     interrupted: bool
 
 
+@dataclass(frozen=True)
+class SearchLimits:
+    """When a search ends: at a relative residual, after so many iterations, or where its monitor says so."""
+
+    tol: float
+    max_iter: int
+    monitor: Monitor
+
+
+class StalledError(Exception):
+    """A search cannot go on; the message says why."""
+
+
 Precondition = Callable[[Point], Point]
 Loss = Callable[[Point, Point], Tensor]  # of all H_j and the diagonals of all Λ_j, differentiable
 
@@ -79,6 +94,11 @@ def polar(matrix: Tensor) -> Tensor:
     return matrix @ (vectors / values.sqrt()) @ vectors.mT
 
 
+def symmetric(matrix: Tensor) -> Tensor:
+    """The symmetric part ½ (A + Aᵀ)."""
+    return 0.5 * (matrix + matrix.mT)
+
+
 def aligned(new: Tensor, old: Tensor) -> Tensor:
     """The rotation of new columns that comes closest to the old ones."""
     return new @ polar(new.mT @ old)
@@ -86,11 +106,7 @@ def aligned(new: Tensor, old: Tensor) -> Tensor:
 
 def tangent(point: Point, vectors: Point) -> Point:
     """The projection V − H sym(HᵀV) onto the tangent space."""
-    parts = []
-    for H, V in zip(point, vectors, strict=True):
-        overlap = H.mT @ V
-        parts.append(V - H @ (0.5 * (overlap + overlap.mT)))
-    return parts
+    return [V - H @ symmetric(H.mT @ V) for H, V in zip(point, vectors, strict=True)]
 
 
 def retract(point: Point, step: Point) -> Point:
@@ -108,11 +124,53 @@ def add(left: Point, right: Point, factor: float = 1.0) -> Point:
     return [a + factor * b for a, b in zip(left, right, strict=True)]
 
 
-def _finished(k: int, state: State, tol: float, monitor: Monitor, steps: str = "iterations") -> str | None:
-    """Record an iteration, and say why the search ends there if it does."""
-    if monitor(k, state.energy, state.residual, 1):
-        return "stopped by the callback"
-    return f"residual {state.residual:.1e} after {k} {steps}" if state.residual <= tol else None
+def follow(states: Iterator[S], limits: SearchLimits, is_better: Callable[[S, S], bool]) -> ManifoldResult[S]:
+    """Follow a search from state to state until one solves its equations, and keep the best of them."""
+    best: S | None = None
+    interrupted, k, message = False, 0, f"not converged in {limits.max_iter} iterations"
+    try:
+        for k, state in enumerate(islice(states, limits.max_iter + 1)):
+            if best is None or state.residual <= limits.tol or is_better(state, best):
+                best = state
+            if limits.monitor(k, state.energy, state.residual, 1):
+                message = "stopped by the callback"
+                break
+            if state.residual <= limits.tol:
+                message = f"residual {state.residual:.1e} after {k} iterations"
+                break
+    except StalledError as reason:
+        message = f"{reason} after {k} iterations"
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
+    assert best is not None
+    return ManifoldResult(best, best.residual <= limits.tol, message, k, interrupted)
+
+
+def is_later(state: State, best: State) -> bool:
+    """The last state is the best where every step is an improvement."""
+    return True
+
+
+def is_closer(state: State, best: State) -> bool:
+    """The state of smaller residual is the better one where no energy rises."""
+    return state.residual < best.residual
+
+
+class Patience:
+    """The rounds that a search may take to halve its residual."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds, self.since, self.mark = rounds, 0, math.inf
+
+    def check(self, residual: float) -> None:
+        """Count a round, and end a search that stays where it is."""
+        if residual <= 0.5 * self.mark:
+            self.mark, self.since = residual, 0
+        self.since += 1
+        if self.since > self.rounds:
+            raise StalledError(f"the residual stays near {self.mark:.1e}")
 
 
 # -- self-consistent fields -------------------------------------------------------------------------------------------
@@ -136,74 +194,45 @@ class Anderson:
         return [polar(part.view_as(H)) for part, H in zip(parts, point, strict=True)]
 
 
-def self_consistent(
-    sweep: Callable[[Point, float], tuple[S, Point]],
-    start: Point,
-    *,
-    ascending: bool,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-) -> ManifoldResult[S]:
-    """Repeat ``sweep`` from ``start`` until the residual is at most ``tol``, as long as it contracts.
+def sweeps(
+    sweep: Callable[[Point, float], tuple[S, Point]], point: Point, tol: float, *, ascending: bool
+) -> Iterator[S]:
+    """Repeat ``sweep`` from a point, as long as it contracts.
 
     A sweep takes a point and the accuracy that is asked for in the end, and gives the state there and the point that
     solves every level's eigenvalue problem in the field of the others. The next point extrapolates from the last of
     these pairs (Anderson mixing), after each has been rotated towards the one before it: what is extrapolated are
-    subspaces.
-
-    A step that lowers the energy (if it should be ``ascending``) is taken back: an extrapolated one is replaced by the
-    plain one, and after a plain one the run ends, as it does when the residual is not halved for some sweeps.
+    subspaces. A step that lowers the energy (if it should be ``ascending``) is taken back: an extrapolated one is
+    replaced by the plain one, and after a plain one the search ends.
     """
-    point, anderson, plain = list(start), Anderson(), None
-    best: S | None = None
-    lowest: S | None = None  # the state of smallest residual, which is the best where no energy rises
-    mark, since = math.inf, 0  # the residual that is to be halved, and for how long it has not been
-    interrupted, message, k = False, f"not converged in {max_iter} sweeps", 0
-    try:
-        for k in range(max_iter):
-            state, proposal = sweep(point, 0.1 * tol)
-            if monitor(k, state.energy, state.residual, 1):
-                message = "stopped by the callback"
-                best = best or state
-                break
-            if best is not None and _is_worse(state, best, ascending):
-                if plain is None:
-                    message = f"the energy falls after {k} sweeps: they do not contract"
-                    break
-                point, plain, anderson = plain, None, Anderson()
-                continue
-            best = state
-            if lowest is None or state.residual < lowest.residual:
-                lowest = state
-            if state.residual <= tol:
-                message = f"residual {state.residual:.1e} after {k} sweeps"
-                break
-            if state.residual <= 0.5 * mark:
-                mark, since = state.residual, 0
-            since += 1
-            if since > SWEEP_PATIENCE:
-                message = f"the residual stays near {mark:.1e} after {k} sweeps: they do not contract"
-                break
-            step = [aligned(new, H) - H for new, H in zip(proposal, state.hidden, strict=True)]
-            point = anderson.next(state.hidden, step)
-            plain = None if len(anderson.steps) == 1 else add(state.hidden, step)
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        interrupted, message = True, f"interrupted after {k} sweeps; kept the best point so far"
-    assert best is not None
-    if not ascending and lowest is not None:
-        best = lowest
-    return ManifoldResult(best, best.residual <= tol, message, k, interrupted)
+    anderson, plain, patience = Anderson(), None, Patience(SWEEP_PATIENCE)
+    last: S | None = None
+    while True:
+        state, proposal = sweep(point, 0.1 * tol)
+        yield state
+        if last is not None and not (is_no_lower if ascending else is_not_far)(state, last):
+            if plain is None:
+                raise StalledError("sweeps do not contract")
+            point, plain, anderson = plain, None, Anderson()
+            continue
+        last = state
+        patience.check(state.residual)
+        step = [aligned(new, H) - H for new, H in zip(proposal, state.hidden, strict=True)]
+        point = anderson.next(state.hidden, step)
+        plain = None if len(anderson.steps) == 1 else add(state.hidden, step)
 
 
-def _is_worse(state: State, best: State, ascending: bool) -> bool:
-    """Is it a step back: a lower energy beyond rounding, or, where that says nothing, a larger residual?"""
+def is_not_far(state: State, best: State) -> bool:
+    """A step where no energy rises may double the residual."""
+    return state.residual <= 2.0 * best.residual
+
+
+def is_no_lower(state: State, best: State) -> bool:
+    """The energy has not fallen beyond rounding, or where rounding hides it, the residual has not grown much."""
     rounding = max(ENERGY_ROUNDING, 10.0 * torch.finfo(state.hidden[0].dtype).eps)
-    if ascending and state.residual > rounding**0.5:
-        return state.energy < best.energy - rounding * abs(best.energy)
-    return state.residual > 2.0 * best.residual
+    if state.residual > rounding**0.5:
+        return state.energy >= best.energy - rounding * abs(best.energy)
+    return is_not_far(state, best)
 
 
 # -- Newton's method --------------------------------------------------------------------------------------------------
@@ -282,96 +311,60 @@ def _enough(state: State, tol: float) -> Callable[[Point], bool]:
     return enough
 
 
-def trust_region(
-    evaluate: Callable[[Point], S],
-    start: Point,
-    preconditioner: Callable[[S], Precondition],
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-) -> ManifoldResult[S]:
+def ascent(
+    evaluate: Callable[[Point], S], start: Point, preconditioner: Callable[[S], Precondition], tol: float
+) -> Iterator[S]:
     """Climb to a maximum of the energy: Riemannian trust region with preconditioned conjugate gradients.
 
     ``preconditioner`` gives for each new state an approximate inverse of −Hess E there, symmetric and positive.
     """
-    state = evaluate(start)
+    state, radius = evaluate(start), 0.0
     precondition: Precondition | None = None
-    radius = 0.0
-    interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
-    try:
-        for k in range(max_iter):
-            if end := _finished(k, state, tol, monitor):
-                message = end
-                break
-            gradient = tangent(state.hidden, state.gradients)
-            precondition = precondition or preconditioner(state)
-            if (
-                not radius
-            ):  # The first radius is the length of the first preconditioned step, in its own norm.
-                radius = math.sqrt(max(inner(gradient, precondition(gradient)), 0.0))
-            product = hessian(evaluate, state)
-            step, rise = truncated_cg(product, gradient, precondition, radius, _enough(state, tol))
-            trial = evaluate(retract(state.hidden, step))
-            rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
-            ratio = (trial.energy - state.energy + rounding) / (rise + rounding)
-            radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
-            if ratio > 0.05:
-                state, precondition = trial, None
-            elif radius**2 <= rounding:
-                message = f"no step raises the energy any more; residual {state.residual:.1e}"
-                break
-    except KeyboardInterrupt:
-        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
-    return ManifoldResult(state, state.residual <= tol, message, k, interrupted)
+    while True:
+        yield state
+        gradient = tangent(state.hidden, state.gradients)
+        precondition = precondition or preconditioner(state)
+        # The first radius is the length of the first preconditioned step, in its own norm.
+        radius = radius or math.sqrt(max(inner(gradient, precondition(gradient)), 0.0))
+        product = hessian(evaluate, state)
+        step, rise = truncated_cg(product, gradient, precondition, radius, _enough(state, tol))
+        trial = evaluate(retract(state.hidden, step))
+        rounding = 10.0 * torch.finfo(step[0].dtype).eps * abs(state.energy)
+        ratio = (trial.energy - state.energy + rounding) / (rise + rounding)
+        radius *= 0.25 if ratio < 0.25 else 2.0 if ratio > 0.75 else 1.0
+        if ratio > 0.05:
+            state, precondition = trial, None
+        elif radius**2 <= rounding:
+            raise StalledError(f"no step raises the energy any more; residual {state.residual:.1e}")
 
 
-def critical_point(
-    evaluate: Callable[[Point], S],
-    start: Point,
-    preconditioner: Callable[[S], Precondition],
-    *,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-) -> ManifoldResult[S]:
-    """Find a critical point of the energy near the start by Newton's method, each step by preconditioned MINRES.
+def newton_steps(
+    evaluate: Callable[[Point], S], start: Point, preconditioner: Callable[[S], Precondition]
+) -> Iterator[S]:
+    """Approach a critical point of the energy by Newton's method, each step by preconditioned MINRES.
 
     It serves saddles, where no energy rises. MINRES makes the linearised gradient smaller in the norm of the
     preconditioner, so the gradient itself falls along the step in that norm (not in the Euclidean one): the step is
-    halved until that is so. The norm is another one after each step; the point with the smallest residual is kept.
+    halved until that is so. The norm is another one after each step.
     """
-    state = best = evaluate(start)
-    mark, since = best.residual, 0  # the residual that is to be halved, and when it last was
-    interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
-    try:
-        for k in range(max_iter):
-            if end := _finished(k, state, tol, monitor):
-                message = end
+    state, patience = evaluate(start), Patience(NEWTON_PATIENCE)
+    least = state.residual
+    while True:
+        yield state
+        least = min(least, state.residual)
+        patience.check(least)
+        gradient = tangent(state.hidden, state.gradients)
+        precondition = preconditioner(state)
+        size = inner(gradient, precondition(gradient))
+        step = _minres(hessian(evaluate, state), gradient, precondition)
+        for halvings in range(20):
+            trial = evaluate(retract(state.hidden, [0.5**halvings * v for v in step]))
+            slope = tangent(state.hidden, tangent(trial.hidden, trial.gradients))
+            if inner(slope, precondition(slope)) < (1.0 - 0.1 * 0.5**halvings) * size:
                 break
-            if best.residual <= 0.5 * mark:
-                mark, since = best.residual, k
-            if k - since > NEWTON_PATIENCE:
-                message = f"the residual stays near {best.residual:.1e} after {k} iterations"
-                break
-            gradient = tangent(state.hidden, state.gradients)
-            precondition = preconditioner(state)
-            size = inner(gradient, precondition(gradient))
-            step = _minres(hessian(evaluate, state), gradient, precondition)
-            for halvings in range(20):
-                trial = evaluate(retract(state.hidden, [0.5**halvings * v for v in step]))
-                slope = tangent(state.hidden, tangent(trial.hidden, trial.gradients))
-                if inner(slope, precondition(slope)) < (1.0 - 0.1 * 0.5**halvings) * size:
-                    break
-            else:
-                message = f"no step lowers the residual {state.residual:.1e} any more"
-                break
-            state = trial
-            if state.residual < best.residual:
-                best = state
-    except KeyboardInterrupt:
-        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
-    return ManifoldResult(best, best.residual <= tol, message, k, interrupted)
+        else:
+            raise StalledError(f"no step lowers the residual {state.residual:.1e} any more")
+        state = trial
 
 
 def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Precondition) -> Point:
@@ -404,80 +397,51 @@ def _gradients(loss: Loss, point: Point, values: Point) -> tuple[float, Point, P
     return value.item(), gradients[: len(point)], gradients[len(point) :]
 
 
-def projected_gradient(
-    loss: Loss, evaluate: Callable[[Point], S], start: Point, *, tol: float, max_iter: int, monitor: Monitor
-) -> ManifoldResult[S]:
+def projected_steps(loss: Loss, evaluate: Callable[[Point], S], point: Point, tol: float) -> Iterator[S]:
     """Algorithm 1: a gradient step for all H_j and Λ_j, H_j projected; the step size by backtracking.
 
-    It ends when no entry moves by more than ``tol`` times the step size, or the residual of (6) is at most ``tol``.
+    It ends when no entry moves by more than ``tol`` times the step size.
     """
-    state = evaluate(start)
-    point, values = list(start), [multiplier.diagonal().clone() for multiplier in state.multipliers]
-    rate, interrupted, k, message = 1.0, False, 0, f"not converged in {max_iter} iterations"
-    try:
-        for k in range(max_iter):
-            if end := _finished(k, state, tol, monitor):
-                message = end
+    state, rate = evaluate(point), 1.0
+    values = [multiplier.diagonal().clone() for multiplier in state.multipliers]
+    while True:
+        yield state
+        value, slopes, value_slopes = _gradients(loss, point, values)
+        while True:
+            new = [polar(H - rate * g) for H, g in zip(point, slopes, strict=True)]
+            new_values = add(values, value_slopes, -rate)
+            moves = add([*new, *new_values], [*point, *values], -1.0)
+            with torch.no_grad():
+                fallen = loss(new, new_values).item() <= value - 1e-4 / rate * inner(moves, moves)
+            if fallen or rate < 1e-16:
                 break
-            value, slopes, value_slopes = _gradients(loss, point, values)
-            while True:
-                new = [polar(H - rate * g) for H, g in zip(point, slopes, strict=True)]
-                new_values = add(values, value_slopes, -rate)
-                moves = add([*new, *new_values], [*point, *values], -1.0)
-                with torch.no_grad():
-                    fallen = loss(new, new_values).item() <= value - 1e-4 / rate * inner(moves, moves)
-                if fallen or rate < 1e-16:
-                    break
-                rate *= 0.5
-            largest = max(move.abs().max().item() for move in moves)
-            point, values, state = new, new_values, evaluate(new)
-            if largest <= tol * rate:
-                message = f"steps end at a residual of {state.residual:.1e}"
-                break
-            rate *= 2.0
-    except KeyboardInterrupt:
-        interrupted, message = True, f"interrupted after {k} iterations; kept the last point"
-    return ManifoldResult(state, state.residual <= tol, message, k, interrupted)
+            rate *= 0.5
+        point, values, state = new, new_values, evaluate(new)
+        if max(move.abs().max().item() for move in moves) <= tol * rate:
+            yield state
+            raise StalledError(f"steps end at a residual of {state.residual:.1e}")
+        rate *= 2.0
 
 
-def riemannian_adam(
-    loss: Loss,
-    evaluate: Callable[[Point], S],
-    start: Point,
-    *,
-    rate: float,
-    tol: float,
-    max_iter: int,
-    monitor: Monitor,
-) -> ManifoldResult[S]:
+def adam_steps(loss: Loss, evaluate: Callable[[Point], S], point: Point, rate: float) -> Iterator[S]:
     """Adam on Stiefel manifolds (Bécigneul and Ganea, 2019): tangent moments, retraction by QR; Λ_j by Adam itself."""
-    state = best = evaluate(start)
-    point, values = list(start), [multiplier.diagonal().clone() for multiplier in state.multipliers]
+    state = evaluate(point)
+    values = [multiplier.diagonal().clone() for multiplier in state.multipliers]
     means, squares = ([torch.zeros_like(part) for part in (*point, *values)] for _ in range(2))
-    interrupted, k, message = False, 0, f"not converged in {max_iter} iterations"
-    try:
-        for k in range(max_iter):
-            if state.residual < best.residual:
-                best = state
-            if end := _finished(k, state, tol, monitor):
-                message = end
-                break
-            _, slopes, value_slopes = _gradients(loss, point, values)
-            slopes = [*tangent(point, slopes), *value_slopes]
-            means = [0.9 * m + 0.1 * g for m, g in zip(means, slopes, strict=True)]
-            squares = [0.999 * s + 0.001 * (g**2).sum() for s, g in zip(squares, slopes, strict=True)]
-            corrections = 1.0 - 0.9 ** (k + 1), 1.0 - 0.999 ** (k + 1)
-            steps = [
-                rate * (m / corrections[0]) / ((s / corrections[1]).sqrt() + 1e-8)
-                for m, s in zip(means, squares, strict=True)
-            ]
-            point = [_qr(H - step) for H, step in zip(point, steps, strict=False)]
-            values = add(values, steps[len(point) :], -1.0)
-            means = [*tangent(point, means[: len(point)]), *means[len(point) :]]
-            state = evaluate(point)
-    except KeyboardInterrupt:
-        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
-    return ManifoldResult(best, best.residual <= tol, message, k, interrupted)
+    for k in count(1):
+        yield state
+        _, slopes, value_slopes = _gradients(loss, point, values)
+        slopes = [*tangent(point, slopes), *value_slopes]
+        means = [0.9 * m + 0.1 * g for m, g in zip(means, slopes, strict=True)]
+        squares = [0.999 * s + 0.001 * (g**2).sum() for s, g in zip(squares, slopes, strict=True)]
+        steps = [
+            rate * (m / (1.0 - 0.9**k)) / ((s / (1.0 - 0.999**k)).sqrt() + 1e-8)
+            for m, s in zip(means, squares, strict=True)
+        ]
+        point = [_qr(H - step) for H, step in zip(point, steps, strict=False)]
+        values = add(values, steps[len(point) :], -1.0)
+        means = [*tangent(point, means[: len(point)]), *means[len(point) :]]
+        state = evaluate(point)
 
 
 def _qr(matrix: Tensor) -> Tensor:

@@ -53,7 +53,7 @@ class Decoder(Value, ABC):
         """One object for each element; X are the inputs they were predicted from, for decoders that ask for them."""
 
     def _state(self, name: str) -> Any:
-        """What ``resolve`` has kept."""
+        """The attribute that ``resolve`` has kept, or an error that asks for it."""
         try:
             return getattr(self, name)
         except AttributeError:
@@ -159,7 +159,7 @@ def check_width(kernel: Kernel, Y: Any, width: int) -> None:
 
 
 def squared_norms(embedding: Embedding, Y: Any, diagonal: Any | None = None) -> Tensor:
-    """l(y, y) of prepared outputs."""
+    """The values l(y, y) of prepared outputs."""
     kernel, like = embedding.kernel, embedding.weights
     if kernel.domain != "gram":
         if diagonal is not None:

@@ -181,7 +181,7 @@ def as_objects(Y: Any) -> Any:
 
 
 def pick(objects: Any, rows: np.ndarray) -> Any:
-    """Some objects, in the shape of ``rows``: an array from an array, lists from a list."""
+    """The objects with these numbers, in the shape of ``rows``: an array from an array, lists from a list."""
     if isinstance(objects, np.ndarray) or (isinstance(objects, SparseRows) and rows.ndim == 1):
         return objects[rows]
     if rows.ndim > 1:

@@ -124,7 +124,7 @@ class LabelSet(Decoder):
         return sets
 
     def calibrate(self, embedding: Embedding, Y: Any) -> Self:
-        """With the threshold that is best for these predictions, if it is ``"auto"``."""
+        """The decoder with the threshold that is best for these predictions, if it is ``"auto"``."""
         self._state("_decide")
         if self.threshold != "auto":
             return self
@@ -135,7 +135,7 @@ class LabelSet(Decoder):
         return new
 
     def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
-        """Zeros and ones (q, n_labels)."""
+        """The sets of labels as rows of zeros and ones, (q, n_labels)."""
         decide = self._state("_decide")
         if isinstance(decide, str):
             raise ValueError(

@@ -47,7 +47,7 @@ class Network(Value):
         self.learning_rate = learning_rate
 
     def check(self) -> None:
-        """Refuse what cannot be trained."""
+        """Raise a ValueError unless the module and the options can be trained."""
         if not isinstance(self.module, torch.nn.Module):
             raise ValueError(f"module of Network must be a torch.nn.Module; got {self.module!r}.")
         for name in ("weight", "learning_rate"):

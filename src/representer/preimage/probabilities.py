@@ -73,7 +73,7 @@ def clip_normalized(estimates: np.ndarray) -> np.ndarray:
 
 
 def entropy_of(probabilities: np.ndarray) -> np.ndarray:
-    """−Σ_c p_c log p_c, equation (33)."""
+    """The entropy −Σ_c p_c log p_c of each row of probabilities, equation (33)."""
     positive = probabilities > 0
     return -np.sum(np.where(positive, probabilities * np.log(np.where(positive, probabilities, 1.0)), 0.0), 1)
 

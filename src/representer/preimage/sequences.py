@@ -160,7 +160,7 @@ class Sequence(Decoder):
         return found
 
     def _tables(self, embedding: Embedding) -> list[Tensor]:
-        """Of each length t of substrings Σ_i w_i √w_t… [y_i has s at j], (q, positions, |A|^t)."""
+        """For each length t of substrings s the sums Σ_i w_i √w_t… [y_i has s at j], (q, positions, |A|^t)."""
         weights, form = embedding.weights, self._form
         strings = coded(embedding.anchors)
         size = len(self._alphabet)

@@ -47,7 +47,7 @@ class Climb(Decoder):
         """Points (b, d) from starts (b, d) for the elements ``rows`` (b,), none with a lower score than its start."""
 
     def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
-        """Vectors (q, d)."""
+        """The vectors (q, d) where climbing from the best training outputs ends."""
         self._state("_resolved")
         anchors = embedding.anchors.to(embedding.weights)
         found = anchors.new_empty(len(embedding), anchors.shape[1])

@@ -16,6 +16,7 @@ from representer.data import plain
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
 from representer.kernels import Kernel
 from representer.kernels.stationary import Stationary
+from representer.linalg.memory import room_beside_sums
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.base import inner
 from representer.objectives.rademacher import ClassRisk, Observer
@@ -30,7 +31,7 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
-from representer.problems.embedding_sums import Batches, SummedFeatures, block_limit, left_out_errors
+from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, left_out_errors
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples, Step
@@ -97,7 +98,7 @@ class ClassFit:
     complexity: float
     training_loss: float | None
     largest: float  # sup k(x, x)
-    batches: Batches | None = None
+    batches: EmbeddingBatches | None = None
 
 
 # -- the search -------------------------------------------------------------------------------------------------------
@@ -288,9 +289,9 @@ def sum_classes(
     features = SummedFeatures.choose(
         approximation, choice.model, samples, held.X, representation, intercept=model.intercept, seed=seed
     )
-    limit = block_limit(memory_limit, features.map.n_features, held.Y.shape[1])
+    limit = room_beside_sums(memory_limit, features.map.n_features, held.Y.shape[1], held=0)
     sums: NormalSums = samples.total(NormalStep(features.map), limit=limit)
-    batches = Batches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
+    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
     fit = _solved(model, choice.alpha, batches, sums, held, limit)
     assert isinstance(fit.function, FeatureFunction)
     coefficients, b, by_columns = fit.function.loaded
@@ -305,7 +306,7 @@ def add_classes(
     """The fit with a block of more samples: their sums are added, and the system is solved again."""
     assert before.batches is not None
     features = before.batches.features
-    limit = block_limit(memory_limit, features.map.n_features, block.Y.shape[1])
+    limit = room_beside_sums(memory_limit, features.map.n_features, block.Y.shape[1], held=0)
     fresh = InMemory(block).total(NormalStep(features.map), limit=limit)
     sums = before.batches.sums.map(torch.from_numpy) + fresh
     batches = before.batches.joined(sums, block)
@@ -315,7 +316,12 @@ def add_classes(
 
 
 def _solved(
-    model: ClassModel, alpha: float, batches: Batches, sums: NormalSums, held: Block, limit: int | None
+    model: ClassModel,
+    alpha: float,
+    batches: EmbeddingBatches,
+    sums: NormalSums,
+    held: Block,
+    limit: int | None,
 ) -> ClassFit:
     """Coefficients, constant and calibration from the sums and a few samples."""
     features = batches.features

@@ -15,12 +15,13 @@ from representer.functions import ConditionalEmbedding, FeatureFunction
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import pivoted_cholesky
+from representer.linalg.memory import room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators.adapted import Adapted, Representation, original, repaired_gram, silent_repairs
 from representer.optimize.search import Choice
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
-from representer.problems.embedding_sums import Batches, SummedFeatures, best_alpha_by_sums, block_limit
+from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
@@ -126,8 +127,8 @@ def solve_conditionals(
 
 # -- targets of many samples ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Targets:
-    """Targets in memory, checked, or in a Dask array, to be checked where they are read.
+class TargetSource:
+    """TargetSource in memory, checked, or in a Dask array, to be checked where they are read.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ class Targets:
         return self.values.map_blocks(_numbers, reader, cells, dtype=float, meta=np.empty((0, 0)), **form)
 
     def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
-        """Targets that stand for all, as they were given."""
+        """TargetSource that stand for all, as they were given."""
         if isinstance(approximation, Landmarks):
             return self.check(approximation.points)
         some = self.rows(approximation.rows(len(self), seed))
@@ -180,7 +181,7 @@ class Targets:
         return take(some, approximation.samples(kernel, self.prepared(some), seed=seed))
 
 
-def _numbers(chunk: np.ndarray, reader: Targets, cells: Cells) -> np.ndarray:
+def _numbers(chunk: np.ndarray, reader: TargetSource, cells: Cells) -> np.ndarray:
     return plain(cells(reader.prepared(reader.check(chunk))))[:, None].astype(float)
 
 
@@ -210,7 +211,7 @@ class ConditionalFit:
         The mean k(x, x), where alpha is that over n.
     error : float
         That of the approximation.
-    batches : Batches
+    batches : EmbeddingBatches
     """
 
     function: ConditionalEmbedding
@@ -219,14 +220,14 @@ class ConditionalFit:
     first_alpha: float | None
     scale: float | None
     error: float
-    batches: Batches
+    batches: EmbeddingBatches
 
 
 def sum_conditionals(
     model: ConditionalModel,
     kernel: Kernel,
     inputs: Samples,
-    targets: Targets,
+    targets: TargetSource,
     empty: ConditionalEmbedding,
     pair: tuple[Approximation, Nystroem | Landmarks],
     *,
@@ -247,9 +248,9 @@ def sum_conditionals(
     )
     step = _cell_step(function, features)
     error = approximation_error(features.stored.map, held.X)
-    limit = block_limit(memory_limit, features.map.n_features, step.width, held=len(held))
+    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
     sums: NormalSums = samples.total(step, limit=limit)
-    batches = Batches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
+    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
     scale = None
     if model.criterion is None and model.alpha is None:
         block = inputs.rows(evenly_spaced(inputs.n, limits.HEURISTIC_ROWS))
@@ -259,14 +260,19 @@ def sum_conditionals(
 
 
 def add_conditionals(
-    model: ConditionalModel, before: ConditionalFit, inputs: Samples, targets: Targets, *, memory_limit: Any
+    model: ConditionalModel,
+    before: ConditionalFit,
+    inputs: Samples,
+    targets: TargetSource,
+    *,
+    memory_limit: Any,
 ) -> ConditionalFit:
     """The fit with more samples: their sums are added, and the system is solved again."""
     features = before.batches.features
     step = _cell_step(before.function, features)
     samples = with_targets(inputs, targets.column(_cells(before.function)))
     assert isinstance(samples, InMemory)
-    limit = block_limit(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
+    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
     sums = before.batches.sums.map(torch.from_numpy) + samples.total(step, limit=limit)
     batches = before.batches.joined(sums, samples.samples)
     return _solved(model, replace(before, batches=batches), sums, batches.held_block(), limit)
@@ -321,7 +327,7 @@ def _solved(
 def regressed(features: SummedFeatures, samples: Samples, alpha: float, memory_limit: Any) -> FeatureFunction:
     """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
     width = samples.rows(np.arange(1)).Y.shape[1]
-    limit = block_limit(memory_limit, features.map.n_features, width)
+    limit = room_beside_sums(memory_limit, features.map.n_features, width, held=0)
     ridge = features.ridge(samples.total(NormalStep(features.map), limit=limit))
     theta = ridge.coefficients(alpha)
     return FeatureFunction(

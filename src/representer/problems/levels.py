@@ -31,11 +31,17 @@ from representer.optimize.runs import HistoryEntry, Monitor
 from representer.optimize.search import SearchSettings
 from representer.optimize.stiefel import (
     ManifoldResult,
-    critical_point,
-    projected_gradient,
-    riemannian_adam,
-    self_consistent,
-    trust_region,
+    SearchLimits,
+    adam_steps,
+    ascent,
+    follow,
+    is_closer,
+    is_later,
+    is_no_lower,
+    newton_steps,
+    projected_steps,
+    sweeps,
+    symmetric,
 )
 from representer.parameters import is_count, is_real
 from representer.values import number
@@ -177,11 +183,6 @@ def _gaussian_coupling(kernel: Gaussian, H: Tensor, above: Tensor, gram: Tensor)
 def times(gram: Tensor, V: Tensor) -> Tensor:
     """The product K V = (Vᵀ K)ᵀ, in the order that is twice as fast for few columns."""
     return (V.mT @ gram).mT
-
-
-def symmetric(matrix: Tensor) -> Tensor:
-    """The symmetric part ½ (A + Aᵀ)."""
-    return 0.5 * (matrix + matrix.mT)
 
 
 @dataclass(frozen=True)
@@ -570,37 +571,38 @@ def _independent(level: int, columns: Any, like: Tensor) -> Tensor:
 
 
 def _search(problem: LevelsProblem, start: Hidden, search: LevelSearch, monitor: Monitor) -> LevelSolution:
-    tol, max_iter = search.tolerance(problem.gram), search.settings.max_iter
-    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "monitor": monitor}
-    result: ManifoldResult[Stationarity]
-
-    def solution(result: ManifoldResult[Stationarity], solver: str) -> LevelSolution:
-        state, message = result.state, "; ".join(messages)
-        converged = result.converged or state.residual <= UNRESOLVED * torch.finfo(problem.gram.dtype).eps
-        return LevelSolution(state, solver, converged, message, n_iter, monitor.history, result.interrupted)
-
-    n_iter, messages, sweeps = 0, [], None
-    if search.solver in ("projected_gradient", "riemannian_adam"):
-        loss = problem.residual_objective
-        if search.solver == "projected_gradient":
-            result = projected_gradient(loss, problem.at, start, **limits)
+    """Search from one start, by self-consistent fields and then by Newton's method unless a solver is named."""
+    limits = SearchLimits(search.tolerance(problem.gram), search.settings.max_iter, monitor)
+    runs: dict[str, ManifoldResult[Stationarity]] = {}
+    if search.solver == "projected_gradient":
+        states = projected_steps(problem.residual_objective, problem.at, start, limits.tol)
+        runs[search.solver] = follow(states, limits, is_later)
+    elif search.solver == "riemannian_adam":
+        states = adam_steps(problem.residual_objective, problem.at, start, search.learning_rate)
+        runs[search.solver] = follow(states, limits, is_closer)
+    elif search.solver != "riemannian":
+        states = sweeps(problem.sweep, start, limits.tol, ascending=problem.ascends)
+        runs["scf"] = follow(states, limits, is_no_lower if problem.ascends else is_closer)
+        start = runs["scf"].state.hidden
+    if search.solves_equations and not any(run.converged or run.interrupted for run in runs.values()):
+        if problem.ascends:
+            states, is_better = ascent(problem.at, start, problem.preconditioner, limits.tol), is_later
         else:
-            result = riemannian_adam(loss, problem.at, start, rate=search.learning_rate, **limits)
-        n_iter, messages = result.n_iter, [f"{search.solver}: {result.message}"]
-        return solution(result, search.solver)
-    if search.solver in ("auto", "scf"):
-        sweeps = self_consistent(problem.sweep, start, ascending=problem.ascends, **limits)
-        n_iter, messages, start = sweeps.n_iter, [f"scf: {sweeps.message}"], sweeps.state.hidden
-        if sweeps.converged or sweeps.interrupted:
-            return solution(sweeps, "scf")
-    method = trust_region if problem.ascends else critical_point
-    result = method(problem.at, start, problem.preconditioner, **limits)
-    n_iter += result.n_iter
-    messages.append(f"riemannian: {result.message}")
-    if sweeps is not None and not problem.ascends and sweeps.state.residual < result.state.residual:
-        # No energy says which of the two is better, only the residual.
-        return solution(replace(sweeps, interrupted=result.interrupted), "scf")
-    return solution(result, "riemannian")
+            states, is_better = newton_steps(problem.at, start, problem.preconditioner), is_closer
+        runs["riemannian"] = follow(states, limits, is_better)
+    solver = list(runs)[-1]
+    if not problem.ascends:  # No energy says which of two points is better, only the residual.
+        solver = min(reversed(runs), key=lambda name: runs[name].state.residual)
+    state = runs[solver].state
+    return LevelSolution(
+        state,
+        solver,
+        runs[solver].converged or state.residual <= UNRESOLVED * torch.finfo(problem.gram.dtype).eps,
+        "; ".join(f"{name}: {run.message}" for name, run in runs.items()),
+        sum(run.n_iter for run in runs.values()),
+        monitor.history,
+        any(run.interrupted for run in runs.values()),
+    )
 
 
 # -- order and signs --------------------------------------------------------------------------------------------------

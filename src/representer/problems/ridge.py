@@ -483,6 +483,7 @@ class Search:
     data: Any
     free: list[str]
     alpha: float | np.ndarray | None
+    first_alpha: float | None = None  # where the search starts, if that is known
 
     @cached_property
     def _packed(self) -> tuple[OperatorKernel, Packing, Tensor]:
@@ -497,8 +498,10 @@ class Search:
         kernel, _, raw = self._packed
         if isinstance(self.alpha, float):
             return raw
-        data = TrainingData(replace(self.data, kernel=kernel))
-        alpha = choose_alpha(data, self.alpha, criterion).alpha
+        alpha = self.first_alpha
+        if alpha is None:
+            data = TrainingData(replace(self.data, kernel=kernel))
+            alpha = choose_alpha(data, self.alpha, criterion).alpha
         return torch.cat([raw, raw.new_tensor([alpha]).log()])
 
     def unpack(self, point: Tensor) -> tuple[OperatorKernel, Tensor]:

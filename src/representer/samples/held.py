@@ -20,7 +20,7 @@ class HeldSamples:
 
     keys: np.ndarray
     X: Any
-    Y: np.ndarray
+    Y: Any
     weights: np.ndarray | None
     groups: np.ndarray | None = None
 
@@ -50,12 +50,12 @@ class HeldSamples:
         """The ``size`` samples of least keys of both, in the order in which they came."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.sort(np.argsort(keys)[:size])
-        X = chosen_of_both(self.X, other.X, kept)
+        X, Y = chosen_of_both(self.X, other.X, kept), chosen_of_both(self.Y, other.Y, kept)
         weights = None
         if self.weights is not None or other.weights is not None:
             parts = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
             weights = np.concatenate(parts)[kept]
-        return HeldSamples(keys[kept], X, np.concatenate([self.Y, other.Y])[kept], weights)
+        return HeldSamples(keys[kept], X, Y, weights)
 
 
 def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:

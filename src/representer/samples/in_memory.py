@@ -17,7 +17,7 @@ from representer.samples.rows import sample_groups, sample_rows
 
 @dataclass(frozen=True)
 class Block:
-    """Some samples.
+    """Samples at hand: inputs, targets, weights and groups, row by row.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Block:
         return ~missing if bool(missing.any()) else None
 
     def rows(self, index: np.ndarray) -> Block:
-        """Some of the samples."""
+        """The samples with these numbers."""
         chosen = torch.from_numpy(np.asarray(index))
         weights = None if self.weights is None else self.weights[chosen]
         groups = None if self.groups is None else self.groups[chosen]
@@ -59,7 +59,7 @@ class Step(ABC):
 
     @abstractmethod
     def __call__(self, block: Block, total: Any | None) -> Any:
-        """The total with this block."""
+        """The total with the sum over this block added to it."""
 
 
 class Samples(ABC):
@@ -84,7 +84,7 @@ class Samples(ABC):
 
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
-        """Some samples, in memory; the numbers are in order."""
+        """The samples with these numbers, which are in order, in memory."""
 
     def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
         """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
@@ -133,7 +133,7 @@ class InMemory(Samples):
         return None if self.samples.groups is None else self.samples.groups.cpu().numpy()
 
     def rows(self, index: np.ndarray) -> Block:
-        """Some samples; all of them are not copied."""
+        """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:

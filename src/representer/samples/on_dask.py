@@ -197,7 +197,7 @@ class OnDask(Samples):
 
     @property
     def observed(self) -> torch.Tensor | None:
-        """None: targets in Dask collections are complete."""
+        """None, because targets in Dask collections are complete."""
         return None
 
     @property
@@ -214,7 +214,7 @@ class OnDask(Samples):
         return np.unique(labels, return_inverse=True)[1]
 
     def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
-        """With the chunks of X; an array in memory is cut like that."""
+        """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
         found = as_rows(collection, name)
@@ -231,7 +231,7 @@ class OnDask(Samples):
         self._read = (wanted, self._brought(wanted))
 
     def rows(self, index: np.ndarray) -> Block:
-        """Some samples, brought here unless they are here already."""
+        """The samples with these numbers, brought here unless they are here already."""
         if self._read is None:
             return self._brought(index)
         known, block = self._read

@@ -81,7 +81,7 @@ class CellStep(Step):
 
     @property
     def width(self) -> int:
-        """Of cells and moments together."""
+        """How many columns the cells and the moments have together."""
         return self.n_cells + (0 if self.centre is None else 2 * len(self.centre))
 
     @property
@@ -90,7 +90,7 @@ class CellStep(Step):
         return 8 * (3 * self.features.n_features + 2 * self.width)
 
     def numbers(self, Y: Tensor) -> Tensor:
-        """The cells of some outputs."""
+        """The number of the cell that each of some outputs falls into."""
         return Y[:, 0].long() if self.cells is None else self.cells(Y)
 
     def moments(self, Y: Tensor) -> Tensor:

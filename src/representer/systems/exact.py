@@ -7,7 +7,7 @@ of them share, or by few features; others have the block matrix, or conjugate gr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -269,7 +269,7 @@ class SeparateOutputs(System):
 
     @cached_property
     def _constant(self) -> Tensor | None:
-        """b in rotated coordinates."""
+        """The constant b in the rotated coordinates of the outputs."""
         if not self.data.intercept:
             return None
         b, rotated = self.data.Y.new_zeros(self.data.Y.shape[1]), self._rotate(self.data.targets)
@@ -299,7 +299,7 @@ class SeparateOutputs(System):
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """y_i minus the residuals of what is left out; where a target is missing, f without the sample's group."""
         groups = self.data.groups if groups is None else groups
-        data = RidgeData(**{**vars_of(self.data), "groups": groups})
+        data = replace(self.data, groups=groups)
         rotated, n = self._rotate(data.targets), len(data.Y)
         predictions = torch.zeros_like(rotated)
         for part in self.parts:
@@ -367,11 +367,6 @@ class SeparateOutputs(System):
                 cross = constants.centred_cross(cross)
             variances[:, part.outputs] = (diagonal - inverse.explained(cross)).clamp(min=0.0)[:, None]
         return self._variances_back(variances)
-
-
-def vars_of(data: RidgeData) -> dict[str, Any]:
-    """The fields of the data."""
-    return {name: getattr(data, name) for name in RidgeData.__dataclass_fields__}
 
 
 # -- coupled outputs, by the block matrix -----------------------------------------------------------------------------
@@ -571,7 +566,7 @@ class IterativeOutputs(System):
 def _preconditioner(
     kernel: OperatorKernel, X: Any, noise: Tensor, mask: Tensor
 ) -> Callable[[Tensor], Tensor]:
-    """For sums of Kronecker products the nearest one; for any other kernel a pivoted Cholesky factor."""
+    """The nearest Kronecker product for sums of them, and a pivoted Cholesky factor for any other kernel."""
     shift = noise.mean()
     n, p = mask.shape
     terms = _terms(kernel)

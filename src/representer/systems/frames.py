@@ -13,7 +13,6 @@ from representer.approximation.base import FeatureMap
 from representer.approximation.landmarks import LandmarkFeatures
 from representer.data import count, take
 from representer.kernels.base import Kernel
-from representer.linalg import row_product
 from representer.samples.rows import MIDDLE_ROWS, evenly_spaced
 
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
@@ -43,7 +42,7 @@ class Frame:
     place: int = 0
 
     def map(self, change: Callable[[Any], Any]) -> Frame:
-        """With every array changed: tensors to NumPy and back."""
+        """The frame with every array changed: tensors to NumPy and back."""
         direction = None if self.direction is None else change(self.direction)
         return replace(self, middle=change(self.middle), direction=direction)
 
@@ -51,12 +50,12 @@ class Frame:
         """ψ as rows, of φ as rows."""
         psi = phi - self.middle.to(phi)
         if self.direction is not None:
-            psi[:, self.place] = row_product(psi, self.direction.to(phi)[:, None])[:, 0]
+            psi[:, self.place] = psi @ self.direction.to(phi)
         return psi
 
     # -- T, the identity plus (v − e)eᵀ -------------------------------------------------------------------------------
     def _rest(self) -> Tensor:
-        """v − e."""
+        """The vector v − e: the direction with a zero in its place."""
         rest = self.direction.double().clone()
         rest[self.place] = 0.0
         return rest
@@ -76,7 +75,7 @@ class Frame:
         return found
 
     def metric(self) -> Tensor:
-        """TᵀT: ‖Tη‖² = ηᵀTᵀTη."""
+        """The matrix TᵀT, with which ‖Tη‖² = ηᵀTᵀTη."""
         T = torch.eye(len(self.direction), dtype=torch.float64, device=self.direction.device)
         T[:, self.place] = self.direction
         return T.mT @ T
@@ -84,29 +83,29 @@ class Frame:
 
 @dataclass(frozen=True)
 class CentredFeatures(FeatureMap):
-    """The features in a frame."""
+    """A feature map whose features are those of another one, seen in a frame."""
 
     features: FeatureMap
     frame: Frame
 
     @property
     def kernel(self) -> Kernel:  # type: ignore[override]
-        """That of the features."""
+        """The kernel that the features are of."""
         return self.features.kernel
 
     @property
     def n_features(self) -> int:
-        """As many as there are features."""
+        """The number of features, which a frame does not change."""
         return self.features.n_features
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the features."""
+        """The precision of the features."""
         return self.features.dtype
 
     @property
     def state(self) -> Any:
-        """That of the features."""
+        """The state of the features; the frame has none of its own."""
         return self.features.state
 
     def __call__(self, X: Any) -> Tensor:

@@ -28,7 +28,7 @@ class Constants:
     norm : tensor (q,)
         The norms of the root weights; 1 for an output without entries.
     image : tensor (N, q)
-        D G D E.
+        The product D G D E.
     level : tensor ()
         What the centred matrix has for an eigenvalue along E, instead of zero: so its factor is well conditioned.
     """
@@ -40,11 +40,11 @@ class Constants:
 
     @property
     def inner(self) -> Tensor:
-        """Eᵀ D G D E."""
+        """The matrix Eᵀ D G D E of the constants."""
         return self.basis.mT @ self.image
 
     def project(self, values: Tensor) -> Tensor:
-        """Π V."""
+        """The projection Π V of columns on what is orthogonal to the constants."""
         return values - self.basis @ (self.basis.mT @ values)
 
     def centred(self, gram: Tensor) -> Tensor:
@@ -118,11 +118,11 @@ class GramInverse:
         )
 
     def rooted(self, values: Tensor) -> Tensor:
-        """D V."""
+        """The product D V: rows times the roots of their weights."""
         return self.root[:, None] * values
 
     def solve(self, right: Tensor) -> Tensor:
-        """P Y."""
+        """The product P Y of the inverse with targets."""
         rooted = self.rooted(right)
         return self.rooted(self._solved(rooted if self.constants is None else self.constants.project(rooted)))
 

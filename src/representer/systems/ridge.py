@@ -50,7 +50,7 @@ class FittedSystem(System):
     @property
     @abstractmethod
     def weight(self) -> float:
-        """Σ w of the samples."""
+        """The sum of the samples' weights."""
 
     @abstractmethod
     def prior_scale(self) -> Tensor:
@@ -160,7 +160,7 @@ class ExactSystem(FittedSystem):
 
     @property
     def weight(self) -> float:
-        """Σ w of the samples."""
+        """The sum of the samples' weights."""
         w = self.samples.weights
         return float(len(self.samples.Y) if w is None else w.sum())
 
@@ -193,7 +193,7 @@ class ExactSystem(FittedSystem):
         return self._system.residual()
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
-        """f₋ₛ(x_i) (n, p)."""
+        """The prediction f₋ₛ(x_i) (n, p) for each sample without its group, or without it alone."""
         return self._system.left_out(groups)
 
     def left_out_variance(self) -> Tensor:
@@ -201,7 +201,7 @@ class ExactSystem(FittedSystem):
         return self._system.left_out_variance()
 
     def leverage(self) -> Tensor:
-        """∂f(x_i)/∂y_i (n, p)."""
+        """The derivative ∂f(x_i)/∂y_i (n, p) of each prediction in its own target."""
         return self._system.leverage()
 
     def prior_scale(self) -> Tensor:
@@ -209,7 +209,7 @@ class ExactSystem(FittedSystem):
         return prior_scale_of(self._system, self._training.data)
 
     def least_alpha(self) -> Tensor:
-        """Below this, a criterion is rounding."""
+        """The alpha below which a criterion is rounding."""
         return least_alpha(self._training.data)
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
@@ -276,12 +276,12 @@ class SummedSystem(FittedSystem):
 
     @property
     def weight(self) -> float:
-        """Σ w of the samples."""
+        """The sum of the samples' weights."""
         return float(self.sums.weight)
 
     @cached_property
     def ridge(self) -> NormalRidge | SeparateRidge:
-        """The normal equations, of tensors."""
+        """The normal equations, as tensors."""
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
         return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
 
@@ -293,7 +293,7 @@ class SummedSystem(FittedSystem):
         return features if frame is None else CentredFeatures(features, frame)
 
     def block(self, held: HeldSamples) -> Block:
-        """Stored samples as tensors."""
+        """The stored samples as tensors."""
         return held.block(self.features._adapted, self.features.representation)
 
     @cached_property
@@ -370,7 +370,7 @@ class SummedSystem(FittedSystem):
         return torch.where(held.Y.isnan(), torch.nan, self._residuals(held)[1])
 
     def prior_scale(self) -> Tensor:
-        """s² (p,) from the held samples."""
+        """The scale s² (p,) of the prior, from the leave-one-out errors of the held samples."""
         held = self.block(self.held)
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         held = replace(held.rows(kept), groups=None)
@@ -447,7 +447,7 @@ class FalkonSystem(FittedSystem):
 
     @property
     def weight(self) -> float:
-        """Σ w of the samples."""
+        """The sum of the samples' weights."""
         return self.total_weight
 
     def coefficients(self) -> Tensor:
@@ -469,11 +469,11 @@ class FalkonSystem(FittedSystem):
         )
 
     def prior_scale(self) -> Tensor:
-        """Not known."""
+        """Refuse: the scale of the prior needs leave-one-out errors."""
         raise self._unavailable("Deviations")
 
     def least_alpha(self) -> Tensor:
-        """Not known."""
+        """Refuse: conjugate gradients have no criterion."""
         raise self._unavailable("Criteria")
 
 

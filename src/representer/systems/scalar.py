@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from representer.linalg import factorize, shifted, symmetric_product, symmetric_products
+from representer.linalg import factorize, shifted, symmetric_products
 from representer.systems.groups import BlockDiagonal, Groups, LeftOut
 
 
@@ -29,6 +29,8 @@ class RidgeSystem(ABC):
     intercept : bool
     sample_weight : tensor (t,), optional
         The positive weights w of these rows. Default: ones.
+    with_gradient : bool
+        Will a gradient be asked for? If not, the diagonal of P is computed without P.
     """
 
     by_row: bool  # whether f has a coefficient for each row, or for each feature
@@ -41,8 +43,10 @@ class RidgeSystem(ABC):
         rows: Tensor | None,
         intercept: bool,
         sample_weight: Tensor | None,
+        with_gradient: bool = True,
     ) -> None:
         self.matrix = matrix
+        self.with_gradient = with_gradient
         self.shift = shift
         self.rows = rows
         self.sample_weight = sample_weight
@@ -54,7 +58,7 @@ class RidgeSystem(ABC):
 
     @staticmethod
     def _root(sample_weight: Tensor | None) -> Tensor | None:
-        """√w as a column."""
+        """The square roots of the weights as a column."""
         return None if sample_weight is None else sample_weight.sqrt()[:, None]
 
     def per_weight(self, values: Tensor) -> Tensor:
@@ -70,20 +74,20 @@ class RidgeSystem(ABC):
         return right if self.g is None else right - self.g.mT @ right
 
     def solve(self, right: Tensor) -> Tensor:
-        """PY for a Y (..., t, p)."""
+        """The product PY for a Y (..., t, p)."""
         return self._solve(self.centred(right))
 
     @abstractmethod
     def _solve(self, right: Tensor) -> Tensor:
-        """W⁻¹Y."""
+        """The solution W⁻¹Y of the system without a constant."""
 
     @abstractmethod
     def apply(self, dual: Tensor) -> Tensor:
-        """KC for a C (..., n, p)."""
+        """The product KC for a C (..., n, p)."""
 
     @abstractmethod
     def diagonal(self) -> Tensor:
-        """That of P, (..., t)."""
+        """The diagonal of P, (..., t)."""
 
     @abstractmethod
     def blocks(self, groups: Groups) -> list[Tensor]:
@@ -97,12 +101,12 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def coefficients(self, right: Tensor, dual: Tensor | None = None) -> Tensor:
-        """Those of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
+        """The coefficients of the fit to Y, by row or by feature; ``dual`` is PY if it is known."""
 
     @property
     @abstractmethod
     def unit_coefficients(self) -> Tensor:
-        """Those of the fits to the t unit vectors, as columns."""
+        """The coefficients of the fits to the t unit vectors, as columns."""
 
     @abstractmethod
     def gradient(
@@ -125,7 +129,7 @@ class RidgeSystem(ABC):
 
     @abstractmethod
     def gram_diagonal(self) -> Tensor:
-        """That of K, (..., n)."""
+        """The diagonal of K, (..., n)."""
 
     @abstractmethod
     def add_diagonal(self, gradient: Tensor, diagonal: Tensor) -> None:
@@ -151,6 +155,7 @@ class DenseSystem(RidgeSystem):
         rows: Tensor | None = None,
         intercept: bool,
         sample_weight: Tensor | None = None,
+        with_gradient: bool = True,
         name: str = "The regularised Gram matrix",
     ) -> None:
         block = matrix if rows is None else matrix[..., rows[:, None], rows]
@@ -160,20 +165,27 @@ class DenseSystem(RidgeSystem):
         self.cholesky = factorize(
             lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            matrix,
+            shift,
+            rows=rows,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            with_gradient=with_gradient,
+        )
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
         """P itself; solutions are products with it from here on."""
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
         if self.root is None:
-            return self.cholesky.inverse(less, overwrite=True)
-        inverse = self.cholesky.inverse(None if less is None else less / self.root, overwrite=True)
+            return self.cholesky.inverse(less)
+        inverse = self.cholesky.inverse(None if less is None else less / self.root)
         return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:
         known = "unit_coefficients" in vars(self)
-        return symmetric_product(self.unit_coefficients, right) if known else super().solve(right)
+        return self.unit_coefficients @ right if known else super().solve(right)
 
     def _solve(self, right: Tensor) -> Tensor:
         if self.root is None:
@@ -184,7 +196,11 @@ class DenseSystem(RidgeSystem):
         return self.matrix @ dual
 
     def diagonal(self) -> Tensor:
-        return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
+        if self.with_gradient or "unit_coefficients" in vars(self):
+            return self.unit_coefficients.diagonal(dim1=-2, dim2=-1)
+        diagonal = self.cholesky.inverse_diagonal()
+        diagonal = diagonal if self.sample_weight is None else diagonal * self.sample_weight
+        return diagonal if self.u is None or self.g is None else diagonal - (self.u * self.g)[..., 0]
 
     def blocks(self, groups: Groups) -> list[Tensor]:
         return groups.blocks(self.unit_coefficients)
@@ -223,7 +239,7 @@ class DenseSystem(RidgeSystem):
 
 
 class FactorSystem(RidgeSystem):
-    """For K = BBᵀ and F = DB, through the m × m matrix M = FᵀF + shift·I: W⁻¹ = D(I − FM⁻¹Fᵀ)D/shift.
+    """The system of K = BBᵀ and F = DB, through the m × m matrix M = FᵀF + shift·I: W⁻¹ = D(I − FM⁻¹Fᵀ)D/shift.
 
     It costs O(nm²) and memory O(nm). Its coefficients θ = BᵀPY = M⁻¹FᵀD(Y − 1bᵀ) are those of f(x_i) = B_i θ.
     """
@@ -238,6 +254,7 @@ class FactorSystem(RidgeSystem):
         rows: Tensor | None = None,
         intercept: bool,
         sample_weight: Tensor | None = None,
+        with_gradient: bool = True,
     ) -> None:
         self.root = self._root(sample_weight)
         self.features = self._rooted(matrix if rows is None else matrix[..., rows, :])
@@ -246,10 +263,17 @@ class FactorSystem(RidgeSystem):
             name="The matrix BᵀB + n·alpha·I of the factor",
             strict=matrix.ndim == 2,
         )
-        super().__init__(matrix, shift, rows=rows, intercept=intercept, sample_weight=sample_weight)
+        super().__init__(
+            matrix,
+            shift,
+            rows=rows,
+            intercept=intercept,
+            sample_weight=sample_weight,
+            with_gradient=with_gradient,
+        )
 
     def _rooted(self, values: Tensor) -> Tensor:
-        """D times rows."""
+        """The rows times the roots of their weights."""
         return values if self.root is None else self.root * values
 
     def _theta(self, right: Tensor) -> Tensor:
@@ -288,7 +312,7 @@ class FactorSystem(RidgeSystem):
 
     @cached_property
     def unit_coefficients(self) -> Tensor:
-        """BᵀP."""
+        """The matrix BᵀP: the coefficients of the features for unit targets."""
         theta = self.cholesky.solve(self._rooted(self.features).mT)
         return theta if self.g is None else theta - theta.sum(-1, keepdim=True) @ self.g.mT
 

@@ -14,23 +14,26 @@ columns and the rows of R by √w_i, and n is then their sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from representer.linalg import Spectrum, eigh, rotated_factor, self_product
+from representer.approximation import FeatureMap
+from representer.linalg import Spectrum, eigh, factorize, shifted, spectrum_of_factor
 from representer.linalg.memory import row_blocks
 from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
 from representer.operators.outputs import clipped_spectrum
-from representer.systems.groups import Groups
+from representer.samples import Block
+from representer.systems.base import group_members
 from representer.systems.sums import NormalRidge, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
 
 
+# -- both sides -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Unexplained:
     """P = I − (N/n) U diag(e / (e + Nε)) Uᵀ: (1/n) Rᵀ P R is the conditional covariance C_YY − C_YX (C_XX + ε)⁻¹ C_XY.
@@ -51,75 +54,231 @@ class Unexplained:
 
 
 @dataclass(frozen=True)
-class HeldOutputs:
-    """Samples to leave out where the rows of a regression stand for all samples by their second moments (``standing``).
+class RegressionInputs:
+    """k at N inputs, of which n have an output.
 
     Parameters
     ----------
-    cross : tensor (h, N)
-        k between h of the samples and the N rows.
-    R : tensor (h, r)
-        The outputs of these samples.
-    weights : tensor (h,) or None for ones
-        The weights of these samples.
+    matrix : tensor (N, N), or (N, m)
+        k; or, ``by_factor``, B with k = B Bᵀ.
+    labelled : tensor of int or None
+        The inputs that have an output; None: all.
+    weights : tensor (N,) or None
+        Their weights; None: all 1.
+    features : FeatureMap or None
+        Of an approximate fit: what makes B.
+    stayed : tensor or None
+        Of a Gram matrix that was repaired: the eigenvectors that have stayed.
     """
 
-    cross: Tensor
-    R: Tensor
+    matrix: Tensor
+    by_factor: bool
+    labelled: Tensor | None = None
     weights: Tensor | None = None
+    features: FeatureMap | None = None
+    stayed: Tensor | None = None
 
-    def coordinates(self, inputs: Spectrum) -> Tensor:
-        """The samples' features in the eigenvectors of the features' covariance, (h, m), times √w."""
-        known = inputs.values > len(inputs.values) * torch.finfo(self.R.dtype).eps * inputs.values.max()
-        scale = torch.where(known, torch.where(known, inputs.values, 1.0).rsqrt(), 0.0)
-        features = self.cross @ inputs.vectors * scale
-        return features if self.weights is None else features * self.weights.sqrt()[:, None]
+    def known(self, values: Tensor) -> Tensor:
+        """The rows of the inputs that have an output."""
+        return values if self.labelled is None else values[self.labelled]
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """The weights (n,) of the inputs that have an output, over their sum."""
+        ones = self.matrix.new_ones(len(self.matrix))
+        return self.known(ones if self.weights is None else self.weights) / self.weight
+
+    @cached_property
+    def root(self) -> Tensor | None:
+        """√w of the inputs that have an output; None where all weights are 1."""
+        return None if self.weights is None else self.known(self.weights).sqrt()
+
+    @cached_property
+    def weight(self) -> float:
+        """Σ w of the inputs that have an output."""
+        if self.weights is None:
+            return float(len(self.matrix if self.labelled is None else self.labelled))
+        return float(self.known(self.weights).sum())
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The spectrum of √w k √w at the inputs that have an output."""
+        return self._spectrum(self.labelled, self.root)
+
+    def _spectrum(self, rows: Tensor | None, root: Tensor | None) -> Spectrum:
+        if self.by_factor:
+            return spectrum_of_factor(times(self.matrix if rows is None else self.matrix[rows], root))
+        gram = self._gram(rows, root)
+        return eigh(gram.clone() if gram is self.matrix else gram, name="The Gram matrix", overwrite=True)
+
+    def _gram(self, rows: Tensor | None, root: Tensor | None) -> Tensor:
+        gram = self.matrix if rows is None else self.matrix[rows[:, None], rows]
+        return gram if root is None else gram * root[:, None] * root
+
+    @cached_property
+    def unexplained(self) -> Unexplained | None:
+        """What the conditional covariance needs, if inputs without an output count."""
+        w, rows = self.weights, self.labelled
+        total = float(len(self.matrix) if w is None else w.sum())
+        if rows is None or total <= self.weight:
+            return None
+        whole = self._spectrum(None, None if w is None else w.sqrt())
+        return Unexplained(Spectrum(whole.vectors[rows], whole.values), total, self.weight)
+
+    @property
+    def scale(self) -> float:
+        """The mean k(x, x): the scale of alpha."""
+        diagonal = self.matrix.square().sum(1) if self.by_factor else self.matrix.diagonal()
+        w = torch.ones_like(diagonal) if self.weights is None else self.weights
+        return float((diagonal @ w) / w.sum())
+
+    def place(self, coefficients: Tensor) -> Tensor:
+        """Coefficients of √w_i k(·, x_i), x_i with an output, as those of all k(·, x_i), or of the features."""
+        coefficients = times(coefficients, self.root)
+        if self.features is not None:
+            return self.known(self.matrix).mT @ coefficients
+        if self.labelled is not None:
+            everywhere = coefficients.new_zeros(len(self.matrix), coefficients.shape[1])
+            everywhere[self.labelled] = coefficients
+            coefficients = everywhere
+        return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
+
+    def solve(self, shift: float, right: Tensor | None = None) -> Tensor | None:
+        """(√w k √w + shift)⁻¹ right, the inverse without ``right``; None where the spectrum does it for less."""
+        if self.by_factor or "spectrum" in vars(self):
+            return None
+        gram = self._gram(self.labelled, self.root)
+        cholesky = factorize(lambda: shifted(gram, shift), name="The Gram matrix plus n·alpha")
+        return cholesky.inverse() if right is None else cholesky.solve(right)
 
 
+def times(rows: Tensor, root: Tensor | None) -> Tensor:
+    """Rows times √w."""
+    return rows if root is None else rows * root[:, None]
+
+
+@dataclass(frozen=True)
+class OutputCoordinates:
+    """The n outputs as rows R (n, r) of coordinates, L = R Rᵀ, and what predictions are sums of.
+
+    Parameters
+    ----------
+    make : callable
+        Makes R, and the eigenvectors that have stayed if L was repaired; called where they are needed.
+    on_axes : bool
+        Are coordinates those of vectors? Then predictions are vectors.
+    features : FeatureMap or None
+        The features of landmarks that are the coordinates. Without them and not ``on_axes``, predictions are sums of
+        the n outputs: they are ``anchored``.
+    """
+
+    make: Callable[[], tuple[Tensor, Tensor | None]]
+    on_axes: bool
+    features: FeatureMap | None = None
+
+    @property
+    def anchored(self) -> bool:
+        """Are predictions sums of the n outputs?"""
+        return not self.on_axes and self.features is None
+
+    @cached_property
+    def made(self) -> tuple[Tensor, Tensor | None]:
+        """R, and the eigenvectors that have stayed if L was repaired."""
+        return self.make()
+
+    def weigh(self, coordinates: Tensor) -> Tensor:
+        """Coordinates (p, r) as weights of the axes or the landmarks."""
+        return coordinates if self.features is None else self.features.coefficients(coordinates.mT).mT
+
+
+# -- the regression ---------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class OutputRegression:
     """The regression of n outputs R (n, r) on inputs with the spectrum k = U diag(e) Uᵀ; an operator makes it definite.
 
     Parameters
     ----------
-    inputs : Spectrum
-        Of k(X), rows and columns times √w; U may have fewer columns than rows.
-    R : tensor (n, r)
-        Coordinates of the outputs, rows times √w.
-    weight : float
-        The sum of the weights w, the number of samples if all are 1.
-    unexplained : Unexplained, optional
-        Where inputs without outputs take part in the conditional covariance.
-    held : HeldOutputs, optional
-        The samples that can be left out, if these are not the rows.
-    sums : NormalSums, optional
+    inputs : RegressionInputs
+        k, whose rows and columns are multiplied by √w; U may have fewer columns than rows.
+    outputs : OutputCoordinates
+        R, whose rows are multiplied by √w.
+    centred : bool
+        Is the mean output taken away from R?
+    groups : tensor of int or None
+        The groups that are left out together, of the samples that can be left out.
+    sums : NormalSums or None
         What the rows stand for, if they are not the samples: the fit is computed from it, with more digits.
-    anchored : bool, default=False
-        Are predictions sums of the n outputs? Then nobody asks for the eigenvectors of an operator in coordinates.
+    held : Block or None
+        The samples that can be left out, if these are not the rows: their features in the eigenvectors of the features'
+        covariance, their outputs in coordinates, and their weights.
     """
 
-    inputs: Spectrum
-    R: Tensor
-    weight: float
-    unexplained: Unexplained | None = None
-    held: HeldOutputs | None = None
+    inputs: RegressionInputs
+    outputs: OutputCoordinates
+    centred: bool = False
+    groups: Tensor | None = None
     sums: NormalSums | None = None
-    anchored: bool = False
+    held: Block | None = None
+
+    @cached_property
+    def mean(self) -> Tensor | None:
+        """The mean output (r,) in coordinates, where it is taken away."""
+        if not self.centred:
+            return None
+        if self.sums is not None:
+            return self.sums.target_sum / self.sums.weight
+        R, uniform = self.outputs.made[0], self.inputs.weights is None
+        return R.mean(0) if uniform else self.inputs.shares @ R
+
+    @cached_property
+    def R(self) -> Tensor:  # noqa: N802
+        """The coordinates, from their mean if that is taken away, rows times √w."""
+        R = self.outputs.made[0]
+        return (
+            R if self.sums is not None else times(R if self.mean is None else R - self.mean, self.inputs.root)
+        )
 
     @property
-    def is_whole(self) -> bool:
-        """Has U as many columns as rows?"""
-        return self.inputs.vectors.shape[0] == self.inputs.vectors.shape[1]
+    def weight(self) -> float:
+        """The sum of the weights w, the number of samples if all are 1."""
+        return self.inputs.weight if self.sums is None else self.sums.weight
+
+    @property
+    def scale(self) -> float:
+        """The mean k(x, x): the scale of alpha."""
+        return (
+            self.inputs.scale if self.sums is None else float(self.sums.gram.diagonal().sum() / self.weight)
+        )
 
     @cached_property
     def rotated(self) -> Tensor:
         """Uᵀ R, (m, r)."""
-        return rotated_factor(self.inputs.vectors, self.R)
+        return self.inputs.spectrum.vectors.mT @ self.R
+
+    @property
+    def is_whole(self) -> bool:
+        """Has U as many columns as rows?"""
+        return self.inputs.spectrum.vectors.shape[0] == self.inputs.spectrum.vectors.shape[1]
 
     @cached_property
     def outside(self) -> Tensor | None:
         """R − U Uᵀ R, None where that is zero."""
-        return None if self.is_whole else self.R - self.inputs.vectors @ self.rotated
+        return None if self.is_whole else self.R - self.inputs.spectrum.vectors @ self.rotated
+
+    @property
+    def left_out_root(self) -> Tensor | None:
+        """√w of the samples that can be left out."""
+        if self.held is None:
+            return self.inputs.root
+        return None if self.held.weights is None else self.held.weights.sqrt()
+
+    def own_weights(self, weights: Tensor) -> Tensor:
+        """Weights (p, n) of the √w φ(y) from their mean, as weights of the outputs themselves."""
+        weights = weights if self.inputs.root is None else weights * self.inputs.root
+        if self.centred:
+            weights = weights - weights.sum(1, keepdim=True) * self.inputs.shares
+        stayed = self.outputs.made[1] if "made" in vars(self.outputs) else None
+        return weights if stayed is None else (weights @ stayed) @ stayed.mT
 
     # -- operators ----------------------------------------------------------------------------------------------------
     def under(self, operator: Operator | None) -> DiagonalRegression:
@@ -142,13 +301,13 @@ class OutputRegression:
 
     def covariance(self) -> DiagonalRegression:
         """A = (1/n) Σ φ(y_i) ⊗ φ(y_i), with a_j q_j = (1/n) Σ_i z_ij φ(y_i)."""
-        matrix = self_product(self.R, mirrored=False).div_(self.weight)
+        matrix = (self.R.mT @ self.R).div_(self.weight)
         spectrum = eigh(matrix, name="The covariance of the outputs", overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, lambda own: own.Z / self.weight)
 
     def conditional_covariance(self, epsilon: float) -> DiagonalRegression:
         """A = (1/n) Σ_ij P_ij φ(y_i) ⊗ φ(y_j), a_j q_j = (1/n) Σ_i [P z_j]_i φ(y_i)."""
-        n, unexplained = self.weight, self.unexplained
+        n, unexplained, inputs = self.weight, self.inputs.unexplained, self.inputs.spectrum
         if unexplained is not None:  # inputs without outputs: what is negative of A is estimation error
             spectrum = clipped_spectrum(self.R.mT @ unexplained.apply(self.R, epsilon) / n)
             positive = (spectrum.values > 0).to(self.R)
@@ -158,21 +317,21 @@ class OutputRegression:
                 spectrum.vectors,
                 lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
             )
-        p = (n * epsilon / (self.inputs.values + n * epsilon))[:, None]
+        p = (n * epsilon / (inputs.values + n * epsilon))[:, None]
 
         def expand(own: DiagonalRegression) -> Tensor:
-            inside = self.inputs.vectors @ (p * own.rotated)
+            inside = inputs.vectors @ (p * own.rotated)
             return (inside if own.outside is None else inside.add_(own.outside)).div_(n)
 
         B = p.sqrt() * self.rotated
-        if self.anchored and self.is_whole and B.shape[0] == B.shape[1]:
+        if self.outputs.anchored and self.is_whole and B.shape[0] == B.shape[1]:
             # B Bᵀ has the same eigenvalues, and its eigenvectors V are B Q / √(na): a product less.
-            spectrum = eigh(self_product(B.mT, mirrored=False).div_(n), name=CONDITIONAL, overwrite=True)
+            spectrum = eigh((B @ B.mT).div_(n), name=CONDITIONAL, overwrite=True)
             rotated = (spectrum.vectors * (n * spectrum.values).sqrt()).div_(p.sqrt())
             return DiagonalRegression(self, spectrum.values, None, expand, rotated)
-        matrix = self_product(B, mirrored=False)
+        matrix = B.mT @ B
         if self.outside is not None:
-            matrix += self_product(self.outside, mirrored=False)
+            matrix += self.outside.mT @ self.outside
         spectrum = eigh(matrix.div_(n), name=CONDITIONAL, overwrite=True)
         return DiagonalRegression(self, spectrum.values, spectrum.vectors, expand)
 
@@ -181,9 +340,7 @@ class OutputRegression:
 
         Those whose variance is rounding error are left out: their directions are, too.
         """
-        spectrum = eigh(
-            self_product(self.R, mirrored=False), name="The covariance of the outputs", overwrite=True
-        )
+        spectrum = eigh(self.R.mT @ self.R, name="The covariance of the outputs", overwrite=True)
         values = spectrum.values.flip(0)
         known = values > max(self.R.shape) * torch.finfo(values.dtype).eps * values[0]
         known[0] = True
@@ -227,7 +384,7 @@ class DiagonalRegression:
     def Z(self) -> Tensor:  # noqa: N802
         """The coordinates."""
         if self.turned is not None:
-            return self.regression.inputs.vectors @ self.turned
+            return self.regression.inputs.spectrum.vectors @ self.turned
         return self.regression.R if self.vectors is None else self.regression.R @ self.vectors
 
     @cached_property
@@ -243,16 +400,6 @@ class DiagonalRegression:
         """Z − U Uᵀ Z, None where that is zero."""
         inner = self.regression.outside
         return inner if inner is None or self.vectors is None else inner @ self.vectors
-
-    @cached_property
-    def _left(self) -> Tensor:
-        """U, or what takes its place for samples that are held: the coordinates of those that can be left out."""
-        held, inputs = self.regression.held, self.regression.inputs
-        return inputs.vectors if held is None else held.coordinates(inputs)
-
-    @cached_property
-    def _squares(self) -> Tensor:
-        return self._left.square()
 
     @cached_property
     def missed(self) -> Tensor:
@@ -274,120 +421,149 @@ class DiagonalRegression:
     # -- the systems --------------------------------------------------------------------------------------------------
     def _filters(self, alpha: float) -> Tensor:
         """1 / (a_j e_i + nα), (m, s) or (m, 1)."""
-        products = self.regression.inputs.values[:, None] * self.values
+        products = self.regression.inputs.spectrum.values[:, None] * self.values
         return products.add_(self.regression.weight * alpha).reciprocal_()
 
     def coefficients(self, alpha: float) -> Tensor:
         """The c_j as columns, (n, s)."""
-        filters = self._filters(alpha)
-        weighted = (
-            filters.mul_(self.rotated) if filters.shape == self.rotated.shape else filters * self.rotated
-        )
-        C = self.regression.inputs.vectors @ weighted
         shift = self.regression.weight * alpha
+        direct = self.regression.inputs.solve(shift, self.regression.R) if self.is_identity else None
+        if direct is not None:
+            return direct
+        filters = self._filters(alpha)
+        inside = filters.mul_(self.rotated) if filters.shape == self.rotated.shape else filters * self.rotated
+        C = self.regression.inputs.spectrum.vectors @ inside
         return C if self.outside is None else C.add_(self.outside, alpha=1.0 / shift)
 
     def residual(self, alpha: float) -> float:
         """The backward error ‖k C diag(a) + nα C − Z‖ / ‖Z‖ of the coefficients."""
-        C, (U, e) = self.coefficients(alpha), (self.regression.inputs.vectors, self.regression.inputs.values)
-        missing = (U @ (e[:, None] * (U.mT @ C))) * self.values + self.regression.weight * alpha * C - self.Z
+        C, inputs = self.coefficients(alpha), self.regression.inputs.spectrum
+        kC = inputs.vectors @ (inputs.values[:, None] * (inputs.vectors.mT @ C))
+        missing = kC * self.values + self.regression.weight * alpha * C - self.Z
         return float(missing.norm() / self.Z.norm().clamp(min=torch.finfo(C.dtype).tiny))
 
-    def left_out(self, alpha: float, groups: Tensor | None = None) -> Tensor:
+    def left_out(self, alpha: float) -> Tensor:
         """The coordinates (n, s) of √w_i (φ(y_i) − g₋(x_i)): g₋ is the fit without i, or without the group of i.
 
         The operator and nα stay. Rows are those of the regression, or the samples that are held.
         """
-        held, filters = self.regression.held, self._filters(alpha)
+        regression, filters = self.regression, self._filters(alpha)
+        held, groups, left = regression.held, regression.groups, regression.inputs.spectrum.vectors
         if held is None:
-            right, sign, diagonal = self.coefficients(alpha), 1.0, None
+            right, diagonal = self.coefficients(alpha), None
             if self.outside is not None:
-                diagonal = 1.0 / (self.regression.weight * alpha)
+                diagonal = 1.0 / (regression.weight * alpha)
                 filters = filters - diagonal
         else:
-            right, sign, diagonal = held.R, -1.0, 1.0
-            right = right if self.vectors is None else right @ self.vectors
-            right = right - held.cross @ self.coefficients(alpha) * self.values
-            right = right if held.weights is None else right * held.weights.sqrt()[:, None]
-            filters = filters * self.values
+            left, right, diagonal = times(held.X, regression.left_out_root), self._held, 1.0
+            fitted = regression.inputs.spectrum.values.sqrt()[:, None] * filters * self.rotated
+            right = right - left @ fitted * self.values
+            filters = -filters * self.values
         if groups is not None:
-            return _group_residuals(self._left, sign * filters, diagonal, right, groups)
-        own = self._squares @ filters
-        if held is not None:
-            return right / (1.0 - own).clamp(min=torch.finfo(own.dtype).eps)
-        return right.div_(own if diagonal is None else own + diagonal)
+            return _group_residuals(left, filters, diagonal, right, groups)
+        own = left.square() @ filters
+        own = own if diagonal is None else own + diagonal
+        return right.div_(own if held is None else own.clamp(min=torch.finfo(own.dtype).eps))
 
-    def errors(self, alpha: float, groups: Tensor | None = None) -> Tensor:
-        """Σ_i w_i times the squared leave-one-out residuals of each coordinate, (s,)."""
+    @property
+    def _held(self) -> Tensor:
+        """The coordinates (n, s) of √w_i φ(y_i), of the samples that can be left out."""
         held = self.regression.held
-        squares = self.left_out(alpha, groups).square_().sum(0)
+        if held is None:
+            return self.Z
+        R = times(held.Y, self.regression.left_out_root)
+        return R if self.vectors is None else R @ self.vectors
+
+    def errors(self, alpha: float) -> Tensor:
+        """Σ_i w_i times the squared leave-one-out residuals of each coordinate, (s,)."""
+        held, squares = self.regression.held, self.left_out(alpha).square_().sum(0)
         if held is None:
             return squares
-        weight = len(held.R) if held.weights is None else float(held.weights.sum())
+        weight = len(held) if held.weights is None else float(held.weights.sum())
         return squares * (self.regression.weight / weight)
 
-    def path(self, alphas: Tensor, groups: Tensor | None = None) -> Tensor:
-        """The mean squared leave-one-out errors of many values of alpha, (a,)."""
-        totals = [self.errors(alpha, groups).sum() for alpha in alphas.tolist()]
-        return (torch.stack(totals) + self.missed) / self.regression.weight
-
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def coordinates(self, alpha: float) -> Tensor:
-        """The Θ of g(x) = Σ_i k(x, x_i) Θ_i (n, r) in the coordinates of R; from sums, of g(x) = φ(x)ᵀΘ (m, r)."""
-        sums, Q = self.regression.sums, self.vectors
-        if sums is not None:
-            scales = self.values.double().expand(sums.cross.shape[1] if Q is None else Q.shape[1])
-            ridge = NormalRidge(sums, scales, None if Q is None else Q.double())
-            return ridge.weighted_coefficients(alpha).to(self.values.dtype)
+    def solution(self, alpha: float) -> tuple[Tensor, Tensor | None]:
+        """Coefficients and constant of the coordinates of g; where predictions are sums of outputs, of their weights.
+
+        The coefficients are those of the N inputs, or of the features of an approximation.
+        """
+        regression, mean = self.regression, self.regression.mean
+        if regression.outputs.anchored:
+            dual = regression.inputs.place(regression.own_weights(self._dual(alpha)))
+            return dual, regression.inputs.shares if regression.centred else None
+        theta = self._summed(alpha) if regression.sums is not None else self._coordinates(alpha)
+        return theta, None if mean is None else mean.to(theta)
+
+    def _coordinates(self, alpha: float) -> Tensor:
         C = self.coefficients(alpha) * self.values
-        return C if Q is None else C @ Q.mT
+        return self.regression.inputs.place(C if self.vectors is None else C @ self.vectors.mT)
 
-    def dual(self, alpha: float) -> Tensor:
+    def _summed(self, alpha: float) -> Tensor:
+        sums, Q, mean = self.regression.sums, self.vectors, self.regression.mean
+        assert sums is not None
+        sums = sums if mean is None else replace(sums, cross=sums.cross - torch.outer(sums.feature_sum, mean))
+        scales = self.values.double().expand(sums.cross.shape[1] if Q is None else Q.shape[1])
+        ridge = NormalRidge(sums, scales, None if Q is None else Q.double())
+        return ridge.weighted_coefficients(alpha).to(self.values.dtype)
+
+    def _dual(self, alpha: float) -> Tensor:
         """The D (n, n) of g(x) = Σ_ij k(x, x_i) D_ij φ(y_j), between rows times √w."""
-        if self.is_identity:  # (k + nα)⁻¹
-            U, shift = self.regression.inputs.vectors, self.regression.weight * alpha
-            g = 1.0 / (self.regression.inputs.values + shift)
-            if self.regression.is_whole:
-                return (U * g) @ U.mT
-            inverse = (U * (g - 1.0 / shift)) @ U.mT
-            inverse.diagonal().add_(1.0 / shift)
-            return inverse
-        assert self.expand is not None  # other operators are fitted in coordinates
-        return self.coefficients(alpha) @ self.expand(self).mT
+        if not self.is_identity:
+            assert self.expand is not None  # other operators are fitted in coordinates
+            return self.coefficients(alpha) @ self.expand(self).mT
+        shift, inputs = self.regression.weight * alpha, self.regression.inputs
+        direct = inputs.solve(shift)  # (k + nα)⁻¹
+        if direct is not None:
+            return direct
+        U, g = inputs.spectrum.vectors, 1.0 / (inputs.spectrum.values + shift)
+        if self.regression.is_whole:
+            return (U * g) @ U.mT
+        inverse = (U * (g - 1.0 / shift)) @ U.mT
+        inverse.diagonal().add_(1.0 / shift)
+        return inverse
 
-    def left_out_coordinates(self, alpha: float, groups: Tensor | None = None) -> Tensor:
-        """The √w_i g₋(x_i) (n, r) in the coordinates of R, of the samples that are held or of all."""
-        residuals, held = self.left_out(alpha, groups), self.regression.held
-        if held is None:
-            predictions = self.Z - residuals
-        else:
-            R = held.R if held.weights is None else held.R * held.weights.sqrt()[:, None]
-            predictions = (R if self.vectors is None else R @ self.vectors) - residuals
-        return predictions if self.vectors is None else predictions @ self.vectors.mT
+    def left_out_weights(self, alpha: float) -> Tensor:
+        """The weights of g₋(x_i) on the outputs, axes or landmarks, of the samples that can be left out."""
+        regression = self.regression
+        root = None if regression.left_out_root is None else regression.left_out_root.reciprocal()
+        if regression.outputs.anchored:
+            weights = regression.own_weights(times(self._left_out_dual(alpha), root))
+            return weights + regression.inputs.shares if regression.centred else weights
+        predictions = self._held - self.left_out(alpha)
+        predictions = times(predictions if self.vectors is None else predictions @ self.vectors.mT, root)
+        mean = regression.mean
+        return regression.outputs.weigh(predictions if mean is None else predictions + mean.to(predictions))
 
-    def left_out_dual(self, alpha: float, groups: Tensor | None = None) -> Tensor:
+    def _left_out_dual(self, alpha: float) -> Tensor:
         """The weights (n, n) of √w_i g₋(x_i) = Σ_j W_ij √w_j φ(y_j).
 
         Directions of which the operator knows next to nothing are left out.
         """
         if self.is_identity:
-            inverse = self.dual(alpha)
+            inverse, groups = self._dual(alpha), self.regression.groups
             weights = inverse / -inverse.diagonal()[:, None]
             weights.diagonal().zero_()
-            for rows in [] if groups is None else members(groups):
-                weights[rows] = -torch.linalg.solve(inverse[rows[:, None], rows], inverse[rows])
-                weights[rows[:, None], rows] = 0.0
+            for stack in [] if groups is None else group_members(groups):
+                for rows in stack:
+                    weights[rows] = -torch.linalg.solve(inverse[rows[:, None], rows], inverse[rows])
+                    weights[rows[:, None], rows] = 0.0
             return weights
         assert self.expand is not None
         known = self.values > torch.finfo(self.values.dtype).eps ** 0.5 * self.values.max()
         scale = torch.where(known, 1.0 / torch.where(known, self.values, 1.0), 0.0)
-        return ((self.Z - self.left_out(alpha, groups)) * scale) @ self.expand(self).mT
+        return ((self.Z - self.left_out(alpha)) * scale) @ self.expand(self).mT
 
-
-def members(groups: Tensor) -> Iterator[Tensor]:
-    """The rows of each group."""
-    for stack in Groups.of(groups.cpu().numpy(), groups.device).members:
-        yield from stack
+    def operator_root(self) -> Tensor:
+        """The F (anchors of outputs × s) with A = Σ_s f_s ⊗ f_s, f_s = Σ_j F_js φ(y_j); A is not the identity."""
+        a, outputs = self.values, self.regression.outputs
+        if not outputs.anchored:
+            assert self.vectors is not None
+            return outputs.weigh((self.vectors * a.sqrt()).mT).mT
+        assert self.expand is not None
+        known = a > len(a) * torch.finfo(a.dtype).eps * a.max()
+        scale = torch.where(known, torch.where(known, a, 1.0).rsqrt(), 0.0)
+        return self.regression.own_weights((self.expand(self) * scale).mT).mT
 
 
 def _group_residuals(
@@ -395,7 +571,7 @@ def _group_residuals(
 ) -> Tensor:
     """(U_S diag(f_j) U_Sᵀ + d)⁻¹ r_Sj for every group S of rows and every coordinate j."""
     residuals = torch.empty_like(right)
-    for rows in members(groups):
+    for rows in (rows for stack in group_members(groups) for rows in stack):
         own = U[rows]
         per_coordinate = len(rows) * (own.shape[1] + 2 * len(rows)) * own.element_size()
         for columns in row_blocks(filters.shape[1], per_coordinate):
@@ -412,18 +588,19 @@ def _group_residuals(
 
 # -- sums -------------------------------------------------------------------------------------------------------------
 def summed_regression(
-    sums: NormalSums, mean: Tensor, *, dtype: torch.dtype
-) -> tuple[OutputRegression, Tensor]:
-    """The regression whose few rows stand for all samples by their sums, and the features B (N, m) of its rows.
+    sums: NormalSums, features: FeatureMap, targets: FeatureMap | None, held: Block, *, centred: bool
+) -> OutputRegression:
+    """The regression whose few rows stand for all samples by their sums; some of the samples can be left out.
 
-    The sums of products are those of all samples: BᵀB = S, BᵀR and RᵀR, with the targets taken from ``mean``. A ridge
-    regression of R on B is that of all samples, for every alpha and operator; only who is left out is not seen.
+    The sums of products are those of all samples: BᵀB = S, BᵀR and RᵀR, with the targets from their mean where it is
+    taken away. A ridge regression of R on B is that of all samples, for every alpha and operator.
     """
+    dtype, W = features.dtype, sums.weight
+    mean = sums.target_sum / W if centred else torch.zeros_like(sums.target_sum)
     cross = sums.cross - torch.outer(sums.feature_sum, mean)
-    squares = sums.squares - sums.weight * torch.outer(mean, mean)
-    S = eigh(
-        symmetric(sums.gram), name="The inner products of the features", overwrite=True, dtype=torch.float32
-    )
+    squares = sums.squares - W * torch.outer(mean, mean)
+    name = "The inner products of the features"
+    S = eigh(symmetric(sums.gram), name=name, overwrite=True, dtype=torch.float32)
     eps = torch.finfo(S.values.dtype).eps
     known = S.values > len(S.values) * eps * S.values.max()
     vectors, root = S.vectors[:, known], S.values[known].sqrt()
@@ -433,8 +610,12 @@ def summed_regression(
     beyond = values > len(values) * eps * squares.diagonal().max()
     outside = (directions[:, beyond] * values[beyond].sqrt()).mT
     B = torch.cat([root[:, None] * vectors.mT, vectors.new_zeros(len(outside), len(vectors))]).to(dtype)
-    spectrum = Spectrum(
-        torch.eye(len(B), len(root), dtype=dtype, device=B.device), B[: len(root)].square().sum(1)
-    )
     R = torch.cat([inside, outside]).to(dtype)
-    return OutputRegression(spectrum, R, sums.weight, sums=replace(sums, cross=cross)), B
+    inputs = RegressionInputs(B, True, features=features)
+    vars(inputs)["spectrum"] = Spectrum(torch.eye(len(B), len(root)).to(B), B[: len(root)].square().sum(1))
+    with torch.no_grad():
+        Y = held.Y if targets is None else targets(held.Y)
+        weights = None if held.weights is None else held.weights.to(dtype)
+        rows = Block(features(held.X) @ vectors.to(dtype), (Y.double() - mean).to(dtype), weights)
+    outputs = OutputCoordinates(lambda: (R, None), targets is None, targets)
+    return OutputRegression(inputs, outputs, centred, held.groups, sums, rows)

@@ -50,7 +50,7 @@ class NormalSums:
 
     @classmethod
     def zeros(cls, m: int, p: int, *, like: Tensor) -> NormalSums:
-        """Of no samples."""
+        """The sums over no samples."""
         shapes = ((m, m), (m, p), (p, p), (m,), (p,))
         return cls(0, 0.0, *(like.new_zeros(shape, dtype=torch.float64) for shape in shapes))
 
@@ -64,7 +64,7 @@ class NormalSums:
         )
 
     def map(self, change: Callable[[Any], Any]) -> NormalSums:
-        """With every array changed: tensors to NumPy and back."""
+        """The sums with every array changed: tensors to NumPy and back."""
         arrays = ("gram", "cross", "squares", "feature_sum", "target_sum")
         return replace(self, **{name: change(getattr(self, name)) for name in arrays})
 
@@ -207,12 +207,12 @@ class NormalRidge:
         return gram
 
     def _gram(self) -> Tensor:
-        """S, of φ; where a direction stands alone in the sums, it does no more."""
+        """The sums S of φ; a direction that stands alone in the sums is turned back."""
         return self._unturned(self._unturned(self._summed_gram()).mT)
 
     @cached_property
     def spectrum(self) -> Spectrum:
-        """Of S, centred where there is an intercept."""
+        """The spectrum of S, centred where there is an intercept."""
         # The sums are double, but blocks may have been single.
         return eigh(
             self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32
@@ -254,7 +254,7 @@ class NormalRidge:
         return self.spectrum.vectors @ (inside / (self.spectrum.values[:, None] * self.scales + shift))
 
     def _refined(self, found: Tensor, shift: float) -> Tensor:
-        """With the digits that S has: eigenvectors are known to ε‖S‖, sums of small features to ε of their size."""
+        """The solution to the digits of S: eigenvectors are known to ε‖S‖, small features to ε of their size."""
         gram, size = self._gram(), float("inf")
         for _ in range(REFINEMENTS):
             residual = self.cross - (gram @ found) * self.scales - shift * found
@@ -282,7 +282,7 @@ class NormalRidge:
         return self._rotated_back(self.rotated_coefficients(alpha) * self.scales)
 
     def intercepts(self, coefficients: Tensor) -> Tensor:
-        """b (p,)."""
+        """The constants b (p,) beside a function with these coefficients."""
         weighted = self._rotated_back(self._rotated(coefficients) * self.scales)
         b = self.target_mean - self.feature_mean @ self._of_sums(weighted)
         return b if self.frame is None else b - self.frame.middle.to(weighted) @ weighted
@@ -431,12 +431,12 @@ class SeparateSums:
         return SeparateSums(self.weight + other.weight, tuple(one + two for one, two in both))
 
     def map(self, change: Callable[[Any], Any]) -> SeparateSums:
-        """With every array changed: tensors to NumPy and back."""
+        """The sums with every array changed: tensors to NumPy and back."""
         return SeparateSums(self.weight, tuple(part.map(change) for part in self.parts))
 
     @property
     def cross(self) -> Any:
-        """Σ w φyᵀ, (m, p)."""
+        """The products Σ w φyᵀ of features and targets, (m, p)."""
         return torch.cat([torch.as_tensor(part.cross) for part in self.parts], 1)
 
 
@@ -505,7 +505,7 @@ class SeparateRidge:
 
     @property
     def spectrum(self) -> Spectrum:
-        """That of the output with the most samples."""
+        """The spectrum of the output with the most samples."""
         return max(self.parts, key=lambda part: part.sums.n).spectrum
 
     def coefficients(self, alpha: float) -> Tensor:
@@ -513,7 +513,7 @@ class SeparateRidge:
         return torch.cat([part.coefficients(alpha) for part in self.parts], 1)
 
     def intercepts(self, coefficients: Tensor) -> Tensor:
-        """b (p,)."""
+        """The constants b (p,) beside a function with these coefficients."""
         columns = coefficients.mT[:, :, None]
         return torch.cat([part.intercepts(u) for part, u in zip(self.parts, columns, strict=True)])
 

@@ -74,7 +74,7 @@ class SampleWeights(Function):
 
     @cached_property
     def solved(self) -> Solved:
-        """The factored system."""
+        """The system, factored when it is first asked for."""
         with silent_repairs():  # the fit has said it
             return self._solve(self._adapted)
 
@@ -104,7 +104,7 @@ class SampleWeights(Function):
         return self.representation.inputs(self.solved.kernel, X)
 
     def __call__(self, X: Any) -> Tensor:
-        """w(x_i) as rows, (q, n)."""
+        """The weights w(x_i) of the training samples as rows, (q, n)."""
         solved = self.solved
         with torch.no_grad():
             # P is symmetric, and annihilates constants: P k = W⁻¹(k − 1 gᵀk).
