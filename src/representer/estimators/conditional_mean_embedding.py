@@ -41,7 +41,7 @@ from representer.problems.conditional_embedding import (
     LARGEST_BATCH,
     ConditionalFit,
     ConditionalModel,
-    Targets,
+    TargetSource,
     add_conditionals,
     regressed,
     search_conditionals,
@@ -437,7 +437,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         groups: Any,
         *,
         reset: bool = False,
-    ) -> tuple[Samples, Targets, bool]:
+    ) -> tuple[Samples, TargetSource, bool]:
         """Inputs of positive weight, their targets, and whether each of these is one number."""
         if output.domain == "gram":
             raise ValueError(
@@ -478,7 +478,7 @@ class ConditionalMeanEmbedding(KernelLearner):
                 block = block.rows(positive)
                 values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
             inputs = InMemory(block)
-        return inputs, Targets(values, output, how, partial(_checked, output)), flat
+        return inputs, TargetSource(values, output, how, partial(_checked, output)), flat
 
     def _check_lengths(self, n: int, n_targets: int) -> None:
         if n_targets != n:

@@ -16,7 +16,7 @@ from representer.systems.groups import Groups
 from representer.systems.scalar import DenseSystem, RidgeSystem
 
 
-class CrossValidation(SquaredLoss, ABC):
+class LeftOutCriterion(SquaredLoss, ABC):
     """A function of errors of samples that a fit has not seen, or of their estimates."""
 
     def __init__(
@@ -36,7 +36,7 @@ class CrossValidation(SquaredLoss, ABC):
             )
 
 
-class LeaveOneOut(CrossValidation):
+class LeaveOneOut(LeftOutCriterion):
     """1/n Σ‖y_i − f₋ᵢ(x_i)‖² = 1/n Σ N_ii/(P_ii)²: f₋ᵢ is the ridge fit without i and with the same shift nα.
 
     Exact for targets in any Hilbert space; P = (K + nαI)⁻¹, N = PGP. One Cholesky, one inverse, one product. With
@@ -90,7 +90,7 @@ class LeaveOneOut(CrossValidation):
             return system.left_out(dual, self._groups_on(gram)).errors
 
 
-class GeneralizedCrossValidation(CrossValidation):
+class GeneralizedCrossValidation(LeftOutCriterion):
     """1/n tr(N)/(tr(P)/n)²: leave-one-out with every P_ii replaced by their mean; it ignores rotations.
 
     With weights w it is the weighted mean of the squared residuals over (tr(I − H)/n)², H the matrix of the fit.

@@ -31,7 +31,7 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
-from representer.problems.embedding_sums import Batches, SummedFeatures, left_out_errors
+from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, left_out_errors
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples, Step
@@ -98,7 +98,7 @@ class ClassFit:
     complexity: float
     training_loss: float | None
     largest: float  # sup k(x, x)
-    batches: Batches | None = None
+    batches: EmbeddingBatches | None = None
 
 
 # -- the search -------------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def sum_classes(
     )
     limit = room_beside_sums(memory_limit, features.map.n_features, held.Y.shape[1], held=0)
     sums: NormalSums = samples.total(NormalStep(features.map), limit=limit)
-    batches = Batches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
+    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
     fit = _solved(model, choice.alpha, batches, sums, held, limit)
     assert isinstance(fit.function, FeatureFunction)
     coefficients, b, by_columns = fit.function.loaded
@@ -316,7 +316,12 @@ def add_classes(
 
 
 def _solved(
-    model: ClassModel, alpha: float, batches: Batches, sums: NormalSums, held: Block, limit: int | None
+    model: ClassModel,
+    alpha: float,
+    batches: EmbeddingBatches,
+    sums: NormalSums,
+    held: Block,
+    limit: int | None,
 ) -> ClassFit:
     """Coefficients, constant and calibration from the sums and a few samples."""
     features = batches.features

@@ -21,7 +21,7 @@ from representer.objectives.squared import SquaredLoss
 from representer.operators.adapted import Adapted, Representation, original, repaired_gram, silent_repairs
 from representer.optimize.search import Choice
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
-from representer.problems.embedding_sums import Batches, SummedFeatures, best_alpha_by_sums
+from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
@@ -127,7 +127,7 @@ def solve_conditionals(
 
 # -- targets of many samples ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Targets:
+class TargetSource:
     """Targets in memory, checked, or in a Dask array, to be checked where they are read.
 
     Parameters
@@ -181,7 +181,7 @@ class Targets:
         return take(some, approximation.samples(kernel, self.prepared(some), seed=seed))
 
 
-def _numbers(chunk: np.ndarray, reader: Targets, cells: Cells) -> np.ndarray:
+def _numbers(chunk: np.ndarray, reader: TargetSource, cells: Cells) -> np.ndarray:
     return plain(cells(reader.prepared(reader.check(chunk))))[:, None].astype(float)
 
 
@@ -211,7 +211,7 @@ class ConditionalFit:
         The mean k(x, x), where alpha is that over n.
     error : float
         That of the approximation.
-    batches : Batches
+    batches : EmbeddingBatches
     """
 
     function: ConditionalEmbedding
@@ -220,14 +220,14 @@ class ConditionalFit:
     first_alpha: float | None
     scale: float | None
     error: float
-    batches: Batches
+    batches: EmbeddingBatches
 
 
 def sum_conditionals(
     model: ConditionalModel,
     kernel: Kernel,
     inputs: Samples,
-    targets: Targets,
+    targets: TargetSource,
     empty: ConditionalEmbedding,
     pair: tuple[Approximation, Nystroem | Landmarks],
     *,
@@ -250,7 +250,7 @@ def sum_conditionals(
     error = approximation_error(features.stored.map, held.X)
     limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
     sums: NormalSums = samples.total(step, limit=limit)
-    batches = Batches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
+    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
     scale = None
     if model.criterion is None and model.alpha is None:
         block = inputs.rows(evenly_spaced(inputs.n, limits.HEURISTIC_ROWS))
@@ -260,7 +260,12 @@ def sum_conditionals(
 
 
 def add_conditionals(
-    model: ConditionalModel, before: ConditionalFit, inputs: Samples, targets: Targets, *, memory_limit: Any
+    model: ConditionalModel,
+    before: ConditionalFit,
+    inputs: Samples,
+    targets: TargetSource,
+    *,
+    memory_limit: Any,
 ) -> ConditionalFit:
     """The fit with more samples: their sums are added, and the system is solved again."""
     features = before.batches.features

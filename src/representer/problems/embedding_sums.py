@@ -78,7 +78,7 @@ class SummedFeatures:
 
 
 @dataclass(frozen=True)
-class Batches:
+class EmbeddingBatches:
     """What ``partial_fit`` adds to, as arrays: sums of the samples so far, and a random part of the samples."""
 
     features: SummedFeatures
@@ -87,10 +87,10 @@ class Batches:
     n: int
     seed: int
 
-    def joined(self, sums: NormalSums, block: Block) -> Batches:
+    def joined(self, sums: NormalSums, block: Block) -> EmbeddingBatches:
         """The sums and the samples with those of a block of more."""
         held = self.held.joined(block, self.n, rows.HELD_ROWS, self.seed)
-        return Batches(self.features, sums.map(plain), held, self.n + len(block), self.seed)
+        return EmbeddingBatches(self.features, sums.map(plain), held, self.n + len(block), self.seed)
 
     def held_block(self) -> Block:
         """The samples that are held, as tensors."""
