@@ -489,7 +489,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             )
 
     def _new_targets(self, y: Any) -> Any:
-        """TargetSource of new inputs, of the kind and width of those that were fitted."""
+        """Targets of new inputs, of the kind and width of those that were fitted."""
         targets, _ = check_outputs(self.output_kernel_, y, reset=False)
         if self.output_kernel_.domain in ("vectors", "gram"):
             width = self.function_.anchors.shape[1]
@@ -801,7 +801,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return function.chosen(draw(inputs, n_samples))
 
     def _inputs(self, X: Any) -> Any:
-        """Checked new inputs."""
+        """New inputs, checked and prepared for the kernel."""
         check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
 

@@ -128,7 +128,7 @@ def solve_conditionals(
 # -- targets of many samples ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class TargetSource:
-    """TargetSource in memory, checked, or in a Dask array, to be checked where they are read.
+    """Targets in memory, checked, or in a Dask array, to be checked where they are read.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class TargetSource:
         return self.values.map_blocks(_numbers, reader, cells, dtype=float, meta=np.empty((0, 0)), **form)
 
     def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
-        """TargetSource that stand for all, as they were given."""
+        """Targets that stand for all, as they were given."""
         if isinstance(approximation, Landmarks):
             return self.check(approximation.points)
         some = self.rows(approximation.rows(len(self), seed))

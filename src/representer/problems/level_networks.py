@@ -109,7 +109,7 @@ class Alternation:
         return self.packings[0].unpack(encoder), self.packings[1].unpack(decoder)
 
     def encode(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
-        """The features φ(X)."""
+        """The features φ(X) that the encoder makes of samples."""
         return self.kernel.replace(weights)._image(X)
 
     def decode(self, weights: dict[str, Tensor], features: Tensor) -> Tensor:
