@@ -148,6 +148,11 @@ class Value:
             own |= {f"{prefix}__{name}": c for name, c in child.constraints().items()}
         return own
 
+    def _hyperparameter_names(self) -> list[str]:
+        """The names of all continuous hyperparameters, nested ones included."""
+        nested = [(prefix, child._hyperparameter_names()) for prefix, child in self._children()]
+        return [*self.hyperparameters, *(f"{prefix}__{name}" for prefix, names in nested for name in names)]
+
     def hyperparameter_values(self) -> dict[str, Tensor]:
         """The value of every continuous hyperparameter that is a number by now (see ``resolve``)."""
         own = {}
@@ -172,8 +177,8 @@ class Value:
 
     def replace(self, values: Mapping[str, Any]) -> Self:
         """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
-        unknown = set(values) - set(self.constraints())
-        if unknown:
+        unknown = set(values) - set(self._hyperparameter_names())
+        if unknown and (unknown := unknown - set(self.constraints())):
             known = ", ".join(self.constraints()) or "none"
             raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {known}.")
 
@@ -212,6 +217,10 @@ class Value:
 def number(value: Value, name: str, like: Tensor) -> Tensor:
     """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
     given = getattr(value, name)
+    if type(given) is float:  # asked for with every Gram matrix
+        known = _plain_number(value._own_specification(name).constraint, given, like.dtype, like.device)
+        if known is not None:
+            return known
     problem = value._own_specification(name).problem(given)
     if problem is None and isinstance(given, str):
         raise ValueError(
@@ -221,6 +230,15 @@ def number(value: Value, name: str, like: Tensor) -> Tensor:
     if problem:
         raise ValueError(f"{name} of {type(value).__name__} {problem}; got {argument_repr(given)}.")
     return as_tensor(given).to(dtype=like.dtype, device=like.device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain_number(
+    constraint: Constraint, given: float, dtype: torch.dtype, device: torch.device
+) -> Tensor | None:
+    """A plain number as a tensor, if it is admissible."""
+    problem = constraint.problem(torch.tensor(given, dtype=torch.float64))
+    return None if problem else torch.tensor(given, dtype=dtype, device=device)
 
 
 @functools.cache
