@@ -24,6 +24,7 @@ from representer.parameters import Constraint, Hyperparameter, Packing, Setting,
 
 # An array longer than this is summarised in a repr: such a value prints, but does not evaluate back.
 REPR_LIMIT = 1000
+DOUBLE = torch.zeros((), dtype=torch.float64)
 
 
 @contextmanager
@@ -152,6 +153,11 @@ class Value:
             own |= {f"{prefix}__{name}": c for name, c in child.constraints().items()}
         return own
 
+    def _hyperparameter_names(self) -> list[str]:
+        """The names of all continuous hyperparameters, nested ones included."""
+        nested = [(prefix, child._hyperparameter_names()) for prefix, child in self._children()]
+        return [*self.hyperparameters, *(f"{prefix}__{name}" for prefix, names in nested for name in names)]
+
     def hyperparameter_values(self) -> dict[str, Tensor]:
         """The value of every continuous hyperparameter that is a number by now (see ``resolve``)."""
         own = {}
@@ -176,8 +182,8 @@ class Value:
 
     def replace(self, values: Mapping[str, Setting]) -> Self:
         """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
-        unknown = set(values) - set(self.constraints())
-        if unknown:
+        unknown = set(values) - set(self._hyperparameter_names())
+        if unknown and (unknown := unknown - set(self.constraints())):
             names = ", ".join(self.constraints()) or "none"
             raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {names}.")
 
@@ -213,10 +219,15 @@ class Value:
         return pack, pack.pack(packed)
 
 
-def number(value: Value, name: str, like: Tensor | None = None) -> Tensor:
-    """A value's hyperparameter as a checked tensor, of the dtype and device of ``like`` (by default in double)."""
+def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
+    """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
     setting = getattr(value, name)
-    problem = value._own_specification(name).problem(setting)
+    specification = value._own_specification(name)
+    if type(setting) is float:  # asked for with every Gram matrix
+        tensor = _plain_number(specification.constraint, setting, like.dtype, like.device)
+        if tensor is not None:
+            return tensor
+    problem = specification.problem(setting)
     if problem is None and isinstance(setting, str):
         raise ValueError(
             f"{name}={setting!r} of {type(value).__name__} has no number yet: the data decide it. Call "
@@ -224,9 +235,16 @@ def number(value: Value, name: str, like: Tensor | None = None) -> Tensor:
         )
     if problem:
         raise ValueError(f"{name} of {type(value).__name__} {problem}; got {argument_repr(setting)}.")
-    if like is None:
-        return as_tensor(setting).to(torch.float64)
     return as_tensor(setting).to(dtype=like.dtype, device=like.device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain_number(
+    constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device
+) -> Tensor | None:
+    """A plain number as a tensor, if it is admissible."""
+    problem = constraint.problem(torch.tensor(value, dtype=torch.float64))
+    return None if problem else torch.tensor(value, dtype=dtype, device=device)
 
 
 @functools.cache

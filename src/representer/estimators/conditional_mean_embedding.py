@@ -801,7 +801,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return function.chosen(draw(inputs, n_samples))
 
     def _inputs(self, X: Any) -> Any:
-        """Checked new inputs."""
+        """New inputs, checked and prepared for the kernel."""
         check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
 

@@ -666,7 +666,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     @property
     def intercept_(self) -> np.ndarray:
-        """The constant b."""
+        """The constant b beside f, one number a class."""
         assert self.function_.intercept is not None  # zeros, if it is not fitted
         return self.function_.intercept
 

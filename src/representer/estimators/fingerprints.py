@@ -108,25 +108,24 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
 class Morgan(MolecularFingerprint):
     """Morgan (extended-connectivity) fingerprints: the surroundings of each atom, hashed into ``n_bits`` bins.
 
-        Parameters
-        ----------
-        radius : int, default=2
-            The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
-        n_bits : int, default=2048
-            The number of bins.
-        counts : bool, default=False
-            Count how often a substructure occurs, or only say whether it does?
-        chirality : bool, default=False
-            Tell mirror images of a substructure apart?
-        output : {"dense", "sparse", "packed"}, default="dense"
-            An array, a sparse matrix, or bits packed into bytes.
+    Parameters
+    ----------
+    radius : int, default=2
+        The largest radius of a surrounding, in bonds; 2 is known as ECFP4.
+    n_bits : int, default=2048
+        The number of bins.
+    counts : bool, default=False
+        Count how often a substructure occurs, or only say whether it does?
+    chirality : bool, default=False
+        Tell mirror images of a substructure apart?
+    output : {"dense", "sparse", "packed"}, default="dense"
+        An array, a sparse matrix, or bits packed into bytes.
 
-        Examples
-        --------
-        >>> from representer.data import Data
-    from representer.estimators.fingerprints import Morgan
-        >>> Morgan(n_bits=16).fit_transform(["CCO", "c1ccccc1"]).sum(axis=1).tolist()
-        [6, 3]
+    Examples
+    --------
+    >>> from representer.estimators.fingerprints import Morgan
+    >>> Morgan(n_bits=16).fit_transform(["CCO", "c1ccccc1"]).sum(axis=1).tolist()
+    [6, 3]
     """
 
     def __init__(
@@ -151,23 +150,22 @@ class Morgan(MolecularFingerprint):
 class Paths(MolecularFingerprint):
     """RDKit's topological fingerprints: paths and branched paths of bonds, hashed into ``n_bits`` bins.
 
-        Parameters
-        ----------
-        max_length : int, default=7
-            The most bonds of a path.
-        n_bits : int, default=2048
-            The number of bins.
-        counts : bool, default=False
-            Count how often a substructure occurs, or only say whether it does?
-        output : {"dense", "sparse", "packed"}, default="dense"
-            An array, a sparse matrix, or bits packed into bytes.
+    Parameters
+    ----------
+    max_length : int, default=7
+        The most bonds of a path.
+    n_bits : int, default=2048
+        The number of bins.
+    counts : bool, default=False
+        Count how often a substructure occurs, or only say whether it does?
+    output : {"dense", "sparse", "packed"}, default="dense"
+        An array, a sparse matrix, or bits packed into bytes.
 
-        Examples
-        --------
-        >>> from representer.data import Data
-    from representer.estimators.fingerprints import Paths
-        >>> Paths().transform(["CCOC"]).shape
-        (1, 2048)
+    Examples
+    --------
+    >>> from representer.estimators.fingerprints import Paths
+    >>> Paths().transform(["CCOC"]).shape
+    (1, 2048)
     """
 
     def __init__(
@@ -188,24 +186,23 @@ class Paths(MolecularFingerprint):
 class AtomPairs(MolecularFingerprint):
     """Atom-pair fingerprints: pairs of atoms and their distance in bonds, hashed into ``n_bits`` bins.
 
-        Parameters
-        ----------
-        max_distance : int, default=30
-            The largest distance, in bonds.
-        n_bits : int, default=2048
-            The number of bins.
-        counts : bool, default=False
-            Count how often a substructure occurs, or only say whether it does?
-            Without, RDKit sets more bits for more occurrences.
-        output : {"dense", "sparse", "packed"}, default="dense"
-            An array, a sparse matrix, or bits packed into bytes.
+    Parameters
+    ----------
+    max_distance : int, default=30
+        The largest distance, in bonds.
+    n_bits : int, default=2048
+        The number of bins.
+    counts : bool, default=False
+        Count how often a substructure occurs, or only say whether it does?
+        Without, RDKit sets more bits for more occurrences.
+    output : {"dense", "sparse", "packed"}, default="dense"
+        An array, a sparse matrix, or bits packed into bytes.
 
-        Examples
-        --------
-        >>> from representer.data import Data
-    from representer.estimators.fingerprints import AtomPairs
-        >>> AtomPairs().transform(["CCOC"]).shape
-        (1, 2048)
+    Examples
+    --------
+    >>> from representer.estimators.fingerprints import AtomPairs
+    >>> AtomPairs().transform(["CCOC"]).shape
+    (1, 2048)
     """
 
     def __init__(
@@ -226,24 +223,23 @@ class AtomPairs(MolecularFingerprint):
 class Torsions(MolecularFingerprint):
     """Topological torsions: chains of atoms, hashed into ``n_bits`` bins.
 
-        Parameters
-        ----------
-        n_atoms : int, default=4
-            The number of atoms of a chain.
-        n_bits : int, default=2048
-            The number of bins.
-        counts : bool, default=False
-            Count how often a substructure occurs, or only say whether it does?
-            Without, RDKit sets more bits for more occurrences.
-        output : {"dense", "sparse", "packed"}, default="dense"
-            An array, a sparse matrix, or bits packed into bytes.
+    Parameters
+    ----------
+    n_atoms : int, default=4
+        The number of atoms of a chain.
+    n_bits : int, default=2048
+        The number of bins.
+    counts : bool, default=False
+        Count how often a substructure occurs, or only say whether it does?
+        Without, RDKit sets more bits for more occurrences.
+    output : {"dense", "sparse", "packed"}, default="dense"
+        An array, a sparse matrix, or bits packed into bytes.
 
-        Examples
-        --------
-        >>> from representer.data import Data
-    from representer.estimators.fingerprints import Torsions
-        >>> Torsions().transform(["CCOC"]).shape
-        (1, 2048)
+    Examples
+    --------
+    >>> from representer.estimators.fingerprints import Torsions
+    >>> Torsions().transform(["CCOC"]).shape
+    (1, 2048)
     """
 
     def __init__(
@@ -267,17 +263,16 @@ class Torsions(MolecularFingerprint):
 class MACCS(MolecularFingerprint):
     """The 166 MACCS keys: answers to fixed questions about a molecule; bit 0 is never set.
 
-        Parameters
-        ----------
-        output : {"dense", "sparse", "packed"}, default="dense"
-            An array, a sparse matrix, or bits packed into bytes.
+    Parameters
+    ----------
+    output : {"dense", "sparse", "packed"}, default="dense"
+        An array, a sparse matrix, or bits packed into bytes.
 
-        Examples
-        --------
-        >>> from representer.data import Data
-    from representer.estimators.fingerprints import MACCS
-        >>> MACCS().transform(["CCO"]).shape
-        (1, 167)
+    Examples
+    --------
+    >>> from representer.estimators.fingerprints import MACCS
+    >>> MACCS().transform(["CCO"]).shape
+    (1, 167)
     """
 
     def __init__(self, *, output: Output = "dense"):

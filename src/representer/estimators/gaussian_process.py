@@ -48,7 +48,7 @@ class GaussianProcessKernel(gp.Kernel):
         return np.asarray(plain(as_kernel(self.kernel).diag(X)), dtype=np.float64)
 
     def is_stationary(self) -> bool:
-        """Whether the kernel is stationary is unknown, so the answer is no."""
+        """False, because it is not known whether the kernel depends on differences only."""
         return False
 
     def __repr__(self) -> str:

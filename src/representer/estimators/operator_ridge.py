@@ -440,7 +440,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @property
     def intercept_(self) -> Any:
-        """The constant b."""
+        """The constant b beside f, one number an output."""
         check_is_fitted(self)
         b = self.function_.intercept
         width = self.function_.coefficients.shape[1]

@@ -216,8 +216,13 @@ class Chain:
             factors = (
                 [self._later_factor(part, images[-1]) for part in outputs.parts] if images else self.factors
             )
-            images.append(outputs.values(factors, theta))
+            images.append(factors[0] @ theta if outputs.plain else outputs.values(factors, theta))
         return images
+
+    def unfolded(self, flat: Tensor) -> tuple[list[Tensor], Tensor]:
+        """The coordinates of a batch of flat vectors, and the last images."""
+        coordinates = self.split(flat)
+        return coordinates, self.images(coordinates)[-1]
 
     def project(self, images: Sequence[Tensor]) -> list[Tensor]:
         """Coordinates whose images come closest to the given ones at the training points, layer by layer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
@@ -210,6 +210,12 @@ class Outputs:
                     coupled=True,
                 )
             ]
+
+    @cached_property
+    def plain(self) -> bool:
+        """Are values the factor times the coordinates, and nothing else?"""
+        only = len(self.parts) == 1 and not self.parts[0].coupled
+        return only and self.rotation is None and self.root is None
 
     def shape(self, ranks: list[int]) -> tuple[int, int]:
         """The shape of the coordinates: a matrix if there is one factor, a column of several parts otherwise."""

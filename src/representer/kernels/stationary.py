@@ -57,6 +57,9 @@ class Stationary(Kernel, ABC):
 
     def _scaled(self, X: Tensor) -> Tensor:
         """The points x / ℓ, after a look at how many lengthscales there are."""
+        lengthscale = self.lengthscale
+        if type(lengthscale) is float and 0.0 < lengthscale < math.inf:
+            return X / lengthscale
         lengthscale = number(self, "lengthscale", X)
         if lengthscale.ndim and lengthscale.shape[-1] not in (1, X.shape[-1]):
             raise ValueError(

@@ -28,7 +28,14 @@ from representer.linalg.memory import (
     room_beside_sums,
     row_blocks,
 )
-from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
+from representer.linalg.spectral import (
+    IndefiniteGramWarning,
+    Spectrum,
+    eigh,
+    gram_factor,
+    repair_gram,
+    spectrum_of_factor,
+)
 from representer.linalg.structured import (
     conjugate_gradient,
     kronecker_solve,
@@ -54,6 +61,7 @@ __all__ = [
     "eigh",
     "empty_matrix",
     "factorize",
+    "gram_factor",
     "is_finite",
     "jacobian",
     "kronecker_solve",

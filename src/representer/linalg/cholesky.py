@@ -46,7 +46,7 @@ class Cholesky:
         return self.half_solve(rows.mT).mT
 
     def back_solve(self, right: Tensor) -> Tensor:
-        """The second half L⁻ᵀ B of a solution."""
+        """The product L⁻ᵀ B, the second half of a solve."""
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
     def inverse(self, less: Tensor | None = None) -> Tensor:
@@ -74,7 +74,7 @@ class Cholesky:
         return torch.from_numpy(trtri(factor, lower=True, overwrite_c=True)[0]).tril_().square_().sum(0)
 
     def logdet(self) -> Tensor:
-        """The logarithm log det A of the determinant."""
+        """The logarithm of the determinant of A."""
         return 2.0 * self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 

@@ -99,7 +99,9 @@ class SquaredLoss(Objective, ABC):
     ) -> Evaluation:
         """The evaluation for K in this form: its gradient is that in ``matrix``, its dual the form's coefficients."""
         system = self._system(form, matrix, alpha, gradient=gradient)
-        targets = self.targets.map(lambda y: y.to(matrix))
+        own = self.targets.factor
+        moved = own.dtype != matrix.dtype or own.device != matrix.device
+        targets = self.targets.map(lambda y: y.to(matrix)) if moved else self.targets
         training = targets if system.rows is None else targets.map(lambda y: y[system.rows])
         solution = system.solve(training.factor)
         C = _spread(solution, system.rows, self.n, dim=-2)
@@ -184,7 +186,7 @@ class Ridge(SquaredLoss):
             return super().envelope(gram, alpha)
         Y = self.targets.factor
         C = solve(Y.expand(len(gram), -1, -1))
-        return alpha * inner(Y, C), (-alpha[:, None, None] * C) @ C.mT
+        return alpha * (Y * C).sum((-2, -1)), (-alpha[:, None, None] * C) @ C.mT
 
     def response(self, gram: Tensor, alpha: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
         """∂value/∂K, and how it follows a change dK: from dC = −P dK C. None where rounding spoils the factor."""

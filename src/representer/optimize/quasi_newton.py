@@ -21,7 +21,6 @@ from representer.optimize.runs import (
     check_limits,
     checked_output,
     checked_starts,
-    require,
 )
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -48,9 +47,10 @@ class _Evaluator:
     def __call__(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients; the value is NaN in the rows where either is not finite."""
         tensors = torch.from_numpy(points).to(self.like.device)
-        values, gradients = (
-            part.numpy(force=True) for part in checked_output(self.function(tensors), tensors)
-        )
+        output = self.function(tensors)
+        if self.n_evaluations == 0:  # a function that keeps its promise once is believed
+            output = checked_output(output, tensors)
+        values, gradients = (part.numpy(force=True) for part in output)
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
@@ -240,7 +240,7 @@ class _Restarts:
 
         Some find no lower value. If the quasi-Newton model promised no more than the objective's digits
         can show, that is convergence. Otherwise they forget their curvature and have a second chance
-        along the steepest descent; those that fail there are stuck.
+        along the steepest descent; those that fail there are stuck, unless ``tol=0`` asked for just that.
         """
         points, values, gradients, moved = _line_search(
             self.evaluate,
@@ -265,7 +265,11 @@ class _Restarts:
                 (rule.stationary(values, gradients), True, f"gradient below tol={rule.tol:g} {when}"),
                 (self.calm >= rule.patience, True, f"relative decrease below tol={rule.tol:g} {when}"),
                 (exhausted, True, f"no lower value within the precision of the objective {when}"),
-                (stuck, False, f"no lower value along the gradient {when}; check that it fits the values"),
+                (
+                    stuck,
+                    rule.tol == 0,
+                    f"no lower value along the gradient {when}; check that it fits the values",
+                ),
             ]
         )
         self.aim()
@@ -353,7 +357,8 @@ def lbfgs(
     """
     starts = checked_starts(starts)
     check_limits(max_iter, tol)
-    require(longest_step > 0, f"longest_step must be positive, got {longest_step!r}; inf is no limit")
+    if not longest_step > 0:
+        raise ValueError(f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
     evaluate = _Evaluator(function, starts)
     outcomes: dict[int, tuple[bool, str]] = {}

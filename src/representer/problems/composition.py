@@ -219,7 +219,8 @@ class DeepProblem:
         total = points.new_zeros(len(points))
         layers = self.composition.layers if layers is None else layers
         for layer, theta in zip(layers, coordinates, strict=True):
-            total = total + layer.penalized(theta.square().sum((-2, -1)))
+            norm = theta.square().sum((-2, -1))
+            total = total + (layer.alpha * norm if layer.penalty is None else layer.penalized(norm))
         return total
 
     def score(self, points: Tensor, composition: Composition) -> Tensor:
@@ -233,6 +234,28 @@ class DeepProblem:
             gram = gram if gram.ndim > 2 else gram[None].expand(len(points), *gram.shape)
             total = total + block.scale * block.score(gram, alpha.expand(len(gram)) / block.scale)
         return total
+
+    def values(self, points: Tensor) -> Tensor:
+        """J (b,) as a number, without what a gradient needs."""
+        with torch.no_grad():
+            coordinates, Z = ([], self.X) if self.chain is None else self.chain.unfolded(points)
+            total = self._penalty(coordinates, points)
+            for block in self.blocks:
+                gram = self._batch(self._gram(block, Z, self.rows), Z, points)
+                total = total + self._fit_envelope(block, gram)[0]
+                if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
+                    apart = separation_penalty(Z[..., self.rows, :])
+                    total = total + self._alpha(points) * block.fit.separation * apart
+        return total
+
+    def in_units(self, unit: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """J and its gradient in units of a number."""
+
+        def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
+            values, gradients = self.value_and_gradient(points)
+            return values / unit, gradients / unit
+
+        return scaled
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """J (b,) and its gradient (b, m), in batches that fit into memory."""
@@ -249,8 +272,7 @@ class DeepProblem:
         back through the kernel and the layers."""
         with torch.enable_grad():
             leaf = points.detach().requires_grad_()
-            coordinates = [] if self.chain is None else self.chain.split(leaf)
-            Z = self.X if self.chain is None else self.chain.images(coordinates)[-1]
+            coordinates, Z = ([], self.X) if self.chain is None else self.chain.unfolded(leaf)
             outer = self._penalty(coordinates, leaf)
             roots, slopes = [outer], [torch.ones_like(outer)]
             value = outer.detach()
@@ -281,8 +303,7 @@ class DeepProblem:
         with torch.enable_grad():
             leaf = point.detach()[None].requires_grad_()
             assert self.chain is not None
-            coordinates = self.chain.split(leaf)
-            Z = self.chain.images(coordinates)[-1]
+            coordinates, Z = self.chain.unfolded(leaf)
             penalty = self._penalty(coordinates, leaf)
             grams = [self._batch(self._gram(block, Z, self.rows), Z, leaf) for block in self.blocks]
             responses = []

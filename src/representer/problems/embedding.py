@@ -424,7 +424,7 @@ class EmbeddingProblem:
         return kernel, point[-1].exp()
 
     def __call__(self, point: Tensor, rows: Tensor | None = None) -> Tensor:
-        """The objective, differentiable."""
+        """The objective at a point, differentiable in it."""
         kernel, alpha = self.unpack(point)
         objective = self.objective(rows, self.trace.observe)
         matrix = self.inputs.matrix(kernel, rows)

@@ -43,21 +43,16 @@ def minimise(
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
     floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
     try:
-        unit = problem.value(starts[:1]).detach().abs().clamp(min=floor)
+        unit = problem.values(starts[:1]).abs().clamp(min=floor)
     except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
         values = starts.new_full((len(starts),), torch.nan)
         return OptimizeResult(starts[0], math.nan, values, False, "interrupted", 0, 0, True, [])
     if not bool(torch.isfinite(unit).all()):
         unit = torch.ones_like(unit)
-        if not bool(torch.isfinite(problem.value(starts)).any()):
+        if not bool(torch.isfinite(problem.values(starts)).any()):
             problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
-
-    def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
-        values, gradients = problem.value_and_gradient(points)
-        return values / unit, gradients / unit
-
     options = {"callback": callback, "verbose": verbose, "description": description}
-    result = lbfgs(scaled, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    result = lbfgs(problem.in_units(unit), starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted
     history = [
@@ -137,12 +132,12 @@ class HyperparameterSearch:
             numbers = self.unpack(h).numbers()
         points = []
         for fold in self.folds:
-            problem, start = fold.problem.at(numbers), fold.point[None]
-            if not bool(torch.isfinite(problem.value(start)).all()):
-                return numbers, None
-            if problem.size == 0 or self.frozen:
+            if fold.problem.size == 0 or self.frozen:
                 points.append(fold.point)
                 continue
+            problem, start = fold.problem.at(numbers), fold.point[None]
+            if not bool(torch.isfinite(problem.values(start)).all()):
+                return numbers, None
             result = minimise(problem, start, max_iter=self.max_iter, tol=self.tol)
             if result.interrupted:
                 raise KeyboardInterrupt
@@ -232,8 +227,7 @@ def hypergradient(
     step = _step_along(u, point)
     raw = h.detach().requires_grad_()
     with torch.enable_grad():
-        ends = torch.stack([point + step * u, point - step * u])
-        difference = torch.stack([problem.value(end[None], unpack(raw))[0] for end in ends])
+        difference = problem.value(torch.stack([point + step * u, point - step * u]), unpack(raw))
         (mixed,) = torch.autograd.grad(
             difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True
         )

@@ -32,7 +32,7 @@ class ImageFeatures(FeatureMap):
 
     @property
     def kernel(self) -> Any:  # type: ignore[override]
-        """The outer one."""
+        """The kernel of the outer function."""
         return self.outer.kernel
 
     @property

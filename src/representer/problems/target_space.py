@@ -30,7 +30,7 @@ class FeatureSpace:
     """ℝᵈ: vectors are their own coordinates."""
 
     def coordinates(self, X: Tensor, gram: Tensor | None = None) -> Tensor:
-        """X itself."""
+        """The vectors X, which are their own coordinates."""
         return X
 
     def stored(self, representation: Representation) -> FeatureSpace:
@@ -38,7 +38,7 @@ class FeatureSpace:
         return self
 
     def squared_norms(self, X: Tensor) -> Tensor:
-        """‖x‖²."""
+        """The squared norms ‖x_i‖² of the vectors."""
         return X.square().sum(-1)
 
     def squared_distances(self, X: Tensor, values: Tensor, norms: Tensor) -> Tensor:
@@ -119,7 +119,7 @@ class KernelSpace:
         return values
 
     def squared_norms(self, X: Any) -> Tensor:
-        """k(x, x)."""
+        """The squared norms k(x_i, x_i) of the images."""
         return self.kernel._diag(X).to(self.cholesky.factor)
 
     def squared_distances(self, X: Any, values: Tensor, norms: Tensor) -> Tensor:
