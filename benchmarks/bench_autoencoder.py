@@ -13,11 +13,11 @@ from torch import Tensor
 from benchmarks._timing import Row, compare, scale, scaled
 from benchmarks.literal_autoencoder import Array, LiteralAutoencoder
 from representer import KernelAutoencoder
-from representer.estimators import _losses
 from representer.functions import Chain, Layer
 from representer.kernels import Gaussian
 from representer.operators import Decomposable
 from representer.problems.composition import Composition, DeepProblem
+from representer.problems.losses import squared
 from representer.problems.starts import principal_start
 
 MINUTE = 60.0
@@ -109,9 +109,7 @@ def one_evaluation(n: int) -> Row:
     """Objective and gradient on digits, code 10, against one Cholesky factorisation and two Gram matrices."""
     X = torch.as_tensor(digits(n))
     layers = [Layer(Gaussian(3.0), 10, alpha=1e-4)]
-    problem = DeepProblem(
-        Composition(layers, Decomposable(Gaussian(0.7)), 3e-4), X, X, _losses.squared(True).fit()
-    )
+    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 3e-4), X, X, squared(True).fit())
     assert problem.chain is not None
     theta = torch.cat(
         [t.reshape(-1) for t in principal_start(problem.chain, torch.Generator().manual_seed(0))]

@@ -233,7 +233,7 @@ def test_deep_learners_take_the_default(X):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert len(model.fit(X, X[:, 0]).dual_coef_) == len(X)
-        with pytest.raises(ValueError, match="positive integer or 'auto'; got 0"):
+        with pytest.raises(ValueError, match="an integer from 1 to the number of samples, 120; got 0"):
             model.set_params(approximation=Nystroem(0)).fit(X, X[:, 0])
 
 

@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 from representer import DeepKernelClassifier, DeepKernelRegressor, KernelAutoencoder, Layer
 from representer.estimators.validation import Folds
@@ -78,6 +79,24 @@ def test_weights_of_an_autoencoder_are_repetitions(samples):
     repeated = model.fit(X[rows]).reconstruct(X)
     assert value == pytest.approx(model.objective_value_, rel=1e-7)
     np.testing.assert_allclose(weighted, repeated, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DeepKernelRegressor([], Gaussian(2.0), alpha=1e-2),
+        DeepKernelClassifier([], Gaussian(2.0), alpha=1e-2, random_state=0),
+        DeepKernelClassifier([INNER], Gaussian(2.0), alpha=1e-2, **SEARCH),
+        KernelAutoencoder(1, Gaussian(2.0), Gaussian(1.0), alpha=1e-2, encoder_alpha=1e-2, **SEARCH),
+    ],
+    ids=["regressor", "calibrated", "calibrated-deep", "autoencoder"],
+)
+def test_scikit_learn_finds_weights_equivalent_to_repetitions(model):
+    """Also those of calibrations, for the check gives folds that hold copies out together. Numbers are given: a word
+    such as the median of distances would see other samples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check_sample_weight_equivalence_on_dense_data(type(model).__name__, model)
 
 
 def test_weightless_samples_of_a_gram_matrix_keep_their_columns(samples):

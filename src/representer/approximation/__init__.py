@@ -3,7 +3,13 @@
 from representer.approximation.base import Approximation, FeatureMap, approximation_error
 from representer.approximation.falkon import Falkon
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
-from representer.approximation.landmarks import LandmarkFeatures, Landmarks, Nystroem, landmark_features
+from representer.approximation.landmarks import (
+    LandmarkFeatures,
+    Landmarks,
+    Nystroem,
+    independent,
+    landmark_features,
+)
 from representer.approximation.pairs import input_output_pair
 from representer.approximation.sketch import SketchFeatures, TensorSketch
 
@@ -19,6 +25,7 @@ __all__ = [
     "SketchFeatures",
     "TensorSketch",
     "approximation_error",
+    "independent",
     "input_output_pair",
     "landmark_features",
 ]

@@ -28,6 +28,7 @@ from representer.linalg import (
     NotPositiveDefiniteError,
     eigh,
     factorize,
+    pivoted_cholesky,
     repair_gram,
     spectrum_of_factor,
 )
@@ -161,6 +162,19 @@ def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
     except NotPositiveDefiniteError:
         repaired = repair_gram(kernel._gram(landmarks, None), name=name)
     return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum_of_factor(eigh(repaired).root()).root()))
+
+
+def independent(features: FeatureMap) -> FeatureMap:
+    """The same features without landmarks that are, to rounding, combinations of the others in the RKHS."""
+    if not isinstance(features, LandmarkFeatures):
+        return features
+    gram = features.kernel._gram(features.landmarks, None)
+    _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
+    if len(pivots) == len(gram):
+        return features
+    if not len(pivots):
+        raise ValueError(f"{features.kernel!r} is zero at all landmarks: there is nothing to learn from.")
+    return landmark_features(features.kernel, take(features.landmarks, pivots.sort().values))
 
 
 class Landmarks(Approximation):

@@ -272,7 +272,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                     outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights
                 )
         elif self.calibration is not None:
-            self._calibrate(fitted, labels)
+            self._calibrate(fitted, labels, samples.weights)
         return self
 
     def _samples(
@@ -325,8 +325,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
         return codes if self.loss == "logistic" else 2.0 * codes - 1.0
 
-    def _calibrate(self, fitted: Fitted, labels: np.ndarray) -> None:
-        """From decisions of models that were refitted without the samples they decide on."""
+    def _calibrate(self, fitted: Fitted, labels: np.ndarray, sample_weight: np.ndarray | None) -> None:
+        """From decisions of models that were refitted without the samples they decide on.
+
+        The weights are those of the user: how many samples a class has decides how sure its targets are.
+        """
         solution, parts = fitted.solution, []
         try:
             for part in fitted.fit.held_out(solution.problem.composition, solution.images):
@@ -341,8 +344,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             return
         rows = torch.cat([rows for _, rows in parts])
         targets = torch.from_numpy(labels)[rows]
-        given = fitted.fit.targets.weights
-        weights = None if given is None else given[rows].double().cpu()
+        weights = None if sample_weight is None else torch.from_numpy(sample_weight)[rows]
         decisions = [each.double().cpu() for each, _ in parts]
         outer, intercept, images = solution.problem.solve(solution.point)
         if all(map(is_constant, [*decisions, outer(images[-1]) + intercept])):

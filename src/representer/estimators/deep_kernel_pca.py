@@ -403,7 +403,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def _n_features_out(self) -> int:
         return sum(self.n_components_)
 
-    def transform(self, X: Data, level: int | None = None) -> Any:
+    def transform(self, X: Data, level: int | None = None) -> Data:
         """Find the hidden features of samples.
 
         Parameters
@@ -458,7 +458,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         return int(level)
 
     # -- from components back to data ---------------------------------------------------------------------------------
-    def inverse_transform(self, H: Data, level: int | None = None) -> Any:
+    def inverse_transform(self, H: Data, level: int | None = None) -> Data:
         """Find data that have the given components.
 
         Parameters
@@ -485,7 +485,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             )
         return self._generated(codes, j)
 
-    def reconstruct(self, X: Data, level: int | None = None) -> Any:
+    def reconstruct(self, X: Data, level: int | None = None) -> Data:
         """Show what the components of one level keep of data: ``inverse_transform(transform(X, level), level)``.
 
         Parameters
@@ -510,7 +510,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         *,
         density: str = "gaussian",
         random_state: int | np.random.Generator | None = None,
-    ) -> Any:
+    ) -> Data:
         """Draw new data: components from a density fitted to those of the training samples, and their way back.
 
         Parameters
@@ -550,7 +550,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         *,
         span: float = 2.0,
         start: Data | None = None,
-    ) -> Any:
+    ) -> Data:
         """Show data along one component of a level, while its other components stay.
 
         Parameters
@@ -586,7 +586,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         codes[:, component] += (np.linspace(-span, span, steps) if steps > 1 else 0.0) * H[:, component].std()
         return self._generated(codes, j)
 
-    def _generated(self, codes: np.ndarray, level: int) -> Any:
+    def _generated(self, codes: np.ndarray, level: int) -> Data:
         """Data for components of a level, through all levels below it."""
         return LevelPreimages(self.function_, self.preimage, self._by_ridge, self.decoder_)(codes, level)
 

@@ -9,39 +9,20 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.model_selection import GroupKFold, KFold, check_cv
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import input_output_pair
 from representer.data import Data, SparseRows, count, is_dask, plain, take
+from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import (
-    DTYPES,
-    as_collection,
-    check_alpha,
-    check_groups,
-    check_inputs,
-    check_lengths,
-    check_options,
-    check_outputs,
-    check_ridge,
-    check_weights,
-    in_memory,
-    integer_type,
-    is_flat,
-    labelled_outputs,
-    needs_approximation,
-    seed_of,
-    takes_batches,
-    warn_unconverged,
-)
 from representer.functions import Embedding, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
-from representer.operators import ConditionalCovariance, Covariance, Identity, Operator, PrincipalComponents
+from representer.operators import ConditionalCovariance, Operator, PrincipalComponents
 from representer.operators.adapted import original, silent_repairs, takes_sparse
+from representer.operators.outputs import as_operator
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, SearchSettings, keep_going
 from representer.parameters import is_count
@@ -52,22 +33,17 @@ from representer.problems.structured import (
     StructuredModel,
     StructuredProblem,
     Task,
+    add_samples,
     choose_by_loo,
     choose_by_task,
     guard_memory,
     learn_kernel,
     structured_problem,
-    sum_samples,
 )
 from representer.samples import Block, HeldSamples, InMemory, OnDask, Samples, rows
 from representer.samples.rows import sample_rows, sampling_keys
-from representer.systems.structured import DiagonalRegression, summed_regression
+from representer.systems.structured import DiagonalRegression
 
-OPERATORS = {
-    "kpca": PrincipalComponents("auto"),
-    "covariance": Covariance(),
-    "conditional_covariance": ConditionalCovariance("auto"),
-}
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
 
 
@@ -299,7 +275,7 @@ class StructuredPredictor(KernelLearner):
         for name in ("n_samples_seen_", "_batches"):
             self.__dict__.pop(name, None)
         self._check()
-        seed = seed_of(self.random_state)
+        seed = validation.seed_of(self.random_state)
         kernel, output = (
             as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
             for name in self.kernel_arguments
@@ -314,16 +290,19 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(model.output_kernel)  # refuses a decoder before anything is computed
         chooses = self._chooses(model)
         if chooses:
-            refuse_one(pairs)
+            validation.check_left_out(len(pairs), pairs.known(pairs.groups))
         guard_memory(model, pairs, chooses=chooses)
         verbose = int(self.verbose)
         settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, verbose, callback)
         model, learned = learn_kernel(model, pairs, settings)
         self.history_, self.n_iter_ = ([], 1) if learned is None else (learned.history, learned.n_iter)
         if learned is not None and learned.message is not None:
-            warn_unconverged(learned.message)
+            validation.warn_unconverged(learned.message)
         if self.criterion == "validation" and chooses:
-            splits = self._splits(pairs, seed)
+            known = pairs.known(pairs.groups)
+            groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
+            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            splits = [(train.numpy(), test.numpy()) for train, test in folds]
             task = Task(as_decoder(self.decoder), self._task_loss, splits, self._free_outputs(), verbose)
             problem, choice, system = choose_by_task(model, pairs, source, task)
         else:
@@ -334,9 +313,10 @@ class StructuredPredictor(KernelLearner):
 
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
-        check_options(self, {"criterion": ("loo", "validation")})
-        check_ridge(self)
-        if not _is_auto(self.n_components) and not is_count(self.n_components):
+        validation.check_options(self, {"criterion": ("loo", "validation")})
+        validation.check_ridge(self)
+        n_components = self.n_components
+        if not (is_count(n_components) or (isinstance(n_components, str) and n_components == "auto")):
             raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
         if self.task_loss is not None and self.criterion != "validation":
             raise ValueError(
@@ -353,36 +333,14 @@ class StructuredPredictor(KernelLearner):
         self._operator()
 
     def _operator(self) -> Operator | None:
-        """The operator that the arguments mean, in memory of its own; ``"auto"`` in it is left to the criterion."""
-        operator = self.operator
-        if operator is None or isinstance(operator, Identity):
-            return None
-        if isinstance(operator, str) and operator in OPERATORS:
-            return PrincipalComponents(self.n_components) if operator == "kpca" else OPERATORS[operator]
-        if isinstance(operator, PrincipalComponents):
-            own = operator.n_components if _is_auto(operator.n_components) else operator.checked()
-            if not _is_auto(self.n_components) and self.n_components != own:
-                raise ValueError(
-                    f"n_components={self.n_components!r} contradicts operator={operator!r}; give it once."
-                )
-            return PrincipalComponents(own)
-        if isinstance(operator, ConditionalCovariance):
-            operator.check_hyperparameters()
-        if isinstance(operator, Operator):
-            return operator.__sklearn_clone__()
-        raise ValueError(
-            f"operator must be None, one of {', '.join(map(repr, OPERATORS))} or an object from representer.operators; "
-            f"got {operator!r}."
-        )
+        return as_operator(self.operator, self.n_components)
 
     def _model(
         self, kernel: Kernel, output: Kernel, pairs: Pairs, source: Samples | None, seed: int
     ) -> StructuredModel:
         """What the arguments mean for these samples."""
-        how, approximation = (
-            self._representation(sparse=isinstance(pairs.inputs, SparseRows)),
-            self.approximation,
-        )
+        how = self._representation(sparse=isinstance(pairs.inputs, SparseRows))
+        approximation = self.approximation
         if approximation is not None:
             n = count(pairs.X) if source is None else source.n
             approximation = input_output_pair(approximation, n, vectors=output.domain == "vectors")
@@ -390,7 +348,7 @@ class StructuredPredictor(KernelLearner):
             how.adapted(kernel, repair=True),
             output,
             self._operator(),
-            check_alpha(self.alpha),
+            validation.check_alpha(self.alpha),
             approximation,
             bool(self.fit_intercept),
             how,
@@ -417,23 +375,24 @@ class StructuredPredictor(KernelLearner):
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
     ) -> tuple[Pairs, Samples | None, bool, np.dtype | None]:
         """The samples in memory that the learner keeps, all of them if those are not, and how outputs came."""
-        inputs = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        y = as_collection(y, output, "y must hold one output for each sample")
-        known, labelled = labelled_outputs(output, y)
-        outputs, flat = check_outputs(output, known, reset=True)
-        check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
+        inputs = validation.check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        y = validation.as_collection(y, output, "y must hold one output for each sample")
+        known, labelled = validation.labelled_outputs(output, y)
+        outputs, flat = validation.check_outputs(output, known, reset=True)
+        validation.check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
                 f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
                 f"only; leave them out for operator={self.operator!r}."
             )
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, count(inputs))
+        weights = validation.check_weights(sample_weight, X)
+        numbers = validation.check_groups(groups, count(inputs))
         pairs = self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers).positive()
         source = None
         if self.approximation is not None and pairs.labelled is None and len(pairs) > rows.KNOWN_ROWS:
             source = InMemory(pairs)
             pairs = pairs.rows(source.random_rows(rows.KNOWN_ROWS, seed))
-        return pairs, source, flat, integer_type(known) if output.domain == "vectors" else None
+        return pairs, source, flat, validation.integer_type(known) if output.domain == "vectors" else None
 
     def _read_dask(
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
@@ -444,19 +403,19 @@ class StructuredPredictor(KernelLearner):
                 f"On Dask, outputs must be vectors, but {output!r} takes {output.domain}. Give explicit features of "
                 "them with output_kernel='linear', or call X.compute() and y.compute() if they fit."
             )
-        needs_approximation(self, kernel, kernel.domain)
+        validation.needs_approximation(self, kernel, kernel.domain)
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None.")
-        source = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
+        source = OnDask(X, y, sample_weight, dtype=validation.DTYPES[self.dtype], groups=groups)
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
-        inputs = check_inputs(self, source.X[index].compute(), kernel.domain, reset=True)
-        outputs, _ = check_outputs(output, Y, reset=True)
+        inputs = validation.check_inputs(self, source.X[index].compute(), kernel.domain, reset=True)
+        outputs, _ = validation.check_outputs(output, Y, reset=True)
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]
         self._keep_columns(X)
         pairs = self._pairs(kernel, output, inputs, outputs, None, weights, numbers)
-        return pairs, source, is_flat(y), integer_type(Y)
+        return pairs, source, validation.is_flat(y), validation.integer_type(Y)
 
     def _pairs(
         self,
@@ -478,16 +437,6 @@ class StructuredPredictor(KernelLearner):
         )
 
     # -- the criterion ------------------------------------------------------------------------------------------------
-    def _splits(self, pairs: Pairs, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        known, n, cv = pairs.known(pairs.groups), len(pairs), self.cv
-        groups = None if known is None else known.numpy()
-        if is_count(cv) and cv > 1:
-            if groups is None:
-                cv = KFold(min(int(cv), n), shuffle=True, random_state=seed)
-            else:
-                cv = GroupKFold(min(int(cv), len(np.unique(groups))), shuffle=True, random_state=seed)
-        return list(check_cv(cv).split(np.zeros((n, 1)), groups=groups))
-
     def _task_loss(
         self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Data
     ) -> float | np.ndarray:
@@ -496,11 +445,9 @@ class StructuredPredictor(KernelLearner):
             true, predicted = test, train[predicted]
         else:
             true, predicted = self._shaped(take(self.Y_fit_, torch.from_numpy(test))), self._shaped(predicted)
-        return (
-            self._losses(kernel, true, predicted)
-            if self.task_loss is None
-            else self.task_loss(true, predicted)
-        )
+        if self.task_loss is not None:
+            return self.task_loss(true, predicted)
+        return self._losses(kernel, true, predicted)
 
     def _resolved_decoder(self, output: Kernel) -> Decoder:
         """The decoder for an output kernel with numbers and the training outputs; answers are of their type."""
@@ -511,7 +458,7 @@ class StructuredPredictor(KernelLearner):
     def _solve(self, problem: StructuredProblem, choice: Choice, system: DiagonalRegression) -> None:
         """Keep the fitted function at chosen numbers, and its decoder."""
         if choice.unconverged is not None:
-            warn_unconverged(choice.unconverged)
+            validation.warn_unconverged(choice.unconverged)
         model, operator, root = problem.model, choice.model, None
         if isinstance(operator, PrincipalComponents):
             assert system.vectors is not None
@@ -527,7 +474,7 @@ class StructuredPredictor(KernelLearner):
         self.__dict__.pop("_cached_root", None)
 
     # -- batches ------------------------------------------------------------------------------------------------------
-    @available_if(takes_batches)
+    @available_if(validation.takes_batches)
     def partial_fit(self, X: Data, y: Data, sample_weight: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
@@ -549,7 +496,7 @@ class StructuredPredictor(KernelLearner):
         self : StructuredPredictor
             The fitted model.
         """
-        X, y = in_memory(X), in_memory(y)
+        X, y = validation.in_memory(X), validation.in_memory(y)
         if hasattr(self, "n_samples_seen_"):
             self._check()
             self._add_batch(X, y, sample_weight)
@@ -565,41 +512,33 @@ class StructuredPredictor(KernelLearner):
 
     def _add_batch(self, X: Data, y: Data, sample_weight: Data) -> None:
         """Add the sums of another batch, choose which samples to keep, and solve again."""
-        (before, seen), function, kernel, output = (
-            self._batches,
-            self.function_,
-            self.kernel_,
-            self.output_kernel_,
-        )
-        model = replace(self._fit.model, alpha=check_alpha(self.alpha))
+        (before, seen), kernel, output = self._batches, self.kernel_, self.output_kernel_
+        model = replace(self._fit.model, alpha=validation.check_alpha(self.alpha))
         inputs = self._new_inputs(X, kernel)
-        if labelled_outputs(output, y)[1] is not None:
+        if validation.labelled_outputs(output, y)[1] is not None:
             raise ValueError(NO_GAPS)
-        outputs, flat = check_outputs(output, y, reset=False)
+        outputs, flat = validation.check_outputs(output, y, reset=False)
         if len(inputs) != len(outputs) or flat != self._fit.flat:
             raise ValueError(
                 f"X and y have {len(inputs)} and {len(outputs)} samples, or y has other dimensions than before."
             )
         self._new_outputs(y, "y")
-        weights = check_weights(sample_weight, X)
+        weights = validation.check_weights(sample_weight, X)
         batch = self._pairs(kernel, output, inputs, outputs, None, weights).positive()
-        assert isinstance(function.coordinates, FeatureFunction)
-        features = function.coordinates.features.map
-        targets = None if function.features is None else function.features.map
-        sums = before.map(torch.from_numpy) + sum_samples(model, InMemory(batch), features, targets)
         stored = Block(batch.inputs, batch.outputs, batch.weights)
         seen = seen.joined(stored, before.n, rows.KNOWN_ROWS, model.seed)
         held = np.sort(np.argsort(seen.keys)[: rows.HELD_ROWS])
-        block = self._pairs(kernel, output, seen.X, seen.Y, None, seen.weights).rows(held)
-        regression = summed_regression(sums, features, targets, block, centred=model.fit_intercept)
-        problem = StructuredProblem(model, regression, held_rows=held)
+        left_out = self._pairs(kernel, output, seen.X, seen.Y, None, seen.weights).rows(held)
+        problem = add_samples(model, self.function_, before, batch, left_out, held)
+        sums = problem.regression.sums
+        assert sums is not None
         self.X_fit_, self.Y_fit_, self._batches = seen.X, seen.Y, (sums.map(plain), seen)
         self.n_samples_seen_ = sums.n
         if self.criterion == "loo" and self._chooses(model):
             self._solve(problem, *problem.choose())
         else:
             choice = Choice(self.operator_, self.alpha_, self.criterion_value_)
-            self._solve(problem, choice, regression.under(self.operator_))
+            self._solve(problem, choice, problem.regression.under(self.operator_))
 
     # -- what was fitted ----------------------------------------------------------------------------------------------
     @property
@@ -751,10 +690,10 @@ class StructuredPredictor(KernelLearner):
     def _new_outputs(self, Y: Data, name: str, kernel: Kernel | None = None) -> Data:
         """Checked outputs; among vectors of one number each, numbers will do."""
         kernel = self.output_kernel_ if kernel is None else kernel
-        Y = as_collection(Y, kernel, f"{name} must be a collection of outputs")
+        Y = validation.as_collection(Y, kernel, f"{name} must be a collection of outputs")
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
-        outputs = check_outputs(kernel, Y, reset=False)[0]
+        outputs = validation.check_outputs(kernel, Y, reset=False)[0]
         if kernel.domain in ("vectors", "gram"):
             check_width(kernel, outputs, self.Y_fit_.shape[1])
         return self._representation().inputs(kernel, outputs)
@@ -783,7 +722,7 @@ class StructuredPredictor(KernelLearner):
         if gram is None:
             one, two = self._new_outputs(Y, "Y", kernel), self._new_outputs(Y_pred, "Y_pred", kernel)
         else:
-            one, two = (_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
+            one, two = (validation.check_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
         if count(one) != count(two):
             raise ValueError(
                 f"There must be one prediction for each output; got {count(two)} for {count(one)}."
@@ -809,7 +748,7 @@ class StructuredPredictor(KernelLearner):
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
         embedding, new = self.decision_embedding(X), self._new_outputs(y, "y")
-        check_lengths(len(embedding), count(new))
+        validation.check_lengths(len(embedding), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
@@ -868,27 +807,3 @@ class StructuredPredictor(KernelLearner):
                 system = structured_problem(record.model, pairs).regression.under(self.operator_)
                 self._cached_root = system.operator_root()
         return self._cached_root
-
-
-def refuse_one(pairs: Pairs) -> None:
-    """Refuse one sample, or one group, where the criterion leaves it out."""
-    groups = pairs.known(pairs.groups)
-    if (len(pairs) if groups is None else len(groups.unique())) < 2:
-        raise ValueError(
-            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
-            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
-        )
-
-
-def _is_auto(value: Any) -> bool:
-    return isinstance(value, str) and value == "auto"
-
-
-def _numbers(outputs: Data, n: int) -> np.ndarray:
-    """Numbers of training outputs."""
-    numbers = np.asarray(plain(outputs))
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
-        raise ValueError(
-            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
-        )
-    return numbers

@@ -250,6 +250,25 @@ def integer_type(Y: Any) -> np.dtype | None:
     return dtype if dtype.kind in "iub" else None
 
 
+def check_numbers(outputs: Any, n: int) -> np.ndarray:
+    """Numbers of training outputs."""
+    numbers = np.asarray(plain(outputs))
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
+        raise ValueError(
+            f"With a precomputed output kernel, outputs are numbers from 0 to {n - 1}; got {outputs!r:.80}."
+        )
+    return numbers
+
+
+def check_left_out(n: int, groups: Tensor | None) -> None:
+    """Refuse one sample, or one group, where a criterion leaves it out."""
+    if (n if groups is None else len(groups.unique())) < 2:
+        raise ValueError(
+            f"Found n_{'samples' if groups is None else 'groups'}=1: the criterion leaves samples out, so that at "
+            "least 2 are needed. Give numbers for alpha and the rest to fit one sample."
+        )
+
+
 def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:

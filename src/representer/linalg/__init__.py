@@ -15,7 +15,14 @@ from representer.linalg.cholesky import (
     woodbury,
 )
 from representer.linalg.leading import RitzPairs, leading, orthonormal
-from representer.linalg.spectral import IndefiniteGramWarning, Spectrum, eigh, repair_gram, spectrum_of_factor
+from representer.linalg.spectral import (
+    IndefiniteGramWarning,
+    Spectrum,
+    eigh,
+    gram_factor,
+    repair_gram,
+    spectrum_of_factor,
+)
 from representer.linalg.structured import (
     conjugate_gradient,
     kronecker_solve,
@@ -33,6 +40,7 @@ __all__ = [
     "conjugate_gradient",
     "eigh",
     "factorize",
+    "gram_factor",
     "is_finite",
     "kronecker_solve",
     "leading",

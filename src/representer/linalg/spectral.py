@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite
+from representer.linalg.cholesky import (
+    JITTER_GROWTH,
+    NOT_FINITE,
+    NotPositiveDefiniteError,
+    is_finite,
+    pivoted_cholesky,
+)
 from representer.notices import warn
 
 
@@ -148,6 +154,25 @@ def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram m
         IndefiniteGramWarning,
     )
     return repaired
+
+
+def gram_factor(gram: Tensor, *, repair: bool, name: str) -> tuple[Tensor, Tensor | None]:
+    """R with R Rᵀ = the Gram matrix, and, if that took a ``repair``, the eigenvectors that have stayed.
+
+    R is triangular where the matrix is well conditioned, and otherwise has as many columns as the matrix has rank.
+    """
+    repaired = repair_gram(gram, name=name) if repair else gram
+    rounding = len(gram) * torch.finfo(gram.dtype).eps
+    if repaired is gram:
+        factor, info = torch.linalg.cholesky_ex(gram)
+        if not info.item() and factor.diagonal().square().min() > rounding * gram.diagonal().max():
+            return factor, None
+        factor = pivoted_cholesky(gram, tol=rounding)[0].contiguous()
+        return factor if factor.shape[1] else gram[:, :1] * 0.0, None  # a matrix of zeros: one column of them
+    spectrum = eigh(repaired, name=name)
+    stays = spectrum.values > rounding * spectrum.values[-1]
+    vectors, values = spectrum.vectors[:, stays], spectrum.values[stays]
+    return vectors * values.sqrt(), vectors
 
 
 class _Clipped(torch.autograd.Function):

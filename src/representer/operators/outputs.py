@@ -219,3 +219,40 @@ class PrincipalComponents(DataDriven):
                 f"n_components of PrincipalComponents must be a positive integer; got {self.n_components!r}."
             )
         return int(self.n_components)
+
+
+NAMES: dict[str, Operator] = {
+    "kpca": PrincipalComponents("auto"),
+    "covariance": Covariance(),
+    "conditional_covariance": ConditionalCovariance("auto"),
+}
+
+
+def as_operator(operator: Any, n_components: int | Literal["auto"] = "auto") -> Operator | None:
+    """An operator from an operator, a name or None, which is the identity; ``"auto"`` in it is left to a criterion.
+
+    Examples
+    --------
+    >>> from representer.operators.outputs import as_operator
+    >>> as_operator("kpca", 3)
+    PrincipalComponents(n_components=3)
+    """
+    if operator is None or isinstance(operator, Identity):
+        return None
+    if isinstance(operator, str) and operator in NAMES:
+        return PrincipalComponents(n_components) if operator == "kpca" else NAMES[operator]
+    if isinstance(operator, PrincipalComponents):
+        own = operator.n_components if operator.n_components == "auto" else operator.checked()
+        if n_components not in ("auto", own):
+            raise ValueError(
+                f"n_components={n_components!r} contradicts operator={operator!r}; give it once."
+            )
+        return PrincipalComponents(own)
+    if isinstance(operator, ConditionalCovariance):
+        operator.check_hyperparameters()
+    if isinstance(operator, Operator):
+        return operator.__sklearn_clone__()
+    raise ValueError(
+        f"operator must be None, one of {', '.join(map(repr, NAMES))} or an object from representer.operators; got "
+        f"{operator!r}."
+    )

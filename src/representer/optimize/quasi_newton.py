@@ -240,7 +240,7 @@ class _Restarts:
 
         Some find no lower value. If the quasi-Newton model promised no more than the objective's digits
         can show, that is convergence. Otherwise they forget their curvature and have a second chance
-        along the steepest descent; those that fail there are stuck.
+        along the steepest descent; those that fail there are stuck, unless ``tol=0`` asked for just that.
         """
         points, values, gradients, moved = _line_search(
             self.evaluate,
@@ -265,7 +265,11 @@ class _Restarts:
                 (rule.stationary(values, gradients), True, f"gradient below tol={rule.tol:g} {when}"),
                 (self.calm >= rule.patience, True, f"relative decrease below tol={rule.tol:g} {when}"),
                 (exhausted, True, f"no lower value within the precision of the objective {when}"),
-                (stuck, False, f"no lower value along the gradient {when}; check that it fits the values"),
+                (
+                    stuck,
+                    rule.tol == 0,
+                    f"no lower value along the gradient {when}; check that it fits the values",
+                ),
             ]
         )
         self.aim()

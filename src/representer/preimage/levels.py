@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import plain
+from representer.data import Data, plain
 from representer.functions.levels import Levels
 from representer.kernels.base import Kernel
+from representer.kernels.learned import Mapped
 from representer.kernels.products import Linear
 from representer.preimage.neighbours import nearest, refined, weighted
 from representer.preimage.network import Network
@@ -20,7 +20,7 @@ from representer.preimage.network import Network
 METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
 
 
-def check_method(method: Any) -> None:
+def check_method(method: object) -> None:
     """Refuse what is neither the name of a pre-image map nor a network."""
     if isinstance(method, Network):
         method.check()
@@ -37,27 +37,22 @@ class LevelPreimages:
     Level j sees inputs z (the data, or h of the level below) as φ_j(z). Its components h stand for the element
     Σ_n ⟨h_n, h⟩ φ_j(z_n): for h = h_i and all N components that is φ_j(z_i). It is η_j W_j h of the paper, which has
     η_j = 1. The element becomes an input by a pre-image map, and that is what the level below stands for.
-
-    Parameters
-    ----------
-    levels : Levels
-        The fitted levels.
-    method : str or Network
-        The pre-image map of all levels, or the network whose training has made the ``decoder``.
-    ridge : callable
-        The learned map of a level: its number and components to inputs, arrays of rows.
-    decoder : torch.nn.Module or None
-        The trained network from features of the first level back to data.
     """
 
     levels: Levels
-    method: str | Network
-    ridge: Callable[[int, np.ndarray], np.ndarray]
-    decoder: torch.nn.Module | None = None
+    method: (
+        str | Network
+    )  # the pre-image map of all levels, or the network whose training has made the decoder
+    ridge: Callable[
+        [int, np.ndarray], np.ndarray
+    ]  # the learned map of a level: its number and components to inputs
+    decoder: torch.nn.Module | None = (
+        None  # the trained network from features of the first level back to data
+    )
 
-    def __call__(self, codes: np.ndarray, level: int) -> Any:
+    def __call__(self, codes: np.ndarray, level: int) -> Data:
         """Data for components of a level, through all levels below it."""
-        inputs: Any = self._tensor(codes)
+        inputs: Data = self._tensor(codes)
         for j in reversed(range(level + 1)):
             inputs = self._inputs(inputs, j)
         return plain(inputs)
@@ -65,7 +60,7 @@ class LevelPreimages:
     def _tensor(self, array: np.ndarray) -> Tensor:
         return self.levels.data.representation.tensor(array)
 
-    def _inputs(self, codes: Tensor, j: int) -> Any:
+    def _inputs(self, codes: Tensor, j: int) -> Data:
         """Inputs of level j that have the components, as nearly as its pre-image map can."""
         method, data = self._method_of(j), self.levels.data
         if method == "ridge":
@@ -117,7 +112,8 @@ class LevelPreimages:
 
     def _images(self) -> Tensor:
         """The features of the training samples under the network in the first kernel."""
-        kernel: Any = self.levels.data.kernel
+        kernel = self.levels.data.kernel
+        assert isinstance(kernel, Mapped)  # as the training of a decoder asks for
         with torch.no_grad():
             return self._tensor(plain(kernel._image(kernel.prepare(self.levels.data.anchors))))
 
@@ -130,6 +126,6 @@ class LevelPreimages:
         return images.reshape(len(features), *np.shape(self.levels.data.anchors)[1:])
 
 
-def _rows(X: Any, rows: np.ndarray) -> Any:
+def _rows(X: Data, rows: np.ndarray) -> Data:
     """Samples by number, of an array or of a list."""
     return X[rows] if hasattr(X, "shape") else [X[i] for i in rows]

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.kernels import Kernel, Linear
 from representer.kernels.learned import Mapped
 from representer.linalg.memory import row_blocks
 from representer.optimize import OptimizeResult, adam, with_gradient
 from representer.optimize.search import SearchSettings, keep_going
+from representer.parameters import Real, packing
 from representer.preimage import Network
 from representer.problems.levels import Hidden, LevelModel, LevelSearch, LevelsProblem, solve
 
@@ -33,7 +34,7 @@ class TrainedNetworks:
 
 
 def train(
-    model: LevelModel, decoder: Network, X: Any, search: LevelSearch, *, center: bool, device: str | None
+    model: LevelModel, decoder: Network, X: Data, search: LevelSearch, *, center: bool, device: str | None
 ) -> TrainedNetworks:
     """Train the network in the first kernel and the decoder, for components of all levels."""
     first = model.kernels[0]
@@ -77,22 +78,8 @@ class Alternation:
     W = ΦᵀH_1/η_1 of the first level, for the features Φ as they are. During the pass both are fixed, and of all
     residuals (9) only that of the first level depends on the networks. As it was zero, it is how far features have
     moved along the directions, (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x),
-    its projection on the span of W: that is what the decoder will be given.
-
-    Parameters
-    ----------
-    kernel : Neural or Pullback
-        The map to the features, with a linear kernel on them.
-    decoder : Network
-        The network back, and settings.
-    X : Tensor (N, …)
-        The data.
-    components : callable
-        The map from features (N, q), centred or not, to H_1 (N, s_1).
-    eta : float
-        The weight η_1.
-    center : bool
-        Whether features are centred; their mean then needs no component.
+    its projection on the span of W: that is what the decoder will be given. ``components`` maps features, centred or
+    not, to H_1.
     """
 
     def __init__(
@@ -110,21 +97,16 @@ class Alternation:
         values = kernel.hyperparameter_values()
         encoder = {name: values[name] for name in kernel.free()}
         back = {name: w.detach() for name, w in decoder.module.named_parameters() if w.requires_grad}
-        self.shapes = [{name: w.shape for name, w in part.items()} for part in (encoder, back)]
-        parts = [w.reshape(-1).to(X) for part in (encoder, back) for w in part.values()]
-        self.start = torch.cat(parts) if parts else X.new_zeros(0)
+        self.packings = [packing(part, dict.fromkeys(part, Real())) for part in (encoder, back)]
+        parts = (pack.pack(part) for pack, part in zip(self.packings, (encoder, back), strict=True))
+        self.start = torch.cat([part.to(X) for part in parts])
         self.seen = 0  # the number of samples of the pass under way
         self.features = self.directions = self.basis = self.mean = X.new_empty(0, 0)
 
     def weights(self, point: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The weights of the encoder and those of the decoder, out of one vector."""
-        parts: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
-        begin = 0
-        for part, shapes in zip(parts, self.shapes, strict=True):
-            for name, shape in shapes.items():
-                part[name] = point[begin : begin + shape.numel()].reshape(shape)
-                begin += shape.numel()
-        return parts
+        encoder, decoder = point.split([pack.size for pack in self.packings])
+        return self.packings[0].unpack(encoder), self.packings[1].unpack(decoder)
 
     def encode(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
         """The features φ(X) that the encoder makes of samples."""

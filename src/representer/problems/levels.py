@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.functions.levels import slope
@@ -79,11 +80,14 @@ class LevelModel:
     etas: tuple[float, ...]
 
     @staticmethod
-    def of(n_components: Any, kernel: Any, eta: Any) -> LevelModel:
+    def of(
+        n_components: float | Sequence[float],
+        kernel: Kernel | str | Sequence[Kernel | str],
+        eta: float | Sequence[float],
+    ) -> LevelModel:
         """Make a model from lists with one entry for each level; what is no list holds for all levels."""
-        arguments = {"n_components": n_components, "kernel": kernel, "eta": eta}
-        lists = {name: list(v) for name, v in arguments.items() if isinstance(v, list | tuple | np.ndarray)}
-        lengths = {name: len(entries) for name, entries in lists.items()}
+        arguments: dict[str, Any] = {"n_components": n_components, "kernel": kernel, "eta": eta}
+        lengths = {name: len(v) for name, v in arguments.items() if isinstance(v, list | tuple | np.ndarray)}
         if len(set(lengths.values())) > 1:
             raise ValueError(
                 "n_components, kernel and eta have one entry for each level (or are no list: the same for all levels), "
@@ -91,13 +95,13 @@ class LevelModel:
             )
         depth = next(iter(lengths.values()), 1)
         if depth == 0:
-            raise ValueError(f"{', '.join(lists)}: an empty list. There must be at least one level.")
-        entries = {name: lists.get(name, [value] * depth) for name, value in arguments.items()}
-        return LevelModel(
-            tuple(_size(j, entry) for j, entry in enumerate(entries["n_components"])),
-            tuple(_checked_kernel(j, entry) for j, entry in enumerate(entries["kernel"])),
-            tuple(_eta(j, entry) for j, entry in enumerate(entries["eta"])),
-        )
+            raise ValueError(f"{', '.join(lengths)}: an empty list. There must be at least one level.")
+        columns = (value if name in lengths else [value] * depth for name, value in arguments.items())
+        levels = [
+            (_size(j, size), _checked_kernel(j, k), _eta(j, weight))
+            for j, (size, k, weight) in enumerate(zip(*columns, strict=True))
+        ]
+        return LevelModel(*zip(*levels, strict=True))
 
     def check_samples(self, n: int) -> None:
         """Refuse more orthonormal columns than samples, in one level or in nonlinear levels together.
@@ -118,7 +122,7 @@ class LevelModel:
             )
 
 
-def _size(level: int, size: Any) -> int | float:
+def _size(level: int, size: float) -> int | float:
     if is_count(size):
         return int(size)
     if is_real(size) and not isinstance(size, int | np.integer) and 0.0 < size < 1.0:
@@ -129,7 +133,7 @@ def _size(level: int, size: Any) -> int | float:
     )
 
 
-def _checked_kernel(level: int, kernel: Any) -> Kernel:
+def _checked_kernel(level: int, kernel: Kernel | str) -> Kernel:
     numbers = level_kernel(level, kernel).numbers()
     if level and numbers.domain != "vectors":
         raise ValueError(
@@ -139,7 +143,7 @@ def _checked_kernel(level: int, kernel: Any) -> Kernel:
     return numbers
 
 
-def level_kernel(level: int, kernel: Any) -> Kernel:
+def level_kernel(level: int, kernel: Kernel | str) -> Kernel:
     """A copy of a level's kernel; the words of a name above the first level stand for 1, the scale of the features."""
     copy = as_kernel(kernel).__sklearn_clone__()
     if level and isinstance(kernel, str):
@@ -148,7 +152,7 @@ def level_kernel(level: int, kernel: Any) -> Kernel:
     return copy
 
 
-def _eta(level: int, eta: Any) -> float:
+def _eta(level: int, eta: float) -> float:
     if not is_real(eta) or not np.isfinite(eta) or eta == 0 or abs(eta) < 1.0 / np.finfo(float).max:
         raise ValueError(
             f"eta of level {level} must be a finite number other than 0, and 1/eta, which weighs the level, must "
@@ -252,19 +256,16 @@ class LevelsProblem:
 
     def at(self, hidden: Hidden, *, coupled: bool = True) -> Stationarity:
         """Energy, gradients and multipliers at a point; not ``coupled``: as if no level felt the one above."""
-        return self._descend(hidden, None, coupled=coupled)[0]
+        return self.sweep(hidden, None, coupled=coupled)[0]
 
-    def sweep(self, hidden: Hidden, tol: float) -> tuple[Stationarity, Hidden]:
-        """The state where the last level is solved, and there the leading eigenvectors of every level's field.
-
-        They are only as accurate as a sweep deserves, and at most to ``tol``.
-        """
-        return self._descend(hidden, tol)
-
-    def _descend(
+    def sweep(
         self, hidden: Hidden, tol: float | None, *, coupled: bool = True
     ) -> tuple[Stationarity, Hidden]:
-        """From the last level to the first: one Gram matrix beside that of the data is alive at a time."""
+        """The state where the last level is solved, and there the leading eigenvectors of every level's field.
+
+        They are only as accurate as a sweep deserves, and at most to ``tol``; without it nothing is solved. From the
+        last level to the first, one Gram matrix beside that of the data is alive at a time.
+        """
         hidden, proposals = list(hidden), list(hidden)
         gradients, energies, totals, variances = [], [], [], []
         G: Tensor | None = None
@@ -446,7 +447,7 @@ class LevelSearch:
 
     solver: str  # "auto", "scf", "riemannian", "projected_gradient", "riemannian_adam" or "levelwise"
     settings: SearchSettings
-    init: str | Sequence[Any] = "levelwise"
+    init: str | Sequence[ArrayLike] = "levelwise"
     learning_rate: float = 1e-3
 
     @property
@@ -540,7 +541,7 @@ def _check_range(problem: LevelsProblem) -> None:
             )
 
 
-def initial(init: str | Sequence[Any], like: Hidden, seed: int) -> Hidden:
+def initial(init: str | Sequence[ArrayLike], like: Hidden, seed: int) -> Hidden:
     """Orthonormal columns where a search starts: random ones, or those of a user's arrays."""
     generator = torch.Generator().manual_seed(seed)
     if isinstance(init, str):
@@ -550,7 +551,7 @@ def initial(init: str | Sequence[Any], like: Hidden, seed: int) -> Hidden:
     return [orthonormal(_independent(j, part, H)) for j, (part, H) in enumerate(zip(init, like, strict=True))]
 
 
-def _independent(level: int, columns: Any, like: Tensor) -> Tensor:
+def _independent(level: int, columns: ArrayLike, like: Tensor) -> Tensor:
     """A user's start of one level as a tensor, checked to have independent columns."""
     try:
         start = torch.as_tensor(columns).to(like)

@@ -15,18 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import (
-    Approximation,
-    FeatureMap,
-    LandmarkFeatures,
-    Landmarks,
-    Nystroem,
-    landmark_features,
-)
+from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
 from representer.data import Data, count, plain, take
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
-from representer.linalg import eigh, pivoted_cholesky, repair_gram
+from representer.linalg import gram_factor
 from representer.linalg.memory import BLOCK_BYTES, require
 from representer.operators import ConditionalCovariance, Decomposable, Dense, Operator, PrincipalComponents
 from representer.operators.adapted import Representation, original, repaired_gram, silent_repairs
@@ -60,39 +53,17 @@ EPSILONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 @dataclass(frozen=True)
 class StructuredModel:
-    """What is fitted: kernels with numbers, the operator, how both sides are approximated.
+    """What is fitted: kernels with numbers, the operator, how both sides are approximated."""
 
-    Parameters
-    ----------
-    kernel : Kernel
-        k, adapted to the representation of the inputs.
-    output_kernel : Kernel
-        l.
-    operator : Operator or None
-        A; None is the identity, and ``"auto"`` in it is left to the criterion.
-    alpha : float, array or None
-        The weight of ‖g‖², candidates for it, or None to choose any positive number.
-    approximation : pair of approximations or None
-        Of inputs and outputs; None is exact.
-    fit_intercept : bool
-        Is the mean output taken away before the regression, and added afterwards?
-    representation : Representation
-        How inputs become tensors.
-    seed : int
-        Seeds landmarks and random subsets.
-    memory_limit : int, str or None
-        What sums over blocks may take.
-    """
-
-    kernel: Kernel
-    output_kernel: Kernel
-    operator: Operator | None
-    alpha: float | np.ndarray | None
-    approximation: tuple[Approximation, Nystroem | Landmarks] | None
-    fit_intercept: bool
-    representation: Representation
-    seed: int
-    memory_limit: int | str | None = None
+    kernel: Kernel  # k, adapted to the representation of the inputs
+    output_kernel: Kernel  # l
+    operator: Operator | None  # A; None is the identity, and "auto" in it is left to the criterion
+    alpha: float | np.ndarray | None  # the weight of ‖g‖², candidates, or None to choose any positive number
+    approximation: tuple[Approximation, Nystroem | Landmarks] | None  # of inputs and outputs; None is exact
+    fit_intercept: bool  # is the mean output taken away before the regression, and added afterwards?
+    representation: Representation  # how inputs become tensors
+    seed: int  # of landmarks and random subsets
+    memory_limit: int | str | None = None  # what sums over blocks may take
 
     @property
     def like(self) -> Tensor:
@@ -133,22 +104,12 @@ class StructuredModel:
 # -- samples ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Pairs(Block):
-    """The N inputs of a fit in memory, the outputs of n of them, and the weights and groups of the inputs.
+    """The N inputs of a fit in memory, the outputs of n of them, and the weights and groups of the inputs."""
 
-    Parameters
-    ----------
-    inputs, outputs : ndarray, SparseRows or list
-        X and Y as they are stored.
-    labelled : tensor of int or None
-        The inputs that have an output; None: all.
-    pairwise : pair of bool
-        Are inputs, are outputs Gram matrices?
-    """
-
-    inputs: Data = None
-    outputs: Data = None
-    labelled: Tensor | None = None
-    pairwise: tuple[bool, bool] = (False, False)
+    inputs: Data = None  # X as it is stored
+    outputs: Data = None  # Y as it is stored
+    labelled: Tensor | None = None  # the inputs that have an output; None: all
+    pairwise: tuple[bool, bool] = (False, False)  # are inputs, are outputs Gram matrices?
 
     @property
     def numbers(self) -> Tensor:
@@ -228,62 +189,27 @@ def few_features(kernel: Kernel, X: Data) -> Tensor | None:
     return features if 0 < features.shape[1] < len(features) else None
 
 
-def independent(features: FeatureMap) -> FeatureMap:
-    """The same features without landmarks that are, to rounding, combinations of the others in the RKHS."""
-    if not isinstance(features, LandmarkFeatures):
-        return features
-    gram = features.kernel._gram(features.landmarks, None)
-    _, pivots = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
-    if len(pivots) == len(gram):
-        return features
-    if not len(pivots):
-        name = repr(original(features.kernel))
-        raise ValueError(f"{name} is zero at all landmarks: there is nothing to learn from.")
-    return landmark_features(features.kernel, take(features.landmarks, pivots.sort().values))
-
-
 def output_factor(kernel: Kernel, Y: Data, like: Tensor) -> tuple[Tensor, Tensor | None]:
     """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
     features = few_features(kernel, Y)
     if features is not None:
         return features.to(like), None
-    given = kernel._gram(Y, None).to(like)
-    gram = given if kernel.domain == "vectors" else repair_gram(given, name="The Gram matrix of the outputs")
-    rounding = len(gram) * torch.finfo(gram.dtype).eps
-    if gram is given:
-        factor, info = torch.linalg.cholesky_ex(gram)
-        smallest = factor.diagonal().square().min()
-        if not info.item() and smallest > rounding * gram.diagonal().max():
-            return factor, None
-        factor = pivoted_cholesky(gram, tol=rounding)[0].contiguous()
-        return factor if factor.shape[1] else gram[:, :1] * 0.0, None  # all φ(y) = 0: one coordinate, zero
-    spectrum = eigh(gram, name="The repaired Gram matrix of the outputs")
-    stays = spectrum.values > rounding * spectrum.values[-1]
-    vectors, values = spectrum.vectors[:, stays], spectrum.values[stays]
-    return vectors * values.sqrt(), vectors
+    gram = kernel._gram(Y, None).to(like)
+    return gram_factor(gram, repair=kernel.domain != "vectors", name="The Gram matrix of the outputs")
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class StructuredProblem:
-    """A fit but for its numbers: min (1/n) Σ w_i ‖l(·, y_i) − g(x_i)‖² + alpha ‖g‖² over functions of the kernel k A.
-
-    Parameters
-    ----------
-    model : StructuredModel
-        Kernels, operator, approximation.
-    regression : OutputRegression
-        The regression, for any operator.
-    stored : pair of data
-        The inputs and outputs that an exact fit's functions are sums of, as they are stored.
-    held_rows : ndarray of int or None
-        Of a fit by sums: which of the samples that the learner keeps can be left out.
-    """
+    """A fit but for its numbers: min (1/n) Σ w_i ‖l(·, y_i) − g(x_i)‖² + alpha ‖g‖² over g of the kernel k A."""
 
     model: StructuredModel
-    regression: OutputRegression
-    stored: tuple[Data, Data] = (None, None)
-    held_rows: np.ndarray | None = None
+    regression: OutputRegression  # for any operator
+    stored: tuple[Data, Data] = (
+        None,
+        None,
+    )  # the inputs and outputs that an exact fit's functions are sums of
+    held_rows: np.ndarray | None = None  # of a fit by sums: which of the stored samples can be left out
 
     def operators(self) -> list[Operator | None]:
         """The operators to compare: the given one, or one for each epsilon of the grid."""
@@ -411,6 +337,23 @@ def _summed_problem(model: StructuredModel, pairs: Pairs, source: Samples) -> St
     return StructuredProblem(model, regression, held_rows=np.searchsorted(kept, held))
 
 
+def add_samples(
+    model: StructuredModel,
+    function: EmbeddingFunction,
+    before: NormalSums,
+    batch: Pairs,
+    held: Pairs,
+    rows: np.ndarray,
+) -> StructuredProblem:
+    """The problem of summed samples and a batch, with the features of a fitted function; ``held`` are left out."""
+    assert isinstance(function.coordinates, FeatureFunction)
+    features = function.coordinates.features.map
+    targets = None if function.features is None else function.features.map
+    sums = before.map(torch.from_numpy) + sum_samples(model, InMemory(batch), features, targets)
+    regression = summed_regression(sums, features, targets, held, centred=model.fit_intercept)
+    return StructuredProblem(model, regression, held_rows=rows)
+
+
 def sum_samples(
     model: StructuredModel, source: Samples, features: FeatureMap, targets: FeatureMap | None
 ) -> NormalSums:
@@ -490,27 +433,15 @@ def rescaled(kernel: Kernel, free: list[str], factors: Sequence[float]) -> Itera
 # -- the choice -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Task:
-    """How decoded predictions are judged.
+    """How decoded predictions are judged."""
 
-    Parameters
-    ----------
-    decoder : Decoder
-        What makes objects, before it knows the training outputs.
-    loss : callable
-        (output kernel, train rows, test rows, predictions) -> a number, or one for each of the test rows.
-    splits : list of pairs of int arrays
-        Train and test rows among the samples that have an output.
-    free : list of str
-        What is chosen of the output kernel.
-    verbose : int
-        1 shows progress.
-    """
-
-    decoder: Decoder
-    loss: Callable[[Kernel, np.ndarray, np.ndarray, Data], float | np.ndarray]
-    splits: list[tuple[np.ndarray, np.ndarray]]
-    free: list[str]
-    verbose: int = 0
+    decoder: Decoder  # what makes objects, before it knows the training outputs
+    loss: Callable[
+        [Kernel, np.ndarray, np.ndarray, Data], float | np.ndarray
+    ]  # (l, train, test, predictions)
+    splits: list[tuple[np.ndarray, np.ndarray]]  # train and test rows among the samples that have an output
+    free: list[str]  # what is chosen of the output kernel
+    verbose: int = 0  # 1 shows progress
 
 
 def choose_by_loo(

@@ -67,6 +67,26 @@ def group_members(labels: Tensor) -> list[Tensor]:
     return list(Groups.of(labels.cpu().numpy(), labels.device).members)
 
 
+def group_residuals(
+    U: Tensor, filters: Tensor, diagonal: float | None, right: Tensor, groups: Tensor
+) -> Tensor:
+    """(U_S diag(f_j) U_Sᵀ + d)⁻¹ r_Sj for every group S of rows and every column j; one f serves all columns."""
+    residuals = torch.empty_like(right)
+    for rows in (rows for stack in group_members(groups) for rows in stack):
+        own = U[rows]
+        per_column = len(rows) * (own.shape[1] + 2 * len(rows)) * own.element_size()
+        for columns in row_blocks(filters.shape[1], per_column):
+            blocks = (own * filters.mT[columns, None, :]) @ own.mT
+            if diagonal is not None:
+                blocks.diagonal(dim1=-2, dim2=-1).add_(diagonal)
+            if filters.shape[1] == 1:
+                residuals[rows] = torch.linalg.solve(blocks[0], right[rows])
+            else:
+                part = right[rows][:, columns].mT[:, :, None]
+                residuals[rows, columns] = torch.linalg.solve(blocks, part)[:, :, 0].mT
+    return residuals
+
+
 def whole_groups(
     groups: Tensor | None, n: int, bytes_per_row: int, limit: int | None = None
 ) -> Iterator[Tensor]:

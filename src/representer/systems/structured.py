@@ -23,11 +23,10 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap
 from representer.linalg import Spectrum, eigh, factorize, shifted, spectrum_of_factor
-from representer.linalg.memory import row_blocks
 from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
 from representer.operators.outputs import clipped_spectrum
 from representer.samples import Block
-from representer.systems.base import group_members
+from representer.systems.base import group_members, group_residuals
 from representer.systems.sums import NormalRidge, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
@@ -35,48 +34,15 @@ CONDITIONAL = "The conditional covariance of the outputs"
 
 # -- both sides -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Unexplained:
-    """P = I − (N/n) U diag(e / (e + Nε)) Uᵀ: (1/n) Rᵀ P R is the conditional covariance C_YY − C_YX (C_XX + ε)⁻¹ C_XY.
-
-    The C_XX of inputs of total weight N has the spectrum (U, e); those with outputs have the total weight n, and U has
-    their rows. For N = n, P = nε(k + nε)⁻¹.
-    """
-
-    inputs: Spectrum
-    total: float
-    weight: float
-
-    def apply(self, Z: Tensor, epsilon: float) -> Tensor:
-        """P Z."""
-        U, shift = self.inputs.vectors, self.total * epsilon
-        share = (self.total / self.weight) * self.inputs.values / (self.inputs.values + shift)
-        return Z - U @ (share[:, None] * (U.mT @ Z))
-
-
-@dataclass(frozen=True)
 class RegressionInputs:
-    """k at N inputs, of which n have an output.
+    """k at N inputs, of which n have an output."""
 
-    Parameters
-    ----------
-    matrix : tensor (N, N), or (N, m)
-        k; or, ``by_factor``, B with k = B Bᵀ.
-    labelled : tensor of int or None
-        The inputs that have an output; None: all.
-    weights : tensor (N,) or None
-        Their weights; None: all 1.
-    features : FeatureMap or None
-        Of an approximate fit: what makes B.
-    stayed : tensor or None
-        Of a Gram matrix that was repaired: the eigenvectors that have stayed.
-    """
-
-    matrix: Tensor
+    matrix: Tensor  # k, (N, N); or, by_factor, B (N, m) with k = B Bᵀ
     by_factor: bool
-    labelled: Tensor | None = None
-    weights: Tensor | None = None
-    features: FeatureMap | None = None
-    stayed: Tensor | None = None
+    labelled: Tensor | None = None  # the inputs that have an output; None: all
+    weights: Tensor | None = None  # of the N inputs; None: all 1
+    features: FeatureMap | None = None  # of an approximate fit: what makes B
+    stayed: Tensor | None = None  # of a Gram matrix that was repaired: the eigenvectors that have stayed
 
     def known(self, values: Tensor) -> Tensor:
         """The rows of the inputs that have an output."""
@@ -116,14 +82,23 @@ class RegressionInputs:
         return gram if root is None else gram * root[:, None] * root
 
     @cached_property
-    def unexplained(self) -> Unexplained | None:
-        """What the conditional covariance needs, if inputs without an output count."""
+    def everywhere(self) -> tuple[Spectrum, float] | None:
+        """(U, e) of all inputs, U at those that have an output, and Σ w of all; None if all that count have one."""
         w, rows = self.weights, self.labelled
         total = float(len(self.matrix) if w is None else w.sum())
         if rows is None or total <= self.weight:
             return None
         whole = self._spectrum(None, None if w is None else w.sqrt())
-        return Unexplained(Spectrum(whole.vectors[rows], whole.values), total, self.weight)
+        return Spectrum(whole.vectors[rows], whole.values), total
+
+    def unexplained(self, Z: Tensor, epsilon: float) -> Tensor:
+        """P Z with P = I − (N/n) U diag(e / (e + Nε)) Uᵀ; N is the weight of all inputs, n that of those with outputs.
+
+        (1/n) Rᵀ P R is the conditional covariance C_YY − C_YX (C_XX + ε)⁻¹ C_XY. For N = n, P = nε(k + nε)⁻¹.
+        """
+        whole, N = self.everywhere or (self.spectrum, self.weight)
+        U, e = whole.vectors, whole.values
+        return Z - U @ (((N / self.weight) * e / (e + N * epsilon))[:, None] * (U.mT @ Z))
 
     @property
     def scale(self) -> float:
@@ -161,20 +136,14 @@ def times(rows: Tensor, root: Tensor | None) -> Tensor:
 class OutputCoordinates:
     """The n outputs as rows R (n, r) of coordinates, L = R Rᵀ, and what predictions are sums of.
 
-    Parameters
-    ----------
-    make : callable
-        Makes R, and the eigenvectors that have stayed if L was repaired; called where they are needed.
-    on_axes : bool
-        Are coordinates those of vectors? Then predictions are vectors.
-    features : FeatureMap or None
-        The features of landmarks that are the coordinates. Without them and not ``on_axes``, predictions are sums of
-        the n outputs: they are ``anchored``.
+    Without ``features`` and not ``on_axes``, predictions are sums of the n outputs: they are ``anchored``.
     """
 
-    make: Callable[[], tuple[Tensor, Tensor | None]]
-    on_axes: bool
-    features: FeatureMap | None = None
+    make: Callable[
+        [], tuple[Tensor, Tensor | None]
+    ]  # R, and the eigenvectors that have stayed if L was repaired
+    on_axes: bool  # are coordinates those of vectors? Then predictions are vectors
+    features: FeatureMap | None = None  # those of landmarks that are the coordinates
 
     @property
     def anchored(self) -> bool:
@@ -196,28 +165,16 @@ class OutputCoordinates:
 class OutputRegression:
     """The regression of n outputs R (n, r) on inputs with the spectrum k = U diag(e) Uᵀ; an operator makes it definite.
 
-    Parameters
-    ----------
-    inputs : RegressionInputs
-        k, whose rows and columns are multiplied by √w; U may have fewer columns than rows.
-    outputs : OutputCoordinates
-        R, whose rows are multiplied by √w.
-    centred : bool
-        Is the mean output taken away from R?
-    groups : tensor of int or None
-        The groups that are left out together, of the samples that can be left out.
-    sums : NormalSums or None
-        What the rows stand for, if they are not the samples: the fit is computed from it, with more digits.
-    held : Block or None
-        The samples that can be left out, if these are not the rows: their features in the eigenvectors of the features'
-        covariance, their outputs in coordinates, and their weights.
+    Rows and columns of k and rows of R are multiplied by √w; U may have fewer columns than rows. In a fit by sums, rows
+    stand for all samples (see ``summed_regression``), and the samples that can be left out are ``held``: their features
+    in the eigenvectors of the features' covariance, their outputs in coordinates, and their weights.
     """
 
     inputs: RegressionInputs
     outputs: OutputCoordinates
-    centred: bool = False
-    groups: Tensor | None = None
-    sums: NormalSums | None = None
+    centred: bool = False  # is the mean output taken away from R?
+    groups: Tensor | None = None  # what is left out together, of the samples that can be left out
+    sums: NormalSums | None = None  # what the rows stand for: the fit is computed from it, with more digits
     held: Block | None = None
 
     @cached_property
@@ -234,9 +191,9 @@ class OutputRegression:
     def R(self) -> Tensor:  # noqa: N802
         """The coordinates, from their mean if that is taken away, rows times √w."""
         R = self.outputs.made[0]
-        return (
-            R if self.sums is not None else times(R if self.mean is None else R - self.mean, self.inputs.root)
-        )
+        if self.sums is not None:
+            return R
+        return times(R if self.mean is None else R - self.mean, self.inputs.root)
 
     @property
     def weight(self) -> float:
@@ -246,9 +203,9 @@ class OutputRegression:
     @property
     def scale(self) -> float:
         """The mean k(x, x): the scale of alpha."""
-        return (
-            self.inputs.scale if self.sums is None else float(self.sums.gram.diagonal().sum() / self.weight)
-        )
+        if self.sums is None:
+            return self.inputs.scale
+        return float(self.sums.gram.diagonal().sum() / self.weight)
 
     @cached_property
     def rotated(self) -> Tensor:
@@ -297,7 +254,7 @@ class OutputRegression:
 
     def identity(self) -> DiagonalRegression:
         """A = I: the outputs as they are (Cortes et al., 2005; input-output kernel regression)."""
-        return DiagonalRegression(self, self.R.new_ones(1), None)
+        return DiagonalRegression(self, self.inputs.matrix.new_ones(1), None)
 
     def covariance(self) -> DiagonalRegression:
         """A = (1/n) Σ φ(y_i) ⊗ φ(y_i), with a_j q_j = (1/n) Σ_i z_ij φ(y_i)."""
@@ -307,15 +264,15 @@ class OutputRegression:
 
     def conditional_covariance(self, epsilon: float) -> DiagonalRegression:
         """A = (1/n) Σ_ij P_ij φ(y_i) ⊗ φ(y_j), a_j q_j = (1/n) Σ_i [P z_j]_i φ(y_i)."""
-        n, unexplained, inputs = self.weight, self.inputs.unexplained, self.inputs.spectrum
-        if unexplained is not None:  # inputs without outputs: what is negative of A is estimation error
-            spectrum = clipped_spectrum(self.R.mT @ unexplained.apply(self.R, epsilon) / n)
-            positive = (spectrum.values > 0).to(self.R)
+        n, inputs = self.weight, self.inputs.spectrum
+        if self.inputs.everywhere is not None:  # what is negative of A is estimation error
+            spectrum = clipped_spectrum(self.R.mT @ self.inputs.unexplained(self.R, epsilon) / n)
+            share = (spectrum.values > 0).to(self.R) / n
             return DiagonalRegression(
                 self,
                 spectrum.values,
                 spectrum.vectors,
-                lambda own: unexplained.apply(own.Z, epsilon) * (positive / n),
+                lambda own: self.inputs.unexplained(own.Z, epsilon) * share,
             )
         p = (n * epsilon / (inputs.values + n * epsilon))[:, None]
 
@@ -353,27 +310,15 @@ class OutputRegression:
 
 @dataclass(frozen=True)
 class DiagonalRegression:
-    """A regression in the coordinates Z = R Q (n, s) where the operator is diag(a): the systems a_j k + nα.
-
-    Parameters
-    ----------
-    regression : OutputRegression
-        The regression without its operator.
-    values : tensor (s,) or (1,)
-        The eigenvalues a; one value stands for all coordinates.
-    vectors : tensor (r, s) or None
-        The eigenvectors Q; None is the identity, or that ``turned`` is known in their place.
-    expand : callable, optional
-        Makes the E (n, s) with a_j q_j = Σ_i E_ij φ(y_i): the operator's eigenvectors as sums of outputs.
-    turned : tensor (m, s), optional
-        Uᵀ Z, where it is known without Q; U is then square.
-    """
+    """A regression in the coordinates Z = R Q (n, s) where the operator is diag(a): the systems a_j k + nα."""
 
     regression: OutputRegression
-    values: Tensor
-    vectors: Tensor | None
-    expand: Callable[[DiagonalRegression], Tensor] | None = None
-    turned: Tensor | None = None
+    values: Tensor  # the eigenvalues a (s,) of the operator; one stands for all coordinates
+    vectors: Tensor | None  # its eigenvectors Q (r, s); None is the identity, or that ``turned`` is known
+    expand: Callable[[DiagonalRegression], Tensor] | None = (
+        None  # makes the E (n, s) with a_j q_j = Σ_i E_ij φ(y_i)
+    )
+    turned: Tensor | None = None  # Uᵀ Z (m, s), where it is known without Q; U is then square
 
     @property
     def is_identity(self) -> bool:
@@ -460,7 +405,7 @@ class DiagonalRegression:
             right = right - left @ fitted * self.values
             filters = -filters * self.values
         if groups is not None:
-            return _group_residuals(left, filters, diagonal, right, groups)
+            return group_residuals(left, filters, diagonal, right, groups)
         own = left.square() @ filters
         own = own if diagonal is None else own + diagonal
         return right.div_(own if held is None else own.clamp(min=torch.finfo(own.dtype).eps))
@@ -488,16 +433,16 @@ class DiagonalRegression:
 
         The coefficients are those of the N inputs, or of the features of an approximation.
         """
-        regression, mean = self.regression, self.regression.mean
+        regression = self.regression
         if regression.outputs.anchored:
             dual = regression.inputs.place(regression.own_weights(self._dual(alpha)))
             return dual, regression.inputs.shares if regression.centred else None
-        theta = self._summed(alpha) if regression.sums is not None else self._coordinates(alpha)
-        return theta, None if mean is None else mean.to(theta)
-
-    def _coordinates(self, alpha: float) -> Tensor:
-        C = self.coefficients(alpha) * self.values
-        return self.regression.inputs.place(C if self.vectors is None else C @ self.vectors.mT)
+        if regression.sums is not None:
+            theta = self._summed(alpha)
+        else:
+            C = self.coefficients(alpha) * self.values
+            theta = regression.inputs.place(C if self.vectors is None else C @ self.vectors.mT)
+        return theta, None if regression.mean is None else regression.mean.to(theta)
 
     def _summed(self, alpha: float) -> Tensor:
         sums, Q, mean = self.regression.sums, self.vectors, self.regression.mean
@@ -564,26 +509,6 @@ class DiagonalRegression:
         known = a > len(a) * torch.finfo(a.dtype).eps * a.max()
         scale = torch.where(known, torch.where(known, a, 1.0).rsqrt(), 0.0)
         return self.regression.own_weights((self.expand(self) * scale).mT).mT
-
-
-def _group_residuals(
-    U: Tensor, filters: Tensor, diagonal: float | None, right: Tensor, groups: Tensor
-) -> Tensor:
-    """(U_S diag(f_j) U_Sᵀ + d)⁻¹ r_Sj for every group S of rows and every coordinate j."""
-    residuals = torch.empty_like(right)
-    for rows in (rows for stack in group_members(groups) for rows in stack):
-        own = U[rows]
-        per_coordinate = len(rows) * (own.shape[1] + 2 * len(rows)) * own.element_size()
-        for columns in row_blocks(filters.shape[1], per_coordinate):
-            blocks = (own * filters.mT[columns, None, :]) @ own.mT
-            if diagonal is not None:
-                blocks.diagonal(dim1=-2, dim2=-1).add_(diagonal)
-            if filters.shape[1] == 1:
-                residuals[rows] = torch.linalg.solve(blocks[0], right[rows])
-            else:
-                part = right[rows][:, columns].mT[:, :, None]
-                residuals[rows, columns] = torch.linalg.solve(blocks, part)[:, :, 0].mT
-    return residuals
 
 
 # -- sums -------------------------------------------------------------------------------------------------------------

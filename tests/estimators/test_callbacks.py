@@ -1,14 +1,11 @@
-"""The callback protocol, with scikit-learn's own mixin and with the stand-in for versions before 1.9."""
+"""The callback protocol of scikit-learn, and fits that leave no trace when they fail."""
 
 from __future__ import annotations
-
-import importlib.util
-import sys
 
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 
 from representer import (
     ConditionalMeanEmbedding,
@@ -20,19 +17,8 @@ from representer import (
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.estimators import _callbacks
+from representer.estimators.base import KernelLearner, fitting
 from representer.optimize import lbfgs
-
-
-@pytest.fixture
-def stand_in(monkeypatch):
-    """The module as it is where scikit-learn has no callbacks."""
-    monkeypatch.setitem(sys.modules, "sklearn.callback", None)
-    spec = importlib.util.spec_from_file_location("stand_in_callbacks", _callbacks.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.CallbackSupportMixin.__module__ == "stand_in_callbacks"
-    return module
 
 
 class Recorder:
@@ -56,31 +42,25 @@ class Recorder:
         return context.task_name == "iteration" and context.task_id + 1 == self.stop_after
 
 
-def learner(module):
-    class Learner(module.CallbackSupportMixin, BaseEstimator):
-        @module.with_callbacks
-        def fit(self, X=None, y=None, fail=False):
-            context = self._init_callback_context(max_subtasks=None)
-            context.call_on_fit_task_begin(estimator=self)
-            if fail:
-                raise RuntimeError("broken")
-            self.result_ = lbfgs(
-                lambda points: ((points**4).sum(-1), 4 * points**3),
-                torch.full((3,), 2.0, dtype=torch.float64),
-                callback=module.iteration_callback(self, context),
-            )
-            context.call_on_fit_task_end(estimator=self)
-            return self
+class Descent(KernelLearner):
+    """A learner that minimises a polynomial."""
 
-    return Learner()
+    @fitting
+    def fit(self, X=None, y=None, fail=False):
+        if fail:
+            raise RuntimeError("broken")
+        self.result_ = lbfgs(
+            lambda points: ((points**4).sum(-1), 4 * points**3),
+            torch.full((3,), 2.0, dtype=torch.float64),
+            callback=self._iteration_callback(),
+        )
+        return self
 
 
-@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
-def test_iterations_are_subtasks_that_can_stop_the_fit(which, stand_in):
-    module = _callbacks if which == "scikit-learn" else stand_in
+def test_iterations_are_subtasks_that_can_stop_the_fit():
     free, stopped = Recorder(), Recorder(stop_after=3)
-    assert learner(module).set_callbacks(free).fit().result_.converged
-    model = learner(module).set_callbacks(stopped).fit()
+    assert Descent().set_callbacks(free).fit().result_.converged
+    model = Descent().set_callbacks(stopped).fit()
     assert not model.result_.converged and "callback" in model.result_.message
     iterations = [call for call in stopped.calls if call[:2] == ("end", "iteration")]
     assert iterations == [("end", "iteration", i) for i in range(3)]
@@ -88,21 +68,17 @@ def test_iterations_are_subtasks_that_can_stop_the_fit(which, stand_in):
     assert stopped.calls[1] == ("begin", "fit", 0) and stopped.calls[-2] == ("end", "fit", 0)
 
 
-@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
-def test_teardown_happens_whatever_happens(which, stand_in):
+def test_teardown_happens_whatever_happens():
     recorder = Recorder()
-    model = learner(_callbacks if which == "scikit-learn" else stand_in).set_callbacks(recorder)
     with pytest.raises(RuntimeError, match="broken"):
-        model.fit(fail=True)
+        Descent().set_callbacks(recorder).fit(fail=True)
     assert recorder.calls[-1] == "teardown"
 
 
-@pytest.mark.parametrize("which", ["scikit-learn", "stand-in"])
-def test_only_callback_instances_are_taken(which, stand_in):
-    model = learner(_callbacks if which == "scikit-learn" else stand_in)
+def test_only_callback_instances_are_taken():
     for wrong in (np.mean, Recorder, object()):
         with pytest.raises(TypeError):
-            model.set_callbacks(wrong)
+            Descent().set_callbacks(wrong)
 
 
 LEARNERS = {
@@ -118,8 +94,8 @@ LEARNERS = {
 
 
 def test_what_a_failing_fit_has_set_is_taken_back():
-    class Learner(BaseEstimator):
-        @_callbacks.fitting
+    class Learner(KernelLearner):
+        @fitting
         def fit(self, X, fail=False):
             self.__dict__.pop("old_", None)
             self.X_fit_ = X
