@@ -862,3 +862,20 @@ def test_bad_groups_and_intercepts(data):
     for options, groups, message in cases:
         with pytest.raises(ValueError, match=message):
             OperatorRidge(Gaussian(1.0), **options).fit(X, Y, groups=groups)
+
+
+@pytest.mark.parametrize("approximation", [None, Nystroem(12), RandomFeatures(15)], ids=str)
+def test_contributions_sum_to_predictions(data, approximation):
+    """What each sample, landmark or feature adds to a prediction, beside the intercept."""
+    X, Y = data
+    model = OperatorRidge(
+        Gaussian(1.0),
+        Dense(np.eye(3) + 0.5),
+        alpha=0.02,
+        fit_intercept=True,
+        approximation=approximation,
+        random_state=0,
+    ).fit(X, Y)
+    terms = model.function_.contributions(X[:7]).numpy()
+    assert terms.shape == (7, len(model.dual_coef_), 3)
+    np.testing.assert_allclose(terms.sum(1) + model.intercept_, model.predict(X[:7]), atol=1e-9)

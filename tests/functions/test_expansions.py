@@ -62,6 +62,22 @@ def test_an_expansion_is_its_sum(case: Case, monkeypatch: pytest.MonkeyPatch) ->
     torch.testing.assert_close(f(case.X), whole, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_contributions_of_anchors(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every term is the function of one anchor alone, however few rows a block has."""
+    n = len(case.data)
+    c = torch.from_numpy(RNG.normal(size=(n, case.p)))
+    f = Expansion(case.kernel, case.data, c, torch.arange(case.p, dtype=DOUBLE))
+    monkeypatch.setattr(memory, "BLOCK_BYTES", 1)
+    terms = f.contributions(case.new)
+    assert terms.shape == (len(case.new), n, case.p)
+    torch.testing.assert_close(terms.sum(1) + f.intercept, f(case.new))
+    for j in (0, n - 1):
+        single = torch.zeros_like(c)
+        single[j] = c[j]
+        torch.testing.assert_close(terms[:, j], Expansion(case.kernel, case.data, single)(case.new))
+
+
 @pytest.mark.parametrize(
     "case", [c for c in CASES if c.kernel.domain == "vectors"], ids=lambda case: case.name
 )

@@ -71,14 +71,19 @@ class Expansion(Function):
         b = None if self.intercept is None else how.tensor(self.intercept)
         return Expansion(kernel, how.inputs(kernel, self.anchors), how.tensor(self.coefficients), b)
 
-    def __call__(self, X: Any) -> Tensor:
-        """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
+    def _inputs(self, X: Any) -> Any:
+        """New inputs as the kernel takes them."""
         f = self.loaded
         X = f.kernel.prepare(X) if self.representation is None else self.representation.inputs(f.kernel, X)
         if isinstance(X, Tensor) and f.kernel.domain in ("vectors", "gram"):
             X = X.to(f.coefficients)
             if f.kernel.domain == "vectors" and isinstance(f.anchors, Tensor):
                 same_features(X, f.anchors)
+        return X
+
+    def __call__(self, X: Any) -> Tensor:
+        """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
+        f, X = self.loaded, self._inputs(X)
         if isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f.kernel.apply(X, f.anchors, f.coefficients)
         else:
@@ -89,6 +94,22 @@ class Expansion(Function):
             parts = [f.kernel.apply(X[rows], f.anchors, f.coefficients) for rows in blocks]
             values = torch.cat(parts, dim=-2)  # coefficients may be a batch
         return values if f.intercept is None else values + f.intercept
+
+    def contributions(self, X: Any) -> Tensor:
+        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows."""
+        f, X = self.loaded, self._inputs(X)
+        m, p = f.coefficients.shape
+        terms = f.coefficients.new_empty(count(X), m, p)
+        with torch.no_grad():
+            for rows in row_blocks(count(X), 2 * m * p * p * terms.element_size()):
+                block = X[rows]
+                if isinstance(f.kernel, Decomposable):
+                    gram = f.kernel.kernel._gram(block, f.anchors)
+                    terms[rows] = gram[:, :, None] * (f.coefficients @ f.kernel._matrix(f.coefficients))
+                else:
+                    blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
+                    terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
+        return terms
 
     def squared_norm(self) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""

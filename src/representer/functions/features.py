@@ -220,5 +220,9 @@ class FeatureFunction(Function):
         """The terms (n, m, p) of the landmarks, or of the features where there are none."""
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
+        X, (m, p) = self.features.inputs(X), coefficients.shape
+        terms = coefficients.new_empty(count(X), m, p)
         with torch.no_grad():
-            return values(self.features.inputs(X))[:, :, None] * coefficients
+            for rows in row_blocks(count(X), 2 * m * p * coefficients.element_size()):
+                terms[rows] = values(X[rows])[:, :, None] * coefficients
+        return terms

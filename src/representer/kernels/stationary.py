@@ -395,8 +395,9 @@ class GaussianGram(torch.autograd.Function):
         (G,) = gradients
         M = G * K
         if Y is None:
-            M = M + M.mT
-            return M @ X - M.sum(-1, keepdim=True) * X, None
+            points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
+            sums = M @ points + M.mT @ points  # thin products are cheaper than M + Mᵀ
+            return sums[..., :-1] - sums[..., -1:] * X, None
         in_X, in_Y = ctx.needs_input_grad
         return (
             _summed(M @ Y - M.sum(-1, keepdim=True) * X, X) if in_X else None,

@@ -19,6 +19,9 @@ from representer.linalg.memory import empty_matrix
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
 
+# Rows of so many columns and their transpose fit into a processor's fast memory.
+STRIP = 128
+
 NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
 
 
@@ -59,11 +62,9 @@ class Cholesky:
     def _inverse(self) -> Tensor:
         if not _for_scipy(self.factor):
             return torch.cholesky_inverse(self.factor)
-        factor = np.array(self.factor.numpy(), order="F")
+        factor = empty_matrix(self.factor.shape, self.factor).copy_(self.factor.mT).numpy().T
         (potri,) = get_lapack_funcs(("potri",), (factor,))
-        upper = torch.from_numpy(potri(factor, lower=True, overwrite_c=True)[0].T)
-        below = upper.triu(1).mT
-        return upper.triu_().add_(below)
+        return mirrored(torch.from_numpy(potri(factor, lower=True, overwrite_c=True)[0].T))
 
     def inverse_diagonal(self) -> Tensor:
         """The diagonal of A⁻¹ (..., n), for half of the work of A⁻¹."""
@@ -123,6 +124,16 @@ def _for_scipy(matrix: Tensor) -> bool:
     return (
         matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
     )
+
+
+def mirrored(matrix: Tensor) -> Tensor:
+    """The symmetric matrix of which the upper triangle is given: the lower one is filled, in strips, in its place."""
+    for start in range(0, len(matrix), STRIP):
+        stop = start + STRIP
+        block = matrix[start:stop, start:stop]
+        block.copy_(block.triu() + block.triu(1).mT)
+        matrix[stop:, start:stop] = matrix[start:stop, stop:].mT
+    return matrix
 
 
 def _overwritten_by_factor(matrix: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from scipy.linalg import get_blas_funcs
 from torch import Tensor
 
+from representer.linalg.cholesky import mirrored
+from representer.linalg.memory import empty_matrix
 from representer.linalg.spectral import Spectrum, eigh
 
 
@@ -22,24 +23,22 @@ def symmetric_products(
 
     By the symmetric product of BLAS, which torch has not: half the work of a general one.
     """
-    half = left @ right.mT
     if rows is None or weights is None or not rows.numel():
+        half = left @ right.mT
         return half + half.mT
-    if rows.ndim > 2:
+    if left.ndim > 2 or left.device.type != "cpu" or left.requires_grad or rows.requires_grad:
+        half = left @ right.mT
         return half + half.mT + rows.mT @ (weights[..., None] * rows)
-    if rows.device.type != "cpu" or rows.requires_grad:
-        return half + half.mT + rows.mT @ (weights[:, None] * rows)
-    (syrk,) = get_blas_funcs(("syrk",), (rows.numpy(),))
-    options: dict[str, Any] = {"lower": True}
+    syrk, syr2k = get_blas_funcs(("syrk", "syr2k"), (rows.numpy(),))
+    # In the order of Fortran rows are columns, and the lower triangle is the upper one.
+    A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
+    total = empty_matrix((len(left), len(left)), left).numpy().T
+    syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
     for sign, some in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
         part = rows[some].mul_(weights[some].abs().sqrt()[:, None])
         if len(part):
-            lower = syrk(sign, part.numpy().T, **options)
-            options |= {"c": lower, "beta": 1.0, "overwrite_c": True}
-    triangle = torch.from_numpy(lower).tril_()
-    triangle.diagonal().mul_(0.5)
-    half += triangle
-    return torch.add(half, half.mT, out=triangle)
+            syrk(sign, part.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
+    return mirrored(torch.from_numpy(total.T))
 
 
 def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Spectrum, eigh, factorize, shifted
+from representer.linalg import Spectrum, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
 from representer.operators.outputs import clipped_spectrum
@@ -129,7 +129,11 @@ class CrossValidation:
         base = form.kernels[0]._gram(self.X, None) if len(form.kernels) == 1 else None
         total = self.Y.new_zeros(())
         for weights, outputs, rows in data.patterns:
-            gram = form.gram(weights, self.X) if base is None else base * weights[0]
+            if base is None:
+                gram = form.gram(weights, self.X)
+            else:  # a weight of one, as the identity has it, costs no product; without a gradient there is a copy
+                one = base.requires_grad and not weights.requires_grad and float(weights[0]) == 1.0
+                gram = base if one else base * weights[0]
             gram = gram if len(rows) == n else gram[rows[:, None], rows]
             blocks = data.blocks(rows) if self.criterion == "loo" else None
             total = total + self._part(gram, self.root[rows], alpha, rotated[rows[:, None], outputs], blocks)
@@ -222,9 +226,7 @@ class _Gram(torch.autograd.Function):
             q = (2.0 / n) * R / s
             t = (q * R).sum(1)
             t = t.mean().expand_as(t) if layout.criterion == "gcv" else t
-            in_gram = P.mT @ (t[:, None] * P)
-            half = P @ q
-            in_gram.addmm_(half, C.mT, alpha=-0.5).addmm_(C, half.mT, alpha=-0.5)
+            in_gram = symmetric_products(-0.5 * (P @ q), C, P, t)
         else:
             R, q, BP = torch.empty_like(C), torch.empty_like(C), torch.empty_like(P)
             for index in layout.blocks:

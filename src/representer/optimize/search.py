@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from representer.linalg.memory import recycling
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import HistoryEntry, OptimizeResult
 
@@ -101,15 +102,16 @@ def minimise(
     description: str = "log criterion",
 ) -> OptimizeResult:
     """Minimise a function with gradients by L-BFGS from raced restarts around a start."""
-    return lbfgs(
-        function,
-        random_starts(start, settings.n_restarts, settings.seed),
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-        callback=settings.callback,
-        verbose=settings.verbose,
-        description=description,
-    )
+    with recycling():  # every evaluation makes the same matrices again
+        return lbfgs(
+            function,
+            random_starts(start, settings.n_restarts, settings.seed),
+            max_iter=settings.max_iter,
+            tol=settings.tol,
+            callback=settings.callback,
+            verbose=settings.verbose,
+            description=description,
+        )
 
 
 def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:

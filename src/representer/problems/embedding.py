@@ -16,7 +16,7 @@ from representer.data import count, take
 from representer.kernels import Kernel
 from representer.kernels.learned import Neural
 from representer.linalg import NotPositiveDefiniteError
-from representer.linalg.memory import require
+from representer.linalg.memory import recycling, require
 from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.squared import SquaredLoss
@@ -478,7 +478,7 @@ class EmbeddingProblem:
             "verbose": settings.verbose,
             "description": "log criterion" if self.logarithm else f"criterion {settings.criterion}",
         }
-        with silent_repairs():
+        with silent_repairs(), recycling():
             try:
                 result = self._descended(options)
                 ended = result.converged or result.n_iter < settings.max_iter
