@@ -47,7 +47,6 @@ from representer.systems.ridge import (
     iterates,
     pilot_features,
     summed_system,
-    with_alpha,
 )
 from representer.values import Value
 
@@ -134,7 +133,9 @@ class RidgeProblem:
         self.seed = seed
         self.inputs = inputs
         self.approximation = model.approximation and model.approximation.sized(samples.n)
-        self.by_sums = goes_by_sums(samples, model.kernel, self.approximation, learned=model.learn_operator)
+        self.by_sums = self.approximation is not None and goes_by_sums(
+            samples, model.kernel, learned=model.learn_operator
+        )
         self.given = representation.adapted(model.kernel, repair=not self.by_sums)
 
     @property
@@ -327,7 +328,7 @@ class RidgeProblem:
                 messages.append(f"Conjugate gradients {system.problem}, or use solver='direct'.")
         function = feature_function(stored, operator, system.coefficients(), system.intercept())
         if isinstance(function, FeatureFunction):
-            system = _with_features(system, function.features)
+            system = system.changed(features=function.features)
         return RidgeSolution(function, system, choice, error, messages)
 
     def _summed(
@@ -351,7 +352,7 @@ class RidgeProblem:
             self.samples, features, operator, held, sample, intercept=intercept, limit=limit
         )
         alpha, value = alpha_by_sums(system, self.model.alpha, criterion, limit)
-        return with_alpha(system, alpha), replace(choice, alpha=alpha, value=value)
+        return system.changed(alpha=alpha), replace(choice, alpha=alpha, value=value)
 
     def _iterated(
         self,
@@ -386,13 +387,6 @@ class RidgeProblem:
             memory_limit=model.memory_limit,
         )
         return system, replace(choice, alpha=alpha, value=value)
-
-
-def _with_features(system: Any, features: StoredFeatures) -> Any:
-    """The same system with features that store more of themselves."""
-    changed = replace(system, features=features)
-    vars(changed).update({name: value for name, value in vars(system).items() if name not in vars(changed)})
-    return changed
 
 
 def positive(block: Block) -> Block:

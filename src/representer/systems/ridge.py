@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Falkon, FeatureMap, LandmarkFeatures, landmark_features
+from representer.approximation import Falkon, FeatureMap, LandmarkFeatures, landmark_features
 from representer.data import count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
@@ -65,6 +65,14 @@ class FittedSystem(System):
     def deviation(self, X: Any) -> Tensor:
         """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
         return ((self.variance(X) + self.alpha * self.weight) * self.prior_scale()).sqrt()
+
+    def changed(self, **changes: Any) -> Self:
+        """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
+        system = replace(self, **changes)  # type: ignore[type-var]
+        stale = {"_solution"} if "alpha" in changes else set()
+        stay = {k: v for k, v in vars(self).items() if k not in vars(system) and k not in stale}
+        vars(system).update(stay)
+        return system
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
@@ -431,14 +439,12 @@ def comes_apart(operator: Operator) -> bool:
     return isinstance(operator, Identity | Diagonal)
 
 
-def goes_by_sums(
-    samples: Samples, kernel: OperatorKernel, approximation: Approximation | None, *, learned: bool = False
-) -> bool:
+def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
     """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
 
     ``learned`` says whether the output operator is, which couples the outputs.
     """
-    if approximation is None or not isinstance(kernel, Decomposable):
+    if not isinstance(kernel, Decomposable):
         return False
     return samples.observed is None or (not learned and comes_apart(kernel._operator))
 
@@ -479,13 +485,6 @@ def summed_system(
     system = SummedSystem(features, operator, sums.map(plain), held, 0.0, intercept, stored)
     vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
     return system
-
-
-def with_alpha(system: SummedSystem, alpha: float) -> SummedSystem:
-    """The same normal equations at an alpha; what is factored stays at hand."""
-    chosen = replace(system, alpha=alpha)
-    vars(chosen)["ridge"] = system.ridge
-    return chosen
 
 
 def pilot_features(features: StoredFeatures) -> StoredFeatures:
