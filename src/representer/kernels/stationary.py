@@ -393,7 +393,8 @@ class GaussianGram(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None]:
         X, Y, K = ctx.saved_tensors
         (G,) = gradients
-        M = G * K
+        plain = G.ndim == 2 and not torch.is_grad_enabled()  # nobody asks for a second derivative
+        M = torch.mul(G, K, out=empty_matrix(K.shape, K)) if plain else G * K
         if Y is None:
             points = torch.cat([X, torch.ones_like(X[..., :1])], -1)
             sums = M @ points + M.mT @ points  # thin products are cheaper than M + Mᵀ

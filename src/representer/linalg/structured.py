@@ -35,9 +35,14 @@ def symmetric_products(
     total = empty_matrix((len(left), len(left)), left).numpy().T
     syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
     for sign, some in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
-        part = rows[some].mul_(weights[some].abs().sqrt()[:, None])
-        if len(part):
-            syrk(sign, part.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
+        if not bool(some.any()):
+            continue
+        root = weights[some].abs().sqrt()[:, None]
+        if len(root) == len(rows):
+            part = torch.mul(rows, root, out=empty_matrix(rows.shape, rows))
+        else:
+            part = rows[some].mul_(root)
+        syrk(sign, part.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
     return mirrored(torch.from_numpy(total.T))
 
 
