@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import SparseRows, plain, take
+from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -167,7 +167,7 @@ class DeepSamples:
 
 
 def samples_on_dask(
-    learner: Any, kernel: OperatorKernel, X: Any, Y: Any, sample_weight: Any, groups: Any
+    learner: Any, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Any, groups: Any
 ) -> DeepSamples:
     """Samples in Dask collections, with numbers as targets."""
     needs_approximation(learner, kernel, kernel.domain)
@@ -186,7 +186,7 @@ def samples_on_dask(
 def samples_in_memory(
     learner: Any,
     kernel: OperatorKernel,
-    X: Any,
+    X: Data,
     Y: np.ndarray,
     weights: np.ndarray | None,
     groups: np.ndarray | None,
@@ -529,7 +529,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -568,7 +568,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> DeepSamples:
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
@@ -664,7 +664,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             )
         return losses.custom(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
 
         Parameters
@@ -703,7 +703,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return plain(values)[:, 0] if self._flat else plain(values)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Any) -> list[np.ndarray]:
+    def transform_layers(self, X: Data) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.
 
         Parameters

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from representer.data import Data
 from representer.estimators.validation import check_counts, check_options
 from representer.kernels.molecules import Fingerprint, as_molecules, morgan
 
@@ -31,7 +32,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
             raise ValueError("output='packed' is for bits; with counts=True choose 'dense' or 'sparse'.")
         return fingerprint
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None) -> Self:
         """Check the arguments.
 
         Parameters
@@ -49,7 +50,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         self._checked()
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: Data) -> Any:
         """Compute fingerprints.
 
         Parameters

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
-from representer.data import plain
+from representer.data import Data, plain
 from representer.kernels import Kernel, as_kernel
 
 
@@ -38,12 +38,12 @@ class GaussianProcessKernel(gp.Kernel):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+    def __call__(self, X: Data, Y: Data = None, eval_gradient: bool = False) -> Any:
         """The Gram matrix, and with ``eval_gradient`` its gradient in no hyperparameters."""
         gram = np.asarray(plain(as_kernel(self.kernel)(X, Y)), dtype=np.float64)
         return (gram, np.empty((*gram.shape, 0))) if eval_gradient else gram
 
-    def diag(self, X: Any) -> np.ndarray:
+    def diag(self, X: Data) -> np.ndarray:
         """The diagonal of the Gram matrix."""
         return np.asarray(plain(as_kernel(self.kernel).diag(X)), dtype=np.float64)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.functions.expansion import Expansion
 from representer.functions.layers import Layer, Outputs, Part
 from representer.functions.polynomials import feature_count, features
@@ -61,7 +61,7 @@ class Chain:
     def __init__(
         self,
         layers: Sequence[Layer],
-        X: Any,
+        X: Data,
         *,
         tol: float = 1e-12,
         max_rank: int | None = None,
@@ -284,7 +284,7 @@ class Chain:
         X = self.X if self._pairwise else take(self.X, anchors)
         return Expansion(self.layers[0].operator_kernel, X, outputs.coefficients(spread))
 
-    def evaluate(self, coordinates: Sequence[Tensor], X: Any) -> list[Tensor]:
+    def evaluate(self, coordinates: Sequence[Tensor], X: Data) -> list[Tensor]:
         """Every intermediate image of new points."""
         images = []
         for function in self.expansions(coordinates):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.operators import Decomposable, Identity, Operator, OperatorKernel
@@ -119,7 +120,7 @@ class Layer(Value):
                 f"{slopes.tolist()}. Without that, no representer theorem holds."
             )
 
-    def check_size(self, X: Any) -> None:
+    def check_size(self, X: Data) -> None:
         """Raise if the kernel implies another number of outputs on these inputs."""
         implied = self.operator_kernel.n_outputs(X)
         if implied is not None and implied != self.size:
@@ -282,7 +283,7 @@ def _power(operator: Operator, size: int, like: Tensor, power: float) -> Tensor:
     return (spectrum.vectors * powers) @ spectrum.vectors.mT
 
 
-def block_matrix(kernel: OperatorKernel, size: int, X: Any, Y: Any | None) -> Tensor:
+def block_matrix(kernel: OperatorKernel, size: int, X: Data, Y: Data | None) -> Tensor:
     """The block matrix, member by member of a batch."""
     if isinstance(X, Tensor) and X.ndim > 2:
         others = [None] * len(X) if Y is None else Y

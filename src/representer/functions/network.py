@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.functions.expansion import Expansion
 
 
@@ -45,7 +46,7 @@ class Network(torch.nn.Module):
             )
         self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
 
-    def forward(self, X: Any) -> Tensor:
+    def forward(self, X: Data) -> Tensor:
         """The values (n, p)."""
         for i, kernel in enumerate(self.kernels):
             anchors = self.objects[i] if i in self.objects else getattr(self, f"anchors_{i}")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from representer.data import Data
 from representer.linalg import Spectrum, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
@@ -72,7 +73,7 @@ class CrossValidation:
 
     def __init__(
         self,
-        X: Any,
+        X: Data,
         Y: Tensor,
         *,
         weights: Tensor | None = None,
@@ -194,7 +195,7 @@ class Layout:
     blocks: list[Tensor] | None = None
 
 
-def smallest_alpha(kernel: OperatorKernel, X: Any, Y: Tensor) -> Tensor:
+def smallest_alpha(kernel: OperatorKernel, X: Data, Y: Tensor) -> Tensor:
     """Below this, n·alpha leaves fewer than a third of the digits of a solution, and the criterion is rounding.
 
     The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed.

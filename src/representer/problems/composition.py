@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import take
+from representer.data import Data, take
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
@@ -79,7 +79,7 @@ class DeepProblem:
     def __init__(
         self,
         composition: Composition,
-        X: Any,
+        X: Data,
         Y: Tensor | Targets,
         objectives: Objectives,
         *,
@@ -157,7 +157,7 @@ class DeepProblem:
         grams, _, _ = outer_grams(composition.kernel, self.Y.shape[1], self.Y)
         return [replace(block, gram=gram) for block, (gram, _) in zip(self.blocks, grams, strict=True)]
 
-    def _gram(self, block: Block, Z: Any, rows: Tensor | None) -> Tensor:
+    def _gram(self, block: Block, Z: Data, rows: Tensor | None) -> Tensor:
         """The outer Gram matrix of the images of some rows, or its factor if there are landmarks."""
         rows = None if rows is self.rows and self._all_rows else rows
         if self.landmarks is not None:
@@ -199,7 +199,7 @@ class DeepProblem:
             total = total + block.scale * self._fit_value(block, gram, Z, composition)
         return total + self.penalty(points, composition)
 
-    def _fit_value(self, block: Block, gram: Tensor, Z: Any, composition: Composition) -> Tensor:
+    def _fit_value(self, block: Block, gram: Tensor, Z: Data, composition: Composition) -> Tensor:
         alpha = torch.as_tensor(composition.alpha, dtype=gram.dtype, device=gram.device)
         if isinstance(block.fit, Interpolation):
             points = {"points": Z[..., self.rows, :]} if block.fit.separation > 0 else {}
@@ -330,7 +330,7 @@ class DeepProblem:
 
         return product
 
-    def _batch(self, gram: Tensor, Z: Any, points: Tensor) -> Tensor:
+    def _batch(self, gram: Tensor, Z: Data, points: Tensor) -> Tensor:
         """One Gram matrix for each point."""
         if isinstance(Z, Tensor) and Z.requires_grad and not gram.requires_grad:
             raise ValueError(
@@ -374,7 +374,7 @@ class DeepProblem:
         points = images[-1][anchors[:, None], anchors] if pairwise else take(images[-1], anchors)
         return Expansion(self.composition.kernel, points, columns), intercept, images
 
-    def _solve_block(self, block: Block, Z: Any) -> tuple[Tensor, Tensor | None]:
+    def _solve_block(self, block: Block, Z: Data) -> tuple[Tensor, Tensor | None]:
         gram = self._gram(block, Z, self.rows)
         own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
         options = {} if own else {"alpha": self.composition.alpha / block.scale}

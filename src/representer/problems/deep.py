@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.functions import Expansion
 from representer.linalg import eigh
 from representer.operators import Decomposable
@@ -96,7 +96,7 @@ class DeepFit:
     """
 
     composition: Composition
-    X: Any
+    X: Data
     targets: Targets
     loss: Loss
     settings: SearchSettings
@@ -255,7 +255,7 @@ class DeepFit:
         pairwise = self.start is None and given.input_kernel.domain == "gram"
         return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, whole)[0], **alphas}
 
-    def _ridge_alpha(self, X: Any, targets: Targets) -> tuple[float, float]:
+    def _ridge_alpha(self, X: Data, targets: Targets) -> tuple[float, float]:
         """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
         and this error as a share of the variance.
 
@@ -307,7 +307,7 @@ class DeepFit:
         if self.settings.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
             self.criterion = "validation"
 
-    def _descend(self, X: Any, targets: Targets, images: list[Tensor]) -> Choice:
+    def _descend(self, X: Data, targets: Targets, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""
         some = None if len(self.splits.rows) == len(self.Y) else self.splits.rows
         splits: Sequence[Any] = self.splits.folds(some) if self.criterion == "validation" else [(None, None)]
@@ -348,7 +348,7 @@ class DeepFit:
         self.composition = choice.model
         return choice
 
-    def _explore(self, X: Any, targets: Targets) -> tuple[list[Tensor], bool]:
+    def _explore(self, X: Data, targets: Targets) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
         current = self.composition.hyperparameter_values()
         gentle = {
@@ -369,7 +369,7 @@ class DeepFit:
     def _fold(
         self,
         loss: Loss,
-        X: Any,
+        X: Data,
         targets: Targets,
         images: Sequence[Tensor],
         training: Tensor | None,
@@ -402,7 +402,7 @@ def _variance(targets: Targets) -> float:
     return _centred(targets).square().sum(1).mean().item()
 
 
-def leave_one_out_path(composition: Composition, X: Any, targets: Targets) -> tuple[Tensor, Tensor]:
+def leave_one_out_path(composition: Composition, X: Data, targets: Targets) -> tuple[Tensor, Tensor]:
     """Values of alpha, and the leave-one-out error of ridge fits by the outer kernel at these points for each.
 
     One eigendecomposition k = U diag(e) Uᵀ serves them all: P = U diag(1/(e + nα)) Uᵀ.
@@ -465,7 +465,7 @@ class Fitted:
 
 def fit_composition(
     composition: Composition,
-    X: Any,
+    X: Data,
     targets: Targets,
     loss: Loss,
     settings: SearchSettings,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
-from representer.data import plain
+from representer.data import Data, plain
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.operators import Decomposable, Identity
 from representer.operators.adapted import silent_repairs
@@ -50,7 +50,7 @@ class ImageFeatures(FeatureMap):
         """The landmarks, which are images."""
         return self.outer.state
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         for function in self.inner:
             X = function(X)
         return self.outer(X)
@@ -72,7 +72,7 @@ class Part:
         All samples, if the outer function is to be fitted to them.
     """
 
-    X: Any
+    X: Data
     rows: np.ndarray
     seed: int = 0
     source: Samples | None = None
@@ -134,7 +134,7 @@ def fit_outer(
     return OuterFit(replace(function, outer=fitted), system, criterion, value)
 
 
-def _image(inner: tuple[Expansion, ...], X: Any) -> Any:
+def _image(inner: tuple[Expansion, ...], X: Data) -> Any:
     for f in inner:
         X = f(X)
     return X

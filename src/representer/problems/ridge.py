@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Falkon, approximation_error
-from representer.data import plain, take
+from representer.data import Data, plain, take
 from representer.functions import Expansion, FeatureFunction, StoredFeatures
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
@@ -122,7 +122,7 @@ class RidgeProblem:
         representation: Representation,
         *,
         seed: int = 0,
-        inputs: Any = None,
+        inputs: Data = None,
     ):
         self.samples = samples
         self.model = model
@@ -402,7 +402,7 @@ def positive(block: Block) -> Block:
     return block.rows((block.weights > 0).nonzero()[:, 0].numpy())
 
 
-def _rows(data: Any, rows: Tensor) -> Any:
+def _rows(data: Data, rows: Tensor) -> Any:
     """The data of an exact system on some of the samples."""
     X = take(data.X, rows)
     weights = data.weights[rows]
@@ -444,7 +444,7 @@ def alpha_by_sums(
     return best_alpha(lambda grid: system.path(grid, criterion, limit=limit), alphas, refine=refine)
 
 
-def choose_alpha(data: TrainingData, candidates: Any, criterion: Any) -> RidgeChoice:
+def choose_alpha(data: TrainingData, candidates: Data, criterion: Any) -> RidgeChoice:
     """The candidate, or the positive number, of least criterion: one eigendecomposition whatever their number."""
     ridge = data.data
     refine = candidates is None
@@ -480,7 +480,7 @@ class Search:
     """The criterion as a function of the free hyperparameters and, unless it is a number, of alpha."""
 
     kernel: OperatorKernel
-    data: Any
+    data: Data
     free: list[str]
     alpha: float | np.ndarray | None
     first_alpha: float | None = None  # where the search starts, if that is known

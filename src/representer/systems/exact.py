@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Spectrum,
@@ -65,7 +65,7 @@ class RidgeData:
     """
 
     kernel: OperatorKernel
-    X: Any
+    X: Data
     Y: Tensor
     weights: Tensor
     observed: Tensor | None = None
@@ -125,7 +125,7 @@ def refuse_one_group(blocks: list[Tensor], n: int, intercept: bool) -> None:
         )
 
 
-def has_few_features(kernel: Kernel, X: Any) -> bool:
+def has_few_features(kernel: Kernel, X: Data) -> bool:
     """Is the Gram matrix X Xᵀ with fewer features than samples, so that no n × n matrix is needed?"""
     return isinstance(kernel, Linear) and X.shape[-1] < X.shape[-2]
 
@@ -153,7 +153,7 @@ def weighted(gram: Tensor, root: Tensor) -> Tensor:
 
 
 def gram_spectrum(
-    kernel: Kernel, X: Any, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
+    kernel: Kernel, X: Data, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
 ) -> tuple[Spectrum, Constants | None]:
     """The spectrum of D k(X, X) D, centred where there is an intercept, and the constants beside it.
 
@@ -347,7 +347,7 @@ class SeparateOutputs(System):
             leverage[part.index] = (1.0 - noise * part.inverse.diagonal)[:, None]
         return self._variances_back(leverage)
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all parts share is computed once."""
         p = self.data.Y.shape[1]
         variances = self.form.weights.new_zeros(count(X), p)
@@ -469,7 +469,7 @@ class CoupledOutputs(System):
         """1 − noise_i P_ii; NaN where a target is missing."""
         return self._unflat(1.0 - self.shift / self.inverse.root**2 * self.inverse.diagonal, torch.nan)
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """From one triangular solve with the cross blocks."""
         p = self.data.Y.shape[1]
         cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
@@ -481,7 +481,7 @@ class CoupledOutputs(System):
         return (diagonal - self.inverse.explained(cross)).clamp(min=0.0).reshape(-1, p)
 
 
-def block_gram(kernel: OperatorKernel, X: Any, p: int, entries: Tensor | None = None) -> Tensor:
+def block_gram(kernel: OperatorKernel, X: Data, p: int, entries: Tensor | None = None) -> Tensor:
     """The block matrix of the entries, in new memory."""
     block = kernel.dense(X, None, p)
     return block if entries is None or len(entries) == len(block) else block[entries[:, None], entries]
@@ -548,7 +548,7 @@ class IterativeOutputs(System):
             "cross_val_predict, fewer samples, or an operator that commutes (Identity, Diagonal)."
         )
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """One solve for each new point and output."""
         p = self.mask.shape[1]
         variance = self.data.kernel.diag(X, p)
@@ -564,7 +564,7 @@ class IterativeOutputs(System):
 
 
 def _preconditioner(
-    kernel: OperatorKernel, X: Any, noise: Tensor, mask: Tensor
+    kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
 ) -> Callable[[Tensor], Tensor]:
     """The nearest Kronecker product for sums of them, and a pivoted Cholesky factor for any other kernel."""
     shift = noise.mean()
