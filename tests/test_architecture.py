@@ -61,9 +61,6 @@ SKLEARN: dict[str, str | tuple[str, ...]] = {
     "objectives": "sklearn.svm",
 }
 
-# Every kernel stands on base, which stands on what explicit features are.
-BELOW_BASE = ("representer.kernels.base", "representer.kernels.features")
-
 
 @dataclass(frozen=True)
 class Import:
@@ -147,11 +144,7 @@ def upward_imports(source: str, module: str, *, is_package: bool = False) -> lis
             )
         elif room in ROOMS and ROOMS.index(other) > ROOMS.index(room):
             complaints.append(f"{where} imports {found.target}: {other} stands above {room}")
-        elif (
-            module == "representer.kernels.base"
-            and other == "kernels"
-            and not any(map(found.within, BELOW_BASE))
-        ):
+        elif module == "representer.kernels.base" and other == "kernels":
             complaints.append(f"{where} imports {found.target}: the other kernels stand on base")
     return complaints
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,31 @@ def as_items(X: Any) -> Any:
         isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSU"
     )
     return rows[:, 0] if column else rows
+
+
+def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
+    """The samples of a collection as a list of at least one; ``who`` and ``noun`` are words for an error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.data import as_list
+    >>> as_list(np.array([["ab"], ["cde"]]), "strings")
+    ['ab', 'cde']
+    """
+    if is_single(X):
+        raise ValueError(
+            f"{who} takes a sequence of {noun}; got {type(X).__name__}. Put a single one in a list."
+        )
+    samples = X if isinstance(X, list) else list(as_items(X))
+    if not samples:
+        raise ValueError(f"Found 0 {noun}: at least one is needed.")
+    return samples
+
+
+def first_positions(positions: Sequence[int]) -> str:
+    """The first positions of faulty samples, as an error names them."""
+    return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
 
 
 def take(X: Any, rows: Tensor) -> Any:

@@ -11,8 +11,10 @@ import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -68,9 +70,8 @@ class NonNegative(Positive):
 
     def problem(self, value: Tensor) -> str | None:
         """What is wrong with a value, or None."""
-        return (
-            None if bool(((value >= 0) & torch.isfinite(value)).all()) else "must not be negative, and finite"
-        )
+        admissible = bool(((value >= 0) & torch.isfinite(value)).all())
+        return None if admissible else "must not be negative, and finite"
 
 
 @dataclass(frozen=True)
@@ -80,11 +81,11 @@ class Below(Positive):
     limit: float = 1.0
 
     def value(self, raw: Tensor) -> Tensor:
-        """limit / (1 + exp(−raw)), never 0, and a ten-thousandth or more below the limit."""
+        """The number limit / (1 + exp(−raw)), never 0, and a ten-thousandth or more below the limit."""
         return self.limit * raw.clamp(-30.0, 9.0).sigmoid()
 
     def raw(self, value: Tensor) -> Tensor:
-        """log(value / (limit − value)); at both ends so far inside that a search can move."""
+        """The logarithm log(value / (limit − value)); at both ends so far inside that a search can move."""
         return (value / self.limit).logit().clamp(-29.0, 8.0)
 
     def problem(self, value: Tensor) -> str | None:
@@ -153,7 +154,7 @@ class Packing:
         return sum(shape.numel() for shape in self.shapes.values())
 
     def pack(self, values: Mapping[str, Tensor]) -> Tensor:
-        """The flat raw vector of the given values."""
+        """The flat raw vector of these values."""
         parts = [self.constraints[name].raw(values[name].detach()).reshape(-1) for name in self.shapes]
         return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
@@ -172,10 +173,14 @@ class Packing:
 
 
 def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint]) -> Packing:
-    """The packing of these values."""
+    """The packing of values in their order, each with its constraint."""
     return Packing(
         {name: constraints[name] for name in values}, {name: v.shape for name, v in values.items()}
     )
+
+
+# A hyperparameter as a user writes it: a number, an array or a tensor of them, or a word that the data replace.
+Setting = npt.ArrayLike | Tensor
 
 
 def is_real(value: object) -> bool:
@@ -194,6 +199,11 @@ def is_count(value: object) -> bool:
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) > 0
 
 
+def is_whole(value: object) -> bool:
+    """Is it an integer, 0 or more, of Python or NumPy?"""
+    return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
+
+
 def as_tensor(value: object) -> Tensor:
     """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
     tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, order="C"))
@@ -205,7 +215,7 @@ def as_tensor(value: object) -> Tensor:
 class Word:
     """A word that may stand for a number, such as ``lengthscale="median"``: how the data give it a value."""
 
-    value: Callable[[Tensor], Tensor]
+    value: Callable[[Any], Tensor]  # of prepared data
     learned: bool = False  # is the value only where learning starts?
 
 
@@ -227,10 +237,10 @@ class Hyperparameter:
     scalar: bool = False
 
     def problem(self, value: object) -> str | None:
-        """What is wrong with a given value, or None."""
+        """What is wrong with a value or a word, or None."""
         if isinstance(value, str):
-            known = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
-            return None if value in self.words else f"must be a number{known}"
+            words = f" or one of: {', '.join(map(repr, self.words))}" if self.words else ""
+            return None if value in self.words else f"must be a number{words}"
         if type(value) is float:
             return _problem_of(self.constraint, value)
         try:

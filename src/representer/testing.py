@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,18 +12,18 @@ from sklearn.base import clone
 from torch import Tensor
 
 import representer.kernels
-from representer.data import count
+from representer.data import Data, count
 from representer.kernels import Kernel
 from representer.operators import OperatorKernel
 from representer.parameters import Packing
 from representer.systems import RidgeData, factor_system
-from representer.values import Value, same
+from representer.values import Value, all_values, same
 
 # A derivative is checked along this many directions: all axes if there are no more of them.
 MAX_DIRECTIONS = 12
 
 
-def check_kernel(kernel: Kernel, X: Any, Y: Any | None = None) -> None:
+def check_kernel(kernel: Kernel, X: Data, Y: Data | None = None) -> None:
     """Test that a kernel keeps the contract of ``representer.kernels.Kernel`` on these data.
 
     Gram matrices are symmetric, positive semi-definite and consistent with each other (blocks, diagonal, order of the
@@ -92,7 +91,7 @@ def _check_value(value: Value) -> None:
         assert _holds_code(value), f"{value!r} cannot be pickled."
     else:
         assert pickle.loads(pickled) == value, f"{value!r} changes when it is pickled."
-    namespace = {**vars(representer.kernels), **{type(v).__name__: type(v) for v in _all_values(value)}}
+    namespace = {**vars(representer.kernels), **{type(v).__name__: type(v) for v in all_values(value)}}
     try:
         evaluated = eval(repr(value), namespace)
     except Exception as error:
@@ -103,13 +102,9 @@ def _check_value(value: Value) -> None:
         )
 
 
-def _all_values(value: Value) -> list[Value]:
-    return [value, *(v for _, child in value._children() for v in _all_values(child))]
-
-
 def _holds_code(value: Value) -> bool:
     """Does it hold a function or a module, which may have no name to be found by?"""
-    arguments = [argument for v in _all_values(value) for argument in vars(v).values()]
+    arguments = [argument for v in all_values(value) for argument in vars(v).values()]
     items = [i for a in arguments for i in (a if isinstance(a, list | tuple) else [a])]
     return any(callable(item) and not isinstance(item, Kernel) for item in items)
 
@@ -131,7 +126,7 @@ def _check_parameters(value: Value) -> None:
 
 
 # -- Gram matrices ----------------------------------------------------------------------------------------------------
-def _check_gram(kernel: Kernel, X: Any, Y: Any) -> None:
+def _check_gram(kernel: Kernel, X: Data, Y: Data) -> None:
     gram = kernel(X).detach().clone()
     n = count(X)
     assert gram.shape == (n, n), f"k(X) of {n} samples has shape {tuple(gram.shape)}."
@@ -147,7 +142,7 @@ def _check_gram(kernel: Kernel, X: Any, Y: Any) -> None:
     _close(kernel(X), gram, "k(X) is the same after the caller has overwritten the last one")
 
 
-def _check_blocks(kernel: Kernel, X: Any, Y: Any) -> None:
+def _check_blocks(kernel: Kernel, X: Data, Y: Data) -> None:
     gram = kernel(X)
     n = count(X)
     order = np.random.default_rng(0).permutation(n)
@@ -159,7 +154,7 @@ def _check_blocks(kernel: Kernel, X: Any, Y: Any) -> None:
         _close(kernel(permuted, _take(kernel, X, part)), gram[order][:, part], "k(X, Y) is a block of k(X)")
 
 
-def _check_cross(kernel: Kernel, X: Any, Y: Any) -> None:
+def _check_cross(kernel: Kernel, X: Data, Y: Data) -> None:
     if kernel.domain == "gram":
         _close(kernel(X, X), kernel(X), "k(X, X) equals k(X)")
         return
@@ -171,7 +166,7 @@ def _check_cross(kernel: Kernel, X: Any, Y: Any) -> None:
 
 
 # -- hyperparameters --------------------------------------------------------------------------------------------------
-def _check_hyperparameter_gradients(kernel: Kernel, X: Any, Y: Any) -> None:
+def _check_hyperparameter_gradients(kernel: Kernel, X: Data, Y: Data) -> None:
     for name in kernel.hyperparameter_values():
         pack, raw = kernel.packing([name])
         precision = _precision(kernel)
@@ -186,7 +181,7 @@ def _check_hyperparameter_gradients(kernel: Kernel, X: Any, Y: Any) -> None:
         check_gradient(diagonal, raw, f"{name} (in k.diag(X) of {kernel!r})", precision=precision)
 
 
-def _check_hyperparameter_batches(kernel: Kernel, X: Any, Y: Any) -> None:
+def _check_hyperparameter_batches(kernel: Kernel, X: Data, Y: Data) -> None:
     pack, raw = kernel.packing(list(kernel.hyperparameter_values()))
     if not len(raw):
         return
@@ -274,7 +269,7 @@ def check_gradient(
     )
 
 
-def _take(kernel: Kernel | OperatorKernel, X: Any, index: Sequence[int] | np.ndarray) -> Any:
+def _take(kernel: Kernel | OperatorKernel, X: Data, index: Sequence[int] | np.ndarray) -> Data:
     """The samples with these numbers of prepared data; of a Gram matrix, their block."""
     rows = [int(i) for i in index]
     if kernel.domain == "gram":
@@ -312,7 +307,7 @@ def _close(actual: Tensor, expected: Tensor, what: str, kernel: Kernel | None = 
 
 
 # -- operator-valued kernels ------------------------------------------------------------------------------------------
-def check_operator(kernel: OperatorKernel, X: Any, Y: Any | None = None, *, p: int = 2) -> None:
+def check_operator(kernel: OperatorKernel, X: Data, Y: Data | None = None, *, p: int = 2) -> None:
     """Test that an operator-valued kernel keeps the contract of ``OperatorKernel`` on these data.
 
     Its block matrix ``dense`` is symmetric and positive semi-definite; ``apply``, ``squared_norm``, ``diag``,
@@ -359,7 +354,7 @@ def check_operator(kernel: OperatorKernel, X: Any, Y: Any | None = None, *, p: i
     assert kernel == written, f"The kernel has changed: {written!r} became {kernel!r}."
 
 
-def _check_block_matrix(kernel: OperatorKernel, X: Any, Y: Any, p: int) -> None:
+def _check_block_matrix(kernel: OperatorKernel, X: Data, Y: Data, p: int) -> None:
     block = kernel.dense(X, None, p).detach()
     n = count(X)
     assert block.shape == (n * p, n * p), f"K(X) has shape {tuple(block.shape)}, not {(n * p, n * p)}."
@@ -378,7 +373,7 @@ def _check_block_matrix(kernel: OperatorKernel, X: Any, Y: Any, p: int) -> None:
         _close(kernel.apply(Y, X, c).reshape(-1), cross @ c.reshape(-1), "apply is the product with K(Y, X)")
 
 
-def _check_structure(kernel: OperatorKernel, X: Any, p: int) -> None:
+def _check_structure(kernel: OperatorKernel, X: Data, p: int) -> None:
     block = kernel.dense(X, None, p).detach()
     form = kernel.diagonal_form(p, block)
     if form is not None:
@@ -393,7 +388,7 @@ def _check_structure(kernel: OperatorKernel, X: Any, p: int) -> None:
     _close(ridge @ solved, targets.reshape(-1), "factor_system solves (K(X) + diag(noise)) C = Y")
 
 
-def _all_routes(kernel: OperatorKernel, X: Any, Y: Any, p: int) -> Tensor:
+def _all_routes(kernel: OperatorKernel, X: Data, Y: Data, p: int) -> Tensor:
     """A number that depends on everything the kernel computes."""
     c = torch.randn(count(X), p, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     total = _weighted_sum(kernel.dense(X, None, p)) + _weighted_sum(kernel.diag(X, p))

@@ -20,28 +20,29 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.parameters import Constraint, Hyperparameter, Packing, as_tensor, packing
+from representer.parameters import Constraint, Hyperparameter, Packing, Setting, as_tensor, is_count, packing
 
 # An array longer than this is summarised in a repr: such a value prints, but does not evaluate back.
 REPR_LIMIT = 1000
+DOUBLE = torch.zeros((), dtype=torch.float64)
 
 
 @contextmanager
-def unchanged_by_errors(*holders: Any) -> Iterator[None]:
+def unchanged_by_errors(*holders: object) -> Iterator[None]:
     """What raises inside leaves these objects, and all values that they hold, as they were."""
-    known: dict[int, tuple[Any, dict[str, Any]]] = {}
+    states: dict[int, tuple[object, dict[str, object]]] = {}
     waiting = list(holders)
     while waiting:
         holder = waiting.pop()
         if isinstance(holder, list | tuple):
             waiting.extend(holder)
-        elif (isinstance(holder, Value) or holder is holders[0]) and id(holder) not in known:
-            known[id(holder)] = (holder, dict(vars(holder)))
+        elif (isinstance(holder, Value) or holder is holders[0]) and id(holder) not in states:
+            states[id(holder)] = (holder, dict(vars(holder)))
             waiting.extend(vars(holder).values())
     try:
         yield
     except Exception:
-        for holder, state in known.values():
+        for holder, state in states.values():
             vars(holder).clear()
             vars(holder).update(state)
         raise
@@ -51,6 +52,7 @@ class Value:
     """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    positive_integers: ClassVar[tuple[str, ...]] = ()  # the arguments that must be such
 
     # -- the constructor's arguments --------------------------------------------------------------------------------
     @classmethod
@@ -65,9 +67,9 @@ class Value:
                 own |= {f"{name}__{key}": value for key, value in child.get_params().items()}
         return own
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change arguments in place, nested ones by ``name__nested=value``; returns self. All of them, or none."""
-        nested: dict[str, dict[str, Any]] = {}
+        nested: dict[str, dict[str, object]] = {}
         with unchanged_by_errors(self, *params.values()):
             for name, value in params.items():
                 head, _, rest = name.partition("__")
@@ -82,7 +84,7 @@ class Value:
                 self._set_nested(head, values)
         return self
 
-    def _set_nested(self, head: str, values: dict[str, Any]) -> None:
+    def _set_nested(self, head: str, values: dict[str, object]) -> None:
         children = dict(self._children())
         for rest, value in values.items():
             key, inner = _split_child(head, rest, children)
@@ -133,9 +135,12 @@ class Value:
 
     def check_hyperparameters(self) -> None:
         """Raise a ValueError that names the first hyperparameter, nested ones included, with an inadmissible value."""
-        for name in self.hyperparameters:
+        for name in (*self.positive_integers, *self.hyperparameters):
             value = getattr(self, name)
-            problem = self._own_specification(name).problem(value)
+            if name in self.hyperparameters:
+                problem = self._own_specification(name).problem(value)
+            else:
+                problem = None if is_count(value) else "must be a positive integer"
             if problem:
                 raise ValueError(f"{name} of {type(self).__name__} {problem}; got {argument_repr(value)}.")
         for _, child in self._children():
@@ -175,12 +180,12 @@ class Value:
         ]
         return own + [f"{prefix}__{name}" for prefix, child in self._children() for name in child.free()]
 
-    def replace(self, values: Mapping[str, Any]) -> Self:
+    def replace(self, values: Mapping[str, Setting]) -> Self:
         """A new value with some hyperparameters exchanged, for instance for tensors that carry gradients."""
         unknown = set(values) - set(self._hyperparameter_names())
         if unknown and (unknown := unknown - set(self.constraints())):
-            known = ", ".join(self.constraints()) or "none"
-            raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {known}.")
+            names = ", ".join(self.constraints()) or "none"
+            raise ValueError(f"{self!r} has no hyperparameter {sorted(unknown)}; it has: {names}.")
 
         def change(name: str, argument: Any) -> Any:
             if name in values and name in self.hyperparameters:
@@ -209,41 +214,42 @@ class Value:
                 f"{self!r} has no number for {missing}; it has: {', '.join(current) or 'none'}. A word gets its number "
                 "from data: call resolve first."
             )
-        chosen = {name: current[name] for name in names}
-        pack = packing(chosen, self.constraints())
-        return pack, pack.pack(chosen)
+        packed = {name: current[name] for name in names}
+        pack = packing(packed, self.constraints())
+        return pack, pack.pack(packed)
 
 
-def number(value: Value, name: str, like: Tensor) -> Tensor:
+def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
     """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
-    given = getattr(value, name)
-    if type(given) is float:  # asked for with every Gram matrix
-        known = _plain_number(value._own_specification(name).constraint, given, like.dtype, like.device)
-        if known is not None:
-            return known
-    problem = value._own_specification(name).problem(given)
-    if problem is None and isinstance(given, str):
+    setting = getattr(value, name)
+    specification = value._own_specification(name)
+    if type(setting) is float:  # asked for with every Gram matrix
+        tensor = _plain_number(specification.constraint, setting, like.dtype, like.device)
+        if tensor is not None:
+            return tensor
+    problem = specification.problem(setting)
+    if problem is None and isinstance(setting, str):
         raise ValueError(
-            f"{name}={given!r} of {type(value).__name__} has no number yet: the data decide it. Call "
+            f"{name}={setting!r} of {type(value).__name__} has no number yet: the data decide it. Call "
             f"kernel.resolve(X) first, or give a number."
         )
     if problem:
-        raise ValueError(f"{name} of {type(value).__name__} {problem}; got {argument_repr(given)}.")
-    return as_tensor(given).to(dtype=like.dtype, device=like.device)
+        raise ValueError(f"{name} of {type(value).__name__} {problem}; got {argument_repr(setting)}.")
+    return as_tensor(setting).to(dtype=like.dtype, device=like.device)
 
 
 @functools.lru_cache(maxsize=1024)
 def _plain_number(
-    constraint: Constraint, given: float, dtype: torch.dtype, device: torch.device
+    constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device
 ) -> Tensor | None:
     """A plain number as a tensor, if it is admissible."""
-    problem = constraint.problem(torch.tensor(given, dtype=torch.float64))
-    return None if problem else torch.tensor(given, dtype=dtype, device=device)
+    problem = constraint.problem(torch.tensor(value, dtype=torch.float64))
+    return None if problem else torch.tensor(value, dtype=dtype, device=device)
 
 
 @functools.cache
 def _defaults(constructor: Callable[..., None]) -> dict[str, Any]:
-    """The arguments of a constructor, with their defaults."""
+    """The arguments of a constructor, each with its default."""
     if constructor is object.__init__:
         return {}
     parameters = inspect.signature(constructor).parameters
@@ -259,12 +265,13 @@ def _split_child(head: str, rest: str, children: Mapping[str, Value]) -> tuple[s
     return (key, inner) if key in children and inner else (None, "")
 
 
-def _below(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def _below(prefix: str, values: Mapping[str, Setting]) -> dict[str, Setting]:
+    """The hyperparameters of the child called ``prefix``, by their names there."""
     start = f"{prefix}__"
     return {name[len(start) :]: value for name, value in values.items() if name.startswith(start)}
 
 
-def map_children(name: str, argument: Any, change: Callable[[str, Value], Any]) -> Any:
+def map_children(name: str, argument: Any, change: Callable[[str, Value], Value]) -> Any:
     """An argument with each value in it, itself or the items of a list, sent through ``change(name, child)``."""
     if isinstance(argument, Value):
         return change(name, argument)
@@ -275,18 +282,16 @@ def map_children(name: str, argument: Any, change: Callable[[str, Value], Any]) 
     return argument
 
 
-def _copy_argument(argument: Any) -> Any:
+def _copy_argument(argument: object) -> object:
+    """A deep copy; functions stay, because they have no state that a value could change."""
     if isinstance(argument, Value):
         return argument.__sklearn_clone__()
     if isinstance(argument, list | tuple):
         return type(argument)(_copy_argument(item) for item in argument)
     if isinstance(argument, Tensor):
         return argument.detach().clone()
-    return (
-        argument
-        if callable(argument) and not isinstance(argument, torch.nn.Module)
-        else copy.deepcopy(argument)
-    )
+    is_function = callable(argument) and not isinstance(argument, torch.nn.Module)
+    return argument if is_function else copy.deepcopy(argument)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -306,8 +311,8 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _same_entries(a: Any, b: Any) -> bool:
-    """Arrays, frames and tensors, and the lists that could be written for them."""
+def _same_entries(a: object, b: object) -> bool:
+    """Are arrays, frames, tensors, or the lists that could be written for them, equal entry by entry?"""
     try:
         one, two = _plain(a), _plain(b)
     except ValueError:  # a ragged list
@@ -315,11 +320,11 @@ def _same_entries(a: Any, b: Any) -> bool:
     return one.shape == two.shape and bool(np.all(one == two))
 
 
-def _plain(argument: Any) -> np.ndarray:
+def _plain(argument: object) -> np.ndarray:
     return argument.detach().cpu().numpy() if isinstance(argument, Tensor) else np.asarray(argument)
 
 
-def argument_repr(argument: Any) -> str:
+def argument_repr(argument: object) -> str:
     """An argument as code: arrays and tensors as lists."""
     if hasattr(argument, "__array__") and not isinstance(argument, type):
         array = _plain(argument)

@@ -306,8 +306,8 @@ def test_new_bags_have_the_same_features() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (5, "MeanMap takes a list of bags; got int"),
-        (sparse.eye_array(3), "MeanMap takes a list of bags; got dia_array"),
+        (5, "MeanMap takes a sequence of bags; got int"),
+        (sparse.eye_array(3), "MeanMap takes a sequence of bags; got dia_array"),
         ([np.eye(2), sparse.csr_array(np.eye(2))], "Bag 1 is a sparse matrix"),
         ([(np.eye(2), ["a", "b"])], "The weights of bag 0 must be numbers"),
         ([np.eye(2), {"a": 1}], "Bag 1 must be an array or a list of points; got dict"),

@@ -198,7 +198,7 @@ def test_contract_of_pairs(kernel: Kernel) -> None:
     ("curves", "message"),
     [
         ([], "Found 0 curves"),
-        ("abc", "sequence of pairs"),
+        ("abc", r"sequence of curves \(times, values\)"),
         ([CURVES[0], ([0.0, 1.0], [np.nan, 0.0])], "Curve 1 contains NaN.*position 0"),
         ([([0.0, 0.0], [1.0, 2.0])], "times of curve 0 must be finite and increase strictly"),
         ([([0.0, np.nan], [1.0, 2.0])], "times of curve 0 must be finite"),

@@ -23,11 +23,10 @@ import naive
 from representer import OperatorRidge
 from representer.datasets import load_mutag
 from representer.kernels import Callable as FunctionKernel
-from representer.kernels import Kernel, graph_kernels, random_walk
+from representer.kernels import Kernel, graph_kernels
 from representer.kernels.grakel import GraKeL
-from representer.kernels.graph_kernels import ShortestPath, VertexHistogram, WeisfeilerLehman
+from representer.kernels.graph_kernels import RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph, union
-from representer.kernels.random_walk import RandomWalk
 from representer.testing import check_kernel
 
 
@@ -320,7 +319,7 @@ def test_blocks_of_graphs_make_no_difference(monkeypatch: pytest.MonkeyPatch) ->
     X, Y = PLAIN + ODD, LABELLED
     expected = RandomWalk(0.02)(X), RandomWalk(0.02)(X, Y)
     for size in (1, 300, 900):
-        monkeypatch.setattr(random_walk, "BLOCK_PAIRS", size)
+        monkeypatch.setattr(graph_kernels, "WALK_PAIRS", size)
         np.testing.assert_allclose(RandomWalk(0.02)(X), expected[0], rtol=1e-11)
         np.testing.assert_allclose(RandomWalk(0.02)(X, Y), expected[1], rtol=1e-11)
 
@@ -328,7 +327,7 @@ def test_blocks_of_graphs_make_no_difference(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_decay_for_which_walks_have_no_finite_sum_is_refused() -> None:
     star, triangle = Graph([(0, i) for i in range(1, 5)]), Graph([(0, 1), (1, 2), (2, 0)])  # ρ = 2 for both
     edge = Graph([(0, 1)])
-    assert random_walk._radii(union([star, edge, Graph(), triangle])).round(12).tolist() == [2, 1, 0, 2]
+    assert graph_kernels._radii(union([star, edge, Graph(), triangle])).round(12).tolist() == [2, 1, 0, 2]
     np.testing.assert_allclose(RandomWalk(0.24)([star]), naive.gram(walk_sum(0.24), [star]), rtol=1e-6)
     for decay, X, Y, bound in ((0.25, [edge, star], None, "0.25"), (0.5, [edge], [edge, triangle], "0.5")):
         with pytest.raises(ValueError, match=rf"graph 1 of .* = {bound}\. Choose a smaller decay"):

@@ -265,8 +265,8 @@ def test_contract_of_signatures(kernel: Kernel) -> None:
     ("series", "message"),
     [
         ([], "Found 0 time series"),
-        ("abc", "Expected a sequence of time series; got str"),
-        (3, "Expected a sequence of time series; got int"),
+        ("abc", "takes a sequence of time series; got str"),
+        (3, "takes a sequence of time series; got int"),
         ([[1.0], []], r"Series 1 has shape \(0,\)"),
         ([[1.0], [[[1.0]]]], r"Series 1 has shape \(1, 1, 1\)"),
         ([[1.0, 2.0], [0.0, np.nan]], "Series 1 contains NaN.*time 1"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 
 from representer.data import Data
 from representer.estimators.validation import check_counts, check_options
-from representer.kernels.molecules import Fingerprint, as_molecules, morgan
+from representer.kernels import Fingerprint, as_molecules, morgan
 
 Output = Literal["dense", "sparse", "packed"]
 
@@ -26,13 +27,14 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         """The fingerprint that the arguments, which are checked here, describe."""
 
     def _checked(self) -> Fingerprint:
+        """The fingerprint, after the output has been checked, too."""
         check_options(self, {"output": ("dense", "sparse", "packed")})
         fingerprint = self._fingerprint()
         if self.output == "packed" and fingerprint.counts:
             raise ValueError("output='packed' is for bits; with counts=True choose 'dense' or 'sparse'.")
         return fingerprint
 
-    def fit(self, X: Data, y: Data = None) -> Self:
+    def fit(self, X: Data, y: object = None) -> Self:
         """Check the arguments.
 
         Parameters
@@ -50,7 +52,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         self._checked()
         return self
 
-    def transform(self, X: Data) -> Any:
+    def transform(self, X: Data) -> np.ndarray | sparse.csr_array:
         """Compute fingerprints.
 
         Parameters
@@ -72,7 +74,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
         bits = rows.astype(np.uint8).toarray()
         return np.packbits(bits, axis=1) if self.output == "packed" else bits
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Names of the columns: the name of the class and a number.
 
         Parameters
@@ -94,7 +96,7 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         tags.input_tags.one_d_array = True

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
@@ -38,7 +36,9 @@ class GaussianProcessKernel(gp.Kernel):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def __call__(self, X: Data, Y: Data = None, eval_gradient: bool = False) -> Any:
+    def __call__(
+        self, X: Data, Y: Data | None = None, eval_gradient: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """The Gram matrix, and with ``eval_gradient`` its gradient in no hyperparameters."""
         gram = np.asarray(plain(as_kernel(self.kernel)(X, Y)), dtype=np.float64)
         return (gram, np.empty((*gram.shape, 0))) if eval_gradient else gram

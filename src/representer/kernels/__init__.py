@@ -2,33 +2,55 @@
 
 from representer.kernels.alignments import Edit, Subsequence
 from representer.kernels.bags import Match, MeanMap
-from representer.kernels.base import Centered, Constant, Kernel, Normalized, Product, Scaled, Sum
-from representer.kernels.columns import Columns
+from representer.kernels.base import (
+    Centered,
+    Constant,
+    Domain,
+    ExplicitFeatures,
+    Kernel,
+    Normalized,
+    Pair,
+    Product,
+    Scaled,
+    Sum,
+    Wrapped,
+)
+from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
-from representer.kernels.given import Callable, Precomputed
 from representer.kernels.grakel import GraKeL
-from representer.kernels.graph_kernels import ShortestPath, VertexHistogram, WeisfeilerLehman
+from representer.kernels.graph_kernels import RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
-from representer.kernels.labels import Delta
-from representer.kernels.learned import Neural, Pullback
-from representer.kernels.molecules import Molecule
-from representer.kernels.names import as_kernel
+from representer.kernels.learned import Mapped, Neural, Pullback
+from representer.kernels.molecules import Fingerprint, Molecule, as_molecules, morgan
+from representer.kernels.names import NAMES, as_kernel
+from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.products import Linear, Polynomial
-from representer.kernels.random_walk import RandomWalk
 from representer.kernels.signatures import Signature
-from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, TensorMatern
-from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree
+from representer.kernels.stationary import (
+    Gaussian,
+    Laplacian,
+    Matern,
+    Radial,
+    RationalQuadratic,
+    Stationary,
+    TensorMatern,
+)
+from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.time_series import GlobalAlignment
 
 __all__ = [
+    "NAMES",
     "Callable",
     "Centered",
     "Columns",
     "Constant",
     "Delta",
+    "Domain",
     "Edit",
+    "ExplicitFeatures",
+    "Fingerprint",
     "Functional",
     "Gaussian",
     "GlobalAlignment",
@@ -37,6 +59,7 @@ __all__ = [
     "Kernel",
     "Laplacian",
     "Linear",
+    "Mapped",
     "Match",
     "Matern",
     "MeanMap",
@@ -45,17 +68,20 @@ __all__ = [
     "Molecule",
     "Neural",
     "Normalized",
+    "Pair",
     "Parallel",
     "Polynomial",
     "Precomputed",
     "Product",
     "Pullback",
+    "Radial",
     "RandomWalk",
     "RationalQuadratic",
     "Scaled",
     "ShortestPath",
     "Signature",
     "Spectrum",
+    "Stationary",
     "Subsequence",
     "Sum",
     "Tanimoto",
@@ -63,7 +89,13 @@ __all__ = [
     "VertexHistogram",
     "WeightedDegree",
     "WeisfeilerLehman",
+    "Wrapped",
     "as_graph",
     "as_kernel",
+    "as_molecules",
+    "as_records",
+    "coded",
+    "morgan",
+    "one_kind",
     "pairwise_blocks",
 ]

@@ -7,16 +7,18 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Kernel, combine, per_row
-from representer.kernels.sequences import Coded, StringKernel, coded
-from representer.parameters import Below, Hyperparameter, Positive, Word, is_count
-from representer.values import number
+from representer.kernels.base import Kernel, with_derivative
+from representer.kernels.heuristics import median_of
+from representer.kernels.strings import Coded, String, StringKernel, coded
+from representer.linalg import combine
+from representer.parameters import Below, Hyperparameter, Positive, Setting, Word
+from representer.values import number, per_row
 
 # Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
 # strings, a call costs more than its numbers, and a block may be larger.
@@ -26,6 +28,7 @@ SHORT_VECTOR = 200
 # Enough strings for a stable median distance.
 MEDIAN_STRINGS = 200
 WORD_BITS = 64
+COMPLEX_STEP = 1e-100
 
 
 # -- pairs of strings, block by block ---------------------------------------------------------------------------------
@@ -58,8 +61,8 @@ def _blocks(strings: Coded, samples: np.ndarray, numbers: Callable[[int, int], i
 
 def _of_pairs(
     function: Callable[[Padded, Padded], np.ndarray],
-    X: Sequence[Any],
-    Y: Sequence[Any] | None,
+    X: Sequence[String],
+    Y: Sequence[String] | None,
     numbers: Callable[[int, int], int],
 ) -> np.ndarray:
     """A symmetric function of all pairs of strings; of X with itself, half of it is computed.
@@ -117,17 +120,13 @@ class Subsequence(StringKernel):
         )
     }
 
-    def __init__(self, length: int = 3, decay: Any = 0.5):
+    positive_integers = ("length",)
+
+    def __init__(self, length: int = 3, decay: Setting = 0.5):
         self.length = length
         self.decay = decay
 
-    def check_hyperparameters(self) -> None:
-        """Also the length: a positive integer."""
-        if not is_count(self.length):
-            raise ValueError(f"length of Subsequence must be a positive integer; got {self.length!r}.")
-        super().check_hyperparameters()
-
-    _has_factor = True  # is λ^(2n), which may be too small for a number, part of it?
+    _has_factor = True  # does it contain λ^(2n), which may be too small for a number?
 
     def _up_to_scale(self) -> Kernel:
         new = copy.copy(self)
@@ -135,7 +134,7 @@ class Subsequence(StringKernel):
         return new
 
     def _in_range(self, values: np.ndarray, decay: complex) -> np.ndarray:
-        """With the factor λ^(2n), where that has a number."""
+        """The values with the factor λ^(2n), or an error where they leave the range of numbers."""
         power = 2 * int(self.length) if self._has_factor else 0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             scaled = values * (decay if decay.imag else decay.real) ** power if power else values
@@ -148,28 +147,41 @@ class Subsequence(StringKernel):
             )
         return scaled
 
-    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+    def _gram(self, X: Sequence[String], Y: Sequence[String] | None) -> Tensor:
         n = int(self.length)
 
-        def of(decay: complex) -> np.ndarray:
+        def values(decay: complex) -> np.ndarray:
             def block(x: Padded, y: Padded) -> np.ndarray:
                 return _gap_weighted(y.codes[:, None, :], x.codes[:, :, None], n, decay)
 
-            values = _of_pairs(block, X, Y, lambda strings, longest: 2 * n * longest * strings**2)
-            return self._in_range(values, decay)
+            return _of_pairs(block, X, Y, lambda strings, longest: 2 * n * longest * strings**2)
 
-        return _differentiable(of, number(self, "decay", torch.zeros((), dtype=torch.float64)))
+        return self._differentiable(values, number(self, "decay"))
 
-    def _diag(self, X: Sequence[Any]) -> Tensor:
-        n, strings = int(self.length), coded(X)
-        blocks = list(_blocks(strings, np.arange(len(X)), lambda m, longest: 2 * n * longest * m))
+    def _diag(self, X: Sequence[String]) -> Tensor:
+        n = int(self.length)
+        blocks = list(_blocks(coded(X), np.arange(len(X)), lambda m, longest: 2 * n * longest * m))
+        order = np.argsort(np.concatenate([block.samples for block in blocks]))
 
-        def of(decay: complex) -> np.ndarray:
-            values = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
-            order = np.argsort(np.concatenate([block.samples for block in blocks]))
-            return self._in_range(np.concatenate(values)[order], decay)
+        def values(decay: complex) -> np.ndarray:
+            each = [_gap_weighted(block.codes, block.codes, n, decay) for block in blocks]
+            return np.concatenate(each)[order]
 
-        return _differentiable(of, per_row(number(self, "decay", torch.zeros((), dtype=torch.float64))))
+        return self._differentiable(values, per_row(number(self, "decay")))
+
+    def _differentiable(self, values: Callable[[complex], np.ndarray], decay: Tensor) -> Tensor:
+        """The kernel as a differentiable function of λ.
+
+        The derivative is the imaginary part at λ + i·step over the step, which is exact to rounding for a step so small
+        that its square is nothing beside any number.
+        """
+
+        def function(real: float, slope: bool) -> list[Tensor]:
+            point = complex(real, COMPLEX_STEP if slope else 0.0)
+            kernel = torch.from_numpy(self._in_range(values(point), point))
+            return [kernel.real, kernel.imag / COMPLEX_STEP] if slope else [kernel]
+
+        return with_derivative(function, decay)
 
 
 def _gap_weighted(x: np.ndarray, y: np.ndarray, n: int, decay: complex) -> np.ndarray:
@@ -209,23 +221,8 @@ def _decay(values: Tensor, rate: complex) -> None:
         step *= 2
 
 
-def _differentiable(function: Callable[[complex], np.ndarray], argument: Tensor) -> Tensor:
-    """A real analytic function of one number, or of a batch of them, with its derivative where that is asked for.
-
-    The derivative is the imaginary part at argument + i·step over the step, which is exact to rounding for a step so
-    small that its square is nothing beside any number.
-    """
-    step = 1e-100 if argument.requires_grad and torch.is_grad_enabled() else 0.0
-    each = [function(complex(value, step)) for value in argument.detach().reshape(-1).tolist()]
-    values = torch.from_numpy(np.stack(each) if argument.ndim else each[0])
-    values = values.reshape(*argument.shape[: argument.ndim - each[0].ndim], *each[0].shape)
-    if not step:
-        return values
-    return values.real + values.imag / step * (argument - argument.detach())
-
-
 # -- edit distance ----------------------------------------------------------------------------------------------------
-def edit_distances(X: Sequence[Any], Y: Sequence[Any] | None = None) -> Tensor:
+def edit_distances(X: Sequence[String], Y: Sequence[String] | None = None) -> Tensor:
     """Levenshtein distances: the least number of insertions, deletions and replacements of single symbols.
 
     Examples
@@ -275,7 +272,7 @@ def _levenshtein(x: Padded, y: Padded) -> np.ndarray:
 
 
 def _match_words(x: np.ndarray, y: np.ndarray, n_words: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """For 64 positions at a time a table (strings of x, symbols) of bits: where is the symbol? And y in its symbols."""
+    """The positions of each symbol in the strings of x, a bit each in words of 64, and y in those symbols."""
     distinct, inverse = np.unique(x, return_inverse=True)
     inverse = inverse.reshape(x.shape)
     tables = np.zeros((n_words, x.shape[1], len(distinct) + 1), dtype=np.uint64)  # the last symbol is nowhere
@@ -283,8 +280,8 @@ def _match_words(x: np.ndarray, y: np.ndarray, n_words: int) -> tuple[list[np.nd
         word, bit = divmod(position, WORD_BITS)
         tables[word, np.arange(x.shape[1]), codes] |= np.uint64(1) << np.uint64(bit)
     places = np.minimum(np.searchsorted(distinct, y), max(len(distinct) - 1, 0))
-    found = distinct[places] == y if len(distinct) else np.zeros(y.shape, dtype=bool)
-    return list(tables), np.where(found, places, len(distinct))
+    present = distinct[places] == y if len(distinct) else np.zeros(y.shape, dtype=bool)
+    return list(tables), np.where(present, places, len(distinct))
 
 
 def _count_bits(words: np.ndarray) -> np.ndarray:
@@ -293,18 +290,14 @@ def _count_bits(words: np.ndarray) -> np.ndarray:
     return np.unpackbits(octets, axis=-1).sum(-1, dtype=np.int64)
 
 
-def _median_edit_distance(X: Any) -> Tensor:
-    """The median heuristic; of the non-zero distances if at least half of the pairs coincide, 1 if all do."""
+def _median_edit_distance(X: Sequence[String]) -> Tensor:
+    """The median distance between evenly spaced samples."""
     rows = np.linspace(0, len(X) - 1, min(len(X), MEDIAN_STRINGS)).round().astype(int)
     table = edit_distances([X[i] for i in rows])
-    distances = table[table.new_ones(table.shape).triu(1) > 0]
-    if not bool((distances > 0).any()):
-        return torch.ones((), dtype=torch.float64)
-    median = distances.median()
-    return median if median > 0 else distances[distances > 0].median()
+    return median_of(table[table.new_ones(table.shape).triu(1) > 0])
 
 
-def _definite_lengthscale(X: Any) -> Tensor:
+def _definite_lengthscale(X: Sequence[String]) -> Tensor:
     """The median distance, halved until the Gram matrix is positive semi-definite: at last it is nearly diagonal."""
     lengthscale, distances = _median_edit_distance(X), edit_distances(X)
     while True:
@@ -348,14 +341,14 @@ class Edit(StringKernel):
         )
     }
 
-    def __init__(self, lengthscale: Any = "median"):
+    def __init__(self, lengthscale: Setting = "median"):
         self.lengthscale = lengthscale
 
-    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+    def _gram(self, X: Sequence[String], Y: Sequence[String] | None) -> Tensor:
         distances = edit_distances(X, Y)
         exponents = combine("mul", distances, -1.0 / number(self, "lengthscale", distances))
         return exponents.exp() if exponents.requires_grad else exponents.exp_()
 
-    def _diag(self, X: Sequence[Any]) -> Tensor:
-        batch = per_row(number(self, "lengthscale", torch.zeros((), dtype=torch.float64))).shape[:-1]
+    def _diag(self, X: Sequence[String]) -> Tensor:
+        batch = per_row(number(self, "lengthscale")).shape[:-1]
         return torch.ones(*batch, len(X), dtype=torch.float64)

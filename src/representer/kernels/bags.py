@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import as_items, is_single, same_features, take
-from representer.kernels.base import Domain, Kernel, combine
-from representer.kernels.features import Columns, ExplicitFeatures
+from representer.data import Data, as_list, is_single, same_features, take
+from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.names import as_kernel
 from representer.kernels.products import Linear
 from representer.kernels.stationary import Radial
-from representer.linalg.memory import BLOCK_BYTES, require_gram
+from representer.linalg import BLOCK_BYTES, combine, require_gram
 from representer.values import number, same
 
 # Points whose Gram matrix is one block.
@@ -35,12 +34,12 @@ MEDIAN_BAGS = 300
 class Bags:
     """The points of all bags in one collection, their weights (of sum 1 in each bag), and the size of each bag."""
 
-    points: Any
+    points: Data
     weights: Tensor
     sizes: list[int]
 
     def members(self) -> Tensor:
-        """The bag of each point."""
+        """The number of the bag of each point."""
         return torch.repeat_interleave(torch.tensor(self.sizes)).to(self.weights.device)
 
     def parts(self, limit: int) -> Iterator[Bags]:
@@ -70,28 +69,27 @@ class OnBags(Kernel, ABC):
         """The kernel of all pairs of bags, from that of all pairs of their points, which may be overwritten."""
 
     def check_hyperparameters(self) -> None:
-        """Also that there is a kernel of points."""
+        """Refuse what is inadmissible; there must be a kernel of points."""
         if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
             raise ValueError(
                 f"kernel of {type(self).__name__} must be a kernel of points; got {self.kernel!r}."
             )
         super().check_hyperparameters()
 
-    def prepare(self, X: Any) -> list[Any]:
+    def prepare(self, X: Data) -> list[Data]:
         """The bags as a list; each has points that the inner kernel takes."""
-        if is_single(X) or sparse.issparse(X):
-            raise ValueError(f"{type(self).__name__} takes a list of bags; got {type(X).__name__}.")
-        bags = list(as_items(X))
-        if not bags:
-            raise ValueError("Found 0 bags: a kernel needs at least one.")
+        if sparse.issparse(X):
+            raise ValueError(f"{type(self).__name__} takes a sequence of bags; got {type(X).__name__}.")
+        bags = as_list(X, "bags", type(self).__name__)
         self._gathered(bags)
         return bags
 
-    def _gathered(self, X: list[Any]) -> Bags:
+    def _gathered(self, X: Sequence[Data]) -> Bags:
+        """The bags, checked one by one, in one collection."""
         points, weights = zip(*(self._checked(i, bag) for i, bag in enumerate(X)), strict=True)
         return Bags(_joined(points), torch.cat(weights), [len(weight) for weight in weights])
 
-    def _checked(self, i: int, bag: Any) -> tuple[Any, Tensor]:
+    def _checked(self, i: int, bag: Data) -> tuple[Data, Tensor]:
         """The prepared points of a bag, and weights of sum 1."""
         if isinstance(bag, tuple) and len(bag) != 2:
             raise ValueError(
@@ -127,10 +125,10 @@ class OnBags(Kernel, ABC):
             )
         if not bool((weights >= 0).all() and torch.isfinite(weights).all() and weights.sum() > 0):
             raise ValueError(f"The weights of bag {i} must be finite and not negative, and not all zero.")
-        kept = weights.nonzero()[:, 0]
-        return take(points, kept), weights[kept] / weights.sum()
+        positive = weights.nonzero()[:, 0]
+        return take(points, positive), weights[positive] / weights.sum()
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Sequence[Data]) -> Self:
         points = self._gathered(X).points
         return self._rebuild(lambda name, v: self.kernel._resolve(points) if name == "kernel" else v)
 
@@ -146,6 +144,7 @@ class OnBags(Kernel, ABC):
         return torch.cat([torch.cat(strip, -1) for strip in grid], -2)
 
     def _block(self, left: Bags, right: Bags | None) -> Tensor:
+        """The kernel of all pairs of bags, in one block; without ``right``, of pairs in ``left``."""
         other = left if right is None else right
         require_gram(sum(left.sizes), sum(other.sizes))
         if right is None:
@@ -161,10 +160,10 @@ class OnBags(Kernel, ABC):
         blocks = (self._block(part, None) for part in bags.parts(DIAGONAL_POINTS))
         return torch.cat([block.diagonal(dim1=-2, dim2=-1) for block in blocks], -1)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
         return self._between(self._gathered(X), None if Y is None else self._gathered(Y))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Data]) -> Tensor:
         return self._within(self._gathered(X))
 
 
@@ -197,12 +196,12 @@ class MeanMap(OnBags):
     [[1.0, 0.838, 0.858], [0.838, 1.0, 0.701], [0.858, 0.701, 1.0]]
     """
 
-    def __init__(self, kernel: Kernel, outer: Any = "linear"):
+    def __init__(self, kernel: Kernel, outer: Kernel | str = "linear"):
         self.kernel = kernel
         self.outer = outer
 
     def check_hyperparameters(self) -> None:
-        """Also the outer kernel: linear, or radial with one lengthscale."""
+        """Refuse what is inadmissible; the outer kernel must be linear, or radial with one lengthscale."""
         outer = as_kernel(self.outer)
         if not isinstance(outer, Linear | Radial):
             raise ValueError(
@@ -216,7 +215,7 @@ class MeanMap(OnBags):
             )
         super().check_hyperparameters()
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Sequence[Data]) -> Self:
         new = super()._resolve(X)
         outer = as_kernel(self.outer)
         if any(isinstance(getattr(outer, name), str) for name in outer.hyperparameters):
@@ -224,12 +223,11 @@ class MeanMap(OnBags):
             with torch.no_grad():
                 gram = new._between(self._gathered([X[i] for i in index]), None)
                 values, vectors = torch.linalg.eigh(gram)
-            new.outer = outer._resolve(
-                vectors * values.clamp(min=0.0).sqrt()
-            )  # points with these inner products
+            points = vectors * values.clamp(min=0.0).sqrt()  # their inner products are those of the bags
+            new.outer = outer._resolve(points)
         return new
 
-    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Sequence[Data], columns: Columns | None = None) -> ExplicitFeatures:
         """The mean of the points' features."""
         if not isinstance(as_kernel(self.outer), Linear):
             raise ValueError(f"MeanMap has explicit features only with outer='linear'; got {self.outer!r}.")
@@ -242,7 +240,7 @@ class MeanMap(OnBags):
     def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
         return _weighted_sums(_weighted_sums(gram, left, -2), right, -1)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
         outer = as_kernel(self.outer)
         left = self._gathered(X)
         right = None if Y is None else self._gathered(Y)
@@ -255,7 +253,7 @@ class MeanMap(OnBags):
         t = squares.clamp(min=0.0) / (-2.0 * number(outer, "lengthscale", product) ** 2)
         return outer._profile(t)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Data]) -> Tensor:
         if isinstance(as_kernel(self.outer), Radial):
             return torch.ones(len(X), dtype=torch.float64)
         return super()._diag(X)
@@ -299,7 +297,7 @@ class Match(OnBags):
 
 # -- one number for the points of a bag -------------------------------------------------------------------------------
 def _weighted_sums(gram: Tensor, bags: Bags, dim: int) -> Tensor:
-    """Σ_i p_i gram_i over the rows (dim −2) or columns (−1) of each bag; may overwrite the matrix."""
+    """The sums Σ_i p_i gram_i over the rows (dim −2) or columns (−1) of each bag; may overwrite the matrix."""
     weights = bags.weights.to(gram.dtype)
     shape = list(gram.shape)
     shape[dim] = len(bags.sizes)
@@ -316,8 +314,8 @@ def _largest(gram: Tensor, bags: Bags, dim: int) -> Tensor:
     return gram.new_zeros(shape).scatter_reduce(dim, index, gram, "amax", include_self=False)
 
 
-def _joined(points: tuple[Any, ...]) -> Any:
-    """All points in one collection of their kind."""
+def _joined(points: tuple[Data, ...]) -> Data:
+    """The points of all bags in one collection of their kind."""
     if isinstance(points[0], Tensor):
         features = [item.shape[1] for item in points]
         odd = next((i for i, d in enumerate(features) if d != features[0]), None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,20 +13,70 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import as_vectors as as_vectors
-from representer.data import count as count
-from representer.data import same_features, take
-from representer.kernels.features import Columns, ExplicitFeatures, side_by_side, with_short_indices
-from representer.linalg.memory import combine as combine
-from representer.linalg.memory import require_gram
-from representer.parameters import Hyperparameter, NonNegative, Word, is_scalar
-from representer.values import Value, all_values, argument_repr, map_children, number
-from representer.values import per_row as per_row
+from representer.data import Data, as_vectors, count, same_features, take
+from representer.linalg import combine, require_gram
+from representer.parameters import Hyperparameter, NonNegative, Setting, Word, is_scalar
+from representer.values import Value, all_values, argument_repr, map_children, number, per_row
 
 Domain = Literal["vectors", "labels", "gram", "objects", "records"]
 
 ONE = Word(lambda X: torch.ones((), dtype=torch.float64), learned=True)
 FACTOR = Hyperparameter(NonNegative(), {"auto": ONE}, scalar=True)
+
+Columns = Mapping[Hashable, int]  # the column of each explicit feature
+
+
+@dataclass(frozen=True)
+class ExplicitFeatures:
+    """φ(X) as a matrix (n, q), and what its columns mean.
+
+    Attributes
+    ----------
+    matrix : scipy.sparse.csr_array, or ndarray where few entries are zero
+        One row a sample.
+    columns : dict
+        The column of each feature, in the order of first appearance.
+    """
+
+    matrix: sparse.csr_array | np.ndarray
+    columns: Columns
+
+
+def side_by_side(features: Mapping[str, ExplicitFeatures]) -> ExplicitFeatures:
+    """The features of several kernels in one matrix; a column is named by its kernel and its name there."""
+    matrices = [own.matrix for own in features.values()]
+    names = [(which, name) for which, own in features.items() for name in own.columns]
+    is_sparse = any(map(sparse.issparse, matrices))
+    matrix = sparse.hstack(matrices, format="csr") if is_sparse else np.hstack(matrices)
+    return ExplicitFeatures(matrix, {name: i for i, name in enumerate(names)})
+
+
+def with_short_indices(matrix: sparse.csr_array | np.ndarray) -> sparse.csr_array | np.ndarray:
+    """The matrix with 32-bit indices where they suffice: some of scikit-learn's linear models take no others."""
+    if isinstance(matrix, np.ndarray) or max(matrix.nnz, *matrix.shape) > np.iinfo(np.int32).max:
+        return matrix
+    matrix = matrix.tocsr()
+    arrays = matrix.data, matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return sparse.csr_array(arrays, shape=matrix.shape)
+
+
+def is_searched(kernel: Value) -> bool:
+    """Is a gradient asked in one of the kernel's hyperparameters?"""
+    numbers = kernel.hyperparameter_values().values()
+    return torch.is_grad_enabled() and any(value.requires_grad for value in numbers)
+
+
+def with_derivative(function: Callable[[float, bool], Sequence[Tensor]], argument: Tensor) -> Tensor:
+    """A function of one number, or of a batch of them (..., 1, 1), that computes its own derivative.
+
+    ``function(number, slope)`` gives a matrix of values, or a vector, and with ``slope`` also their derivatives.
+    v + s·(θ − θ₀) has the value v and the derivative s at θ₀: autograd need not follow the computation.
+    """
+    slope = argument.requires_grad and torch.is_grad_enabled()
+    each = [torch.stack(list(function(theta, slope))) for theta in argument.detach().reshape(-1).tolist()]
+    batch = argument.shape[: argument.ndim - each[0].ndim + 1]
+    values, *slopes = torch.stack(each, 1).reshape(len(each[0]), *batch, *each[0].shape[1:])
+    return values + slopes[0] * (argument - argument.detach()) if slope else values
 
 
 class Kernel(Value, ABC):
@@ -51,18 +102,18 @@ class Kernel(Value, ABC):
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
     @abstractmethod
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         """The matrix k(x_i, y_j) of prepared data; Y None means X."""
 
     @abstractmethod
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         """The vector k(x_i, x_i) of prepared data."""
 
-    def _product(self, X: Any, Y: Any, coefficients: Tensor) -> Tensor:
-        """k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
+    def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
+        """The product k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
         return self._gram(X, Y) @ coefficients
 
-    def __call__(self, X: Any, Y: Any | None = None) -> Tensor:
+    def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.
 
         A word such as ``lengthscale="median"`` is given its number by X here only if Y is None.
@@ -80,18 +131,18 @@ class Kernel(Value, ABC):
             X, Y = same_features(X, Y)
         return self._gram(X, Y)
 
-    def diag(self, X: Any) -> Tensor:
+    def diag(self, X: Data) -> Tensor:
         """The diagonal of ``k(X)``, without the matrix."""
         self.check_hyperparameters()
         X = self.prepare(X)
         return self._resolve(X)._diag(X)
 
     # -- explicit features: k(x, y) = ⟨φ(x), φ(y)⟩ ------------------------------------------------------------------
-    def features(self, X: Any) -> Tensor | None:
-        """φ(X) (..., n, q) of data that ``prepare`` has checked, differentiable; None if there are none, or too many.
+    def features(self, X: Data) -> Tensor | None:
+        """The features φ(X) (..., n, q) of data that ``prepare`` has checked; None if there are none, or too many.
 
-        The features of x do not depend on the other samples. A kernel on vectors with finitely many features defines
-        this method; a kernel of objects, whose features are sparse, defines ``_explicit_features``.
+        They are differentiable, and those of x do not depend on the other samples. A kernel on vectors with finitely
+        many features defines this method; a kernel of objects, whose features are sparse, ``_explicit_features``.
 
         Examples
         --------
@@ -104,19 +155,20 @@ class Kernel(Value, ABC):
         """
         return None
 
-    def n_features(self, X: Any) -> int | None:
+    def n_features(self, X: Data) -> int | None:
         """How many columns ``features(X)`` has, from one sample; None if there are no such features."""
         one = X[..., :1, :] if isinstance(X, Tensor) and X.ndim > 1 else take(X, torch.arange(1))
         with torch.no_grad():
             features = self.features(one)
         return None if features is None else features.shape[-1]
 
-    def explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
-        """φ(X) with k(X) = φ(X) φ(X)ᵀ as an array or a sparse matrix with named columns, for linear models.
+    def explicit_features(self, X: Data, columns: Columns | None = None) -> ExplicitFeatures:
+        """The features φ(X), where k(X) = φ(X) φ(X)ᵀ, as an array or a sparse matrix with named columns.
 
-        With the ``columns`` of earlier features, those of X are given in the same columns; features that ``columns``
-        does not have are left out. Words such as ``"median"`` are given their numbers by X; with ``columns`` they must
-        have them already. Sums, multiples and normalised forms of kernels with explicit features have them, too.
+        Linear models take such a matrix. With the ``columns`` of earlier features, those of X are in the same columns;
+        features that ``columns`` does not have are left out. Words such as ``"median"`` get their numbers from X; with
+        ``columns`` they must have them already. Sums, multiples and normalised forms of kernels with explicit features
+        have them, too.
 
         Examples
         --------
@@ -141,7 +193,7 @@ class Kernel(Value, ABC):
         features = kernel._explicit_features(X, columns)
         return ExplicitFeatures(with_short_indices(features.matrix), features.columns)
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         """The features of prepared data with named columns; a dense feature is named by its number."""
         features = self.features(X)
         if features is None:
@@ -155,16 +207,18 @@ class Kernel(Value, ABC):
         """A multiple of the kernel whose numbers stay in range; its normalised form is the same."""
         return self
 
-    def prepare(self, X: Any) -> Any:
+    def prepare(self, X: Data) -> Data:
         """Checked data in the form that ``_gram`` takes: a tensor for vectors; idempotent."""
         return as_vectors(X) if self.domain == "vectors" else X
 
-    def resolve(self, X: Any) -> Self:
+    def resolve(self, X: Data) -> Self:
         """The kernel with every word (``"median"``, ``"auto"`` …) replaced by the number that X gives it."""
         self.check_hyperparameters()
         return self._resolve(self.prepare(X))
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Data) -> Self:
+        """The same as ``resolve`` for prepared data."""
+
         def change(name: str, argument: Any) -> Any:
             if name in self.hyperparameters and isinstance(argument, str):
                 value = self._own_specification(name).words[argument].value(X)
@@ -174,20 +228,20 @@ class Kernel(Value, ABC):
         return self._rebuild(change)
 
     # -- composition ------------------------------------------------------------------------------------------------
-    def __add__(self, other: Kernel | float | Tensor) -> Sum:
+    def __add__(self, other: Kernel | Setting) -> Sum:
         lifted = _lift(other)
         return NotImplemented if lifted is None else Sum(self, lifted)
 
-    def __radd__(self, other: Kernel | float | Tensor) -> Sum:
+    def __radd__(self, other: Kernel | Setting) -> Sum:
         lifted = _lift(other)
         return NotImplemented if lifted is None else Sum(lifted, self)
 
-    def __mul__(self, other: Kernel | float | Tensor) -> Kernel:
+    def __mul__(self, other: Kernel | Setting) -> Kernel:
         if isinstance(other, Kernel):
             return Product(self, other)
         return Scaled(self, other) if is_scalar(other) else NotImplemented
 
-    def __rmul__(self, other: float | Tensor | str) -> Kernel:
+    def __rmul__(self, other: Setting) -> Kernel:
         return Scaled(self, other) if is_scalar(other) else NotImplemented
 
     @classmethod
@@ -200,15 +254,16 @@ class Kernel(Value, ABC):
         return NotImplemented
 
     def normalized(self) -> Normalized:
-        """k(x, y) / √(k(x, x) k(y, y)): the cosine in feature space."""
+        """The kernel k(x, y) / √(k(x, x) k(y, y)): the cosine in feature space."""
         return Normalized(self)
 
-    def centered(self, anchors: Any = "data") -> Centered:
+    def centered(self, anchors: Data = "data") -> Centered:
         """The kernel of features centred at the mean of the anchors; ``"data"``: of the data it is fitted to."""
         return Centered(self, anchors)
 
 
-def _lift(value: Any) -> Kernel | None:
+def _lift(value: Kernel | Setting) -> Kernel | None:
+    """A number as a constant kernel; None for what can be neither."""
     if isinstance(value, Kernel):
         return value
     return Constant(value) if is_scalar(value) else None
@@ -228,40 +283,41 @@ class Constant(Kernel):
     takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
 
-    def __init__(self, value: Any = 1.0):
+    def __init__(self, value: Setting = 1.0):
         self.value = value
 
-    def prepare(self, X: Any) -> Any:
-        """Any data will do."""
+    def prepare(self, X: Data) -> Data:
+        """The data as they are: any will do."""
         return X
 
-    def _filled(self, X: Any, *shape: int) -> Tensor:
+    def _filled(self, X: Data, *shape: int) -> Tensor:
+        """An array of this shape (after the batch dimensions of X) full of the value."""
         like = X if isinstance(X, Tensor) and X.is_floating_point() else torch.zeros((), dtype=torch.float64)
         value = number(self, "value", like)
         return (value if len(shape) > 1 else per_row(value)) * like.new_ones((*like.shape[:-2], *shape))
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._filled(X, count(X), count(X if Y is None else Y))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self._filled(X, count(X))
 
-    def features(self, X: Any) -> Tensor:
-        """One column, √value."""
+    def features(self, X: Data) -> Tensor:
+        """The one constant feature √value."""
         return self._filled(X, count(X), 1).sqrt()
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         return ExplicitFeatures(self.features(X).detach().numpy(), {"constant": 0})
 
 
 def _takes_anything(kernel: Value) -> bool:
     """Is it a constant, or made from constants only?"""
-    parts = [child for _, child in kernel._children()]
-    return isinstance(kernel, Constant) or (bool(parts) and all(map(_takes_anything, parts)))
+    children = [child for _, child in kernel._children()]
+    return isinstance(kernel, Constant) or (bool(children) and all(map(_takes_anything, children)))
 
 
 class Pair(Kernel, ABC):
-    """Two kernels on the same data."""
+    """A kernel made from two kernels on the same data."""
 
     def __init__(self, left: Kernel, right: Kernel):
         self.left = left
@@ -269,7 +325,7 @@ class Pair(Kernel, ABC):
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        """The kind of data both parts take (a constant takes any)."""
+        """The kind of data that both kernels take (a constant takes any)."""
         kinds = {k.domain for k in (self.left, self.right) if not _takes_anything(k)}
         if len(kinds) > 1:
             raise ValueError(
@@ -278,13 +334,13 @@ class Pair(Kernel, ABC):
             )
         return kinds.pop() if kinds else "vectors"
 
-    def prepare(self, X: Any) -> Any:
-        """Checked by both parts."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by both kernels."""
         self.domain  # noqa: B018  raises if the kinds differ
         return self.right.prepare(self.left.prepare(X))
 
-    def _combined(self, operation: str, X: Any, Y: Any | None) -> Tensor:
-        """Both Gram matrices added or multiplied; a constant stays a number."""
+    def _combined(self, operation: str, X: Data, Y: Data | None) -> Tensor:
+        """The sum or the product of both Gram matrices; a constant stays a number."""
         first, second = sorted((self.left, self.right), key=lambda k: isinstance(k, Constant))
         gram = first._gram(X, Y)
         other = number(second, "value", gram) if isinstance(second, Constant) else second._gram(X, Y)
@@ -301,26 +357,26 @@ class Sum(Pair):
     [[2.0, 4.0], [4.0, 8.0]]
     """
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._combined("add", X, Y)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self.left._diag(X) + self.right._diag(X)
 
-    def features(self, X: Any) -> Tensor | None:
-        """Those of both, side by side."""
+    def features(self, X: Data) -> Tensor | None:
+        """The features of both kernels, side by side."""
         left = self.left.features(X)
         right = None if left is None else self.right.features(X)
         return None if left is None or right is None else torch.cat([left, right], -1)
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
-        """Columns are named by the side and the name there."""
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
+        """The features of both kernels in columns that are named by the side and the name there."""
         sides = {}
         for side in ("left", "right"):
             own = columns
             if columns is not None:
-                ordered: Any = sorted(columns, key=columns.__getitem__)
-                own = {name: i for i, name in enumerate(name for which, name in ordered if which == side)}
+                names = [name[1] for name in sorted(columns, key=columns.__getitem__) if name[0] == side]  # type: ignore[index]
+                own = {name: i for i, name in enumerate(names)}
             sides[side] = getattr(self, side)._explicit_features(X, own)
         return side_by_side(sides)
 
@@ -339,10 +395,10 @@ class Product(Pair):
     [[1.0, 4.0], [4.0, 16.0]]
     """
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self._combined("mul", X, Y)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self.left._diag(X) * self.right._diag(X)
 
     def __repr__(self) -> str:
@@ -360,11 +416,11 @@ class Wrapped(Kernel, ABC):
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        """That of the inner kernel."""
+        """The kind of data that the inner kernel takes."""
         return self.kernel.domain
 
-    def prepare(self, X: Any) -> Any:
-        """Checked by the inner kernel."""
+    def prepare(self, X: Data) -> Data:
+        """The data, checked by the inner kernel."""
         return self.kernel.prepare(X)
 
 
@@ -380,26 +436,26 @@ class Scaled(Wrapped):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"scale": FACTOR}
 
-    def __init__(self, kernel: Kernel, scale: Any = 1.0):
+    def __init__(self, kernel: Kernel, scale: Setting = 1.0):
         self.kernel = kernel
         self.scale = scale
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         gram = self.kernel._gram(X, Y)
         return combine("mul", gram, number(self, "scale", gram))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         diagonal = self.kernel._diag(X)
         return diagonal * per_row(number(self, "scale", diagonal))
 
-    def features(self, X: Any) -> Tensor | None:
-        """√scale · φ."""
+    def features(self, X: Data) -> Tensor | None:
+        """The features of the inner kernel times √scale."""
         inner = self.kernel.features(X)
         return None if inner is None else number(self, "scale", inner).sqrt() * inner
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         inner = self.kernel._explicit_features(X, columns)
-        return ExplicitFeatures(math.sqrt(self.scale) * inner.matrix, inner.columns)
+        return ExplicitFeatures(math.sqrt(number(self, "scale").item()) * inner.matrix, inner.columns)
 
     def __repr__(self) -> str:
         scale = argument_repr(self.scale)
@@ -422,23 +478,24 @@ class Normalized(Wrapped):
     def __init__(self, kernel: Kernel):
         self.kernel = kernel
 
-    def _weights(self, X: Any) -> Tensor:
+    def _weights(self, X: Data) -> Tensor:
+        """The factor 1 / √k(x, x) of each sample; 0 where its features vanish."""
         diagonal = self.kernel._up_to_scale()._diag(X)
         positive = diagonal > 0
         return torch.where(positive, torch.where(positive, diagonal, 1.0).rsqrt(), 0.0)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         rows = self._weights(X)
         columns = rows if Y is None else self._weights(Y)
         gram = combine("mul", self.kernel._up_to_scale()._gram(X, Y), rows[..., :, None])
         return combine("mul", gram, columns[..., None, :])
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         diagonal = self.kernel._up_to_scale()._diag(X)
         return (diagonal > 0).to(diagonal.dtype)
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
-        """φ over its whole norm, of which the columns may hold only a part."""
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
+        """The features divided by their whole norm, of which the columns may lack something."""
         inner = self.kernel._explicit_features(X, columns)
         norms = self.kernel._diag(X).sqrt().numpy()
         weights = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
@@ -455,17 +512,18 @@ class Centered(Wrapped):
     [[1.0, -1.0], [-1.0, 1.0]]
     """
 
-    def __init__(self, kernel: Kernel, anchors: Any = "data"):
+    def __init__(self, kernel: Kernel, anchors: Data = "data"):
         self.kernel = kernel
         self.anchors = anchors
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Data) -> Self:
         resolved = super()._resolve(X)
         if isinstance(self.anchors, str):
             resolved.anchors = X
         return resolved
 
-    def _anchors(self, X: Any) -> Any:
+    def _anchors(self, X: Data) -> Data:
+        """The anchors, prepared, in the precision of the data."""
         if isinstance(self.anchors, str):
             raise ValueError(
                 "This centred kernel has no anchors yet: the data decide them. Call kernel.resolve(X) with the "
@@ -474,10 +532,11 @@ class Centered(Wrapped):
         anchors = self.kernel.prepare(self.anchors)
         return anchors.to(X) if isinstance(anchors, Tensor) and isinstance(X, Tensor) else anchors
 
-    def _means(self, X: Any, anchors: Any) -> Tensor:
+    def _means(self, X: Data, anchors: Data) -> Tensor:
+        """The mean of k(x, ·) over the anchors, for each sample."""
         return self.kernel._gram(X, None if X is anchors else anchors).mean(-1)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         anchors = self._anchors(X)
         gram = self.kernel._gram(X, Y)
         of_anchors = (X if Y is None else Y) is anchors  # then the means are at hand
@@ -487,7 +546,7 @@ class Centered(Wrapped):
         gram = combine("add", gram, (grand[..., None] - rows)[..., :, None])
         return combine("sub", gram, columns[..., None, :])
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         anchors = self._anchors(X)
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import is_single, same_features
-from representer.kernels.base import Domain, Kernel, combine, per_row
-from representer.parameters import Hyperparameter, NonNegative, Word
-from representer.values import Value, number
+from representer.data import Data, first_positions, is_single, same_features
+from representer.kernels.base import Domain, Kernel
+from representer.linalg import combine
+from representer.parameters import Hyperparameter, NonNegative, Setting, Word
+from representer.values import Value, number, per_row
 
 Field = str | tuple[str, ...]
-Record = Mapping[Any, Any]
+Record = Mapping[Hashable, Any]
 
 
 class Columns(Kernel):
@@ -54,7 +55,7 @@ class Columns(Kernel):
         kernels: Mapping[Field, Kernel],
         combine: Literal["sum", "product"] = "sum",
         *,
-        weights: Any = 1.0,
+        weights: Setting = 1.0,
     ):
         self.kernels = kernels
         self.combine = combine
@@ -82,7 +83,7 @@ class Columns(Kernel):
         return replace(super()._own_specification(name), words={"auto": start})
 
     def check_hyperparameters(self) -> None:
-        """Also the kernels, their number, and how they are combined."""
+        """Refuse what is inadmissible; there must be at least one kernel, and a name for each parameter."""
         if not isinstance(self.kernels, Mapping) or not self.kernels:
             raise ValueError(
                 f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
@@ -92,7 +93,7 @@ class Columns(Kernel):
                 raise ValueError(
                     f"The kernel of field {field!r} of Columns must take vectors, labels or objects; got {kernel!r}."
                 )
-        names: dict[str, Any] = {}
+        names: dict[str, Field] = {}
         for (name, _), field in zip(self._children(), self.kernels, strict=True):
             if name in names:
                 raise ValueError(
@@ -104,17 +105,17 @@ class Columns(Kernel):
             raise ValueError(f"combine of Columns must be 'sum' or 'product'; got {self.combine!r}.")
         super().check_hyperparameters()
         if not isinstance(self.weights, str):
-            self._weights(torch.zeros((), dtype=torch.float64))
+            self._weights()
 
     # -- data ---------------------------------------------------------------------------------------------------------
-    def prepare(self, X: Any) -> list[Record]:
-        """One dictionary a record, with all columns, after each kernel has checked its own."""
+    def prepare(self, X: Data) -> list[Record]:
+        """The records as dictionaries with all columns, after each kernel has checked its own."""
         records = as_records(X)
         for field, kernel in self.kernels.items():
             field_data(records, field, kernel)
         return records
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Sequence[Record]) -> Self:
         new = self._rebuild(lambda _, argument: argument)
         new.kernels = {f: kernel._resolve(field_data(X, f, kernel)) for f, kernel in self.kernels.items()}
         if isinstance(self.weights, str):
@@ -122,9 +123,9 @@ class Columns(Kernel):
         return new
 
     # -- Gram matrices ------------------------------------------------------------------------------------------------
-    def _weights(self, like: Tensor) -> list[Tensor]:
-        """For each field a number, or a batch of them (..., 1, 1)."""
-        weights, q = number(self, "weights", like), len(self.kernels)
+    def _weights(self) -> list[Tensor]:
+        """The weights of the fields, each a number or a batch of them (..., 1, 1)."""
+        weights, q = number(self, "weights"), len(self.kernels)
         if weights.ndim == 0 or weights.shape[-1] == 1:
             return [weights if weights.ndim > 1 else weights.reshape(())] * q
         if weights.shape[-1] != q:
@@ -133,7 +134,7 @@ class Columns(Kernel):
             )
         return [weights[..., i : i + 1] if weights.ndim > 1 else weights[i] for i in range(q)]
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
         def grams() -> Iterator[Tensor]:
             for field, kernel in self.kernels.items():
                 left = field_data(X, field, kernel)
@@ -144,28 +145,29 @@ class Columns(Kernel):
 
         return self._combined(grams(), lambda weight: weight)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Record]) -> Tensor:
         diagonals = (kernel._diag(field_data(X, field, kernel)) for field, kernel in self.kernels.items())
         return self._combined(diagonals, per_row)
 
-    def _combined(self, parts: Iterator[Tensor], shaped: Callable[[Tensor], Tensor]) -> Tensor:
+    def _combined(self, terms: Iterator[Tensor], shaped: Callable[[Tensor], Tensor]) -> Tensor:
+        """The weighted sum, or product, of the fields' Gram matrices or diagonals."""
         operation = "add" if self.combine == "sum" else "mul"
         total: Tensor | None = None
-        for part, weight in zip(parts, self._weights(torch.zeros((), dtype=torch.float64)), strict=True):
-            weighted = combine("mul", part, shaped(weight).to(part))
+        for term, weight in zip(terms, self._weights(), strict=True):
+            weighted = combine("mul", term, shaped(weight).to(term))
             total = weighted if total is None else _combine(operation, total, weighted)
         assert total is not None  # there is at least one field
         return total
 
 
 def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
-    """In the memory of the larger: one of them may have a batch of hyperparameters, and the other none."""
+    """The sum or product in the memory of the larger, as only one may have a batch of hyperparameters."""
     return combine(operation, a, b) if a.ndim >= b.ndim else combine(operation, b, a)
 
 
 # -- records --------------------------------------------------------------------------------------------------------
-def as_records(X: Any) -> list[Record]:
-    """A frame, a dictionary of columns, a structured array or a list of dictionaries as the latter.
+def as_records(X: Data) -> list[Record]:
+    """The records of a frame, a dictionary of columns, a structured array or a list of dictionaries, as the latter.
 
     Examples
     --------
@@ -207,7 +209,7 @@ def as_records(X: Any) -> list[Record]:
     return records
 
 
-def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Any:
+def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
     """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
     columns = [_column(records, name) for name in _names(field)]
     try:
@@ -218,26 +220,29 @@ def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Any:
         raise ValueError(f"Column {field!r}: {error}") from error
 
 
-def _names(field: Field) -> tuple[Any, ...]:
+def _names(field: Field) -> tuple[str, ...]:
+    """The names of the columns of a field."""
     return field if isinstance(field, tuple) else (field,)
 
 
-def _column(records: Sequence[Record], name: Any) -> list[Any]:
+def _column(records: Sequence[Record], name: str) -> list[Data]:
+    """The entries of a column, or an error where they are missing."""
     absent = [i for i, record in enumerate(records) if name not in record]
     if absent:
         which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
-        known = ", ".join(map(repr, records[absent[0]]))
-        raise ValueError(f"{which} no column {name!r}; there are: {known}.")
+        present = ", ".join(map(repr, records[absent[0]]))
+        raise ValueError(f"{which} no column {name!r}; there are: {present}.")
     column = [record[name] for record in records]
     gaps = [i for i, value in enumerate(column) if _is_missing(value)]
     if gaps:
         raise ValueError(
-            f"Column {name!r} has no value in row(s) {', '.join(map(str, gaps[:5]))}{' …' if len(gaps) > 5 else ''} "
-            "(None or NaN). Impute these values, or leave the rows out."
+            f"Column {name!r} has no value in row(s) {first_positions(gaps)} (None or NaN). Impute these values, or "
+            "leave the rows out."
         )
     return column
 
 
-def _is_missing(value: Any) -> bool:
+def _is_missing(value: object) -> bool:
+    """Is it None, NaN, or one of the missing values of pandas?"""
     missing = value is None or (isinstance(value, float) and value != value)
     return missing or type(value).__name__ in ("NAType", "NaTType")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import as_items, is_single
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.features import Columns, ExplicitFeatures
+from representer.data import Data, as_list
+from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.learned import Mapped
-from representer.linalg.memory import require
-from representer.parameters import is_count, is_real
+from representer.linalg import require
+from representer.parameters import is_real, is_whole
 
 Pair = tuple[np.ndarray, np.ndarray]
 
@@ -67,10 +67,10 @@ class Functional(Mapped):
     def __init__(
         self,
         kernel: Kernel,
-        grid: Any = None,
+        grid: npt.ArrayLike | None = None,
         *,
         derivative: int | tuple[int, ...] = 0,
-        interval: Any = None,
+        interval: Sequence[float] | str | None = None,
         domain: Domain = "vectors",
     ):
         self.kernel = kernel
@@ -79,13 +79,17 @@ class Functional(Mapped):
         self.interval = interval
         self.domain = domain
 
+    def with_kernel(self, kernel: Kernel) -> Self:
+        """The same space of curves with another kernel on it."""
+        return self._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+
     # -- arguments and data -----------------------------------------------------------------------------------------
     @property
     def _orders(self) -> tuple[int, ...]:
         return tuple(self.derivative) if isinstance(self.derivative, tuple | list) else (self.derivative,)
 
     def check_hyperparameters(self) -> None:
-        """Also the grid, the interval and the orders of derivatives."""
+        """Refuse what is inadmissible: the grid, the interval or the orders of derivatives."""
         super().check_hyperparameters()
         if self.domain not in ("vectors", "objects") or self.kernel.domain != "vectors":
             raise ValueError(
@@ -93,7 +97,7 @@ class Functional(Mapped):
                 f"(pairs of times and values); got kernel={self.kernel!r} and domain={self.domain!r}."
             )
         orders = self._orders
-        if not orders or not all(order == 0 or is_count(order) for order in orders):
+        if not orders or not all(map(is_whole, orders)):
             raise ValueError(
                 f"derivative of Functional must be 0, 1, 2 … or a tuple of these; got {self.derivative!r}."
             )
@@ -102,6 +106,7 @@ class Functional(Mapped):
         self._check_interval()
 
     def _check_interval(self) -> None:
+        """Refuse an interval that is none, or that contradicts the grid."""
         if self.interval is None:
             return
         if self.grid is not None:
@@ -115,8 +120,8 @@ class Functional(Mapped):
                 f"interval of Functional must be a pair of finite numbers (start, end){word}; got {self.interval!r}."
             )
 
-    def prepare(self, X: Any) -> Any:
-        """A tensor (..., n, n_times), or a list of pairs, checked."""
+    def prepare(self, X: Data) -> Data:
+        """The curves as a tensor (..., n, n_times), or as a list of pairs, checked."""
         if self.domain == "objects":
             return check_curves(X, max(self._orders))
         try:
@@ -129,21 +134,20 @@ class Functional(Mapped):
             ) from error
         return vectors
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Data) -> Self:
         new = self
         if self.domain == "objects" and self.grid is None:
             interval = self.interval
             if interval is None or isinstance(interval, str):
                 interval = _shared_interval([_pair(item) for item in X], hull=interval is not None)
             new = self._rebuild(lambda name, argument: interval if name == "interval" else argument)
-        kernel = self.kernel._resolve(new._images(X, None)[0])
-        return new._rebuild(lambda name, argument: kernel if name == "kernel" else argument)
+        return new.with_kernel(self.kernel._resolve(new._images(X, None)[0]))
 
-    def features(self, X: Any) -> Tensor | None:
-        """Those of the inner kernel; pairs without a grid have none, as new curves would change their coordinates."""
+    def features(self, X: Data) -> Tensor | None:
+        """The features of the inner kernel; pairs without a grid have none, as new curves would change them."""
         return None if self.domain == "objects" and self.grid is None else super().features(X)
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         if self.domain == "objects" and self.grid is None:
             raise ValueError(
                 "The features of Functional are values at all times in the data, which new curves would change. Give "
@@ -152,14 +156,14 @@ class Functional(Mapped):
         return super()._explicit_features(X, columns)
 
     # -- vectors ----------------------------------------------------------------------------------------------------
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         left, right = self._images(X, Y)
         return self.kernel._gram(left, right)
 
-    def _image(self, X: Any) -> Tensor:
+    def _image(self, X: Data) -> Tensor:
         return self._images(X, None)[0]
 
-    def _images(self, X: Any, Y: Any | None) -> tuple[Tensor, Tensor | None]:
+    def _images(self, X: Data, Y: Data | None) -> tuple[Tensor, Tensor | None]:
         """The vectors of the curves; those of X and Y have the same coordinates."""
         if self.domain == "objects" and self.grid is None:
             ends = self.interval
@@ -168,21 +172,24 @@ class Functional(Mapped):
                     "This Functional has no interval yet: the data decide it. Call kernel.resolve(X) with the training "
                     f"data first, or give interval=(start, end) (got {ends!r})."
                 )
-            curves = [[_pair(item) for item in part] for part in (X, Y or [])]
-            for part in curves:
-                _check_inside(part, float(ends[0]), float(ends[1]))
-            both = embed_pairs([*curves[0], *curves[1]], self._orders, (float(ends[0]), float(ends[1])))
+            interval = float(ends[0]), float(ends[1])
+            curves = [[_pair(item) for item in data] for data in (X, Y or [])]
+            for pairs in curves:
+                _check_inside(pairs, *interval)
+            both = embed_pairs([*curves[0], *curves[1]], self._orders, interval)
             return both[: len(X)], None if Y is None else both[len(X) :]
         left = self._on_grid(X)
         return left, None if Y is None else self._on_grid(Y)
 
-    def _on_grid(self, X: Any) -> Tensor:
+    def _on_grid(self, X: Data) -> Tensor:
+        """The vectors of curves on a common grid, on which pairs are interpolated."""
         if self.domain == "objects":
             grid = np.asarray(self.grid, dtype=np.float64)
             X = torch.from_numpy(np.stack([np.interp(grid, *_pair(item)) for item in X]))
         return embed_rows(X, self._times(X), self._orders)
 
     def _times(self, X: Tensor) -> Tensor:
+        """The times at which rows hold the values of curves."""
         m = X.shape[-1]
         if m <= max(self._orders) or m < 2:
             raise ValueError(
@@ -199,13 +206,9 @@ class Functional(Mapped):
 
 
 # -- data -----------------------------------------------------------------------------------------------------------
-def check_curves(X: Any, order: int = 0) -> list[Any]:
-    """Pairs (times, values) as a list, each checked; enough times for derivatives of an order."""
-    if is_single(X):
-        raise ValueError(f"Expected a sequence of pairs (times, values); got {type(X).__name__}.")
-    curves = X if isinstance(X, list) else list(as_items(X))
-    if not curves:
-        raise ValueError("Found 0 curves: a kernel needs at least one.")
+def check_curves(X: Data, order: int = 0) -> list[Data]:
+    """The pairs (times, values) as a list, each checked to have times enough for derivatives of an order."""
+    curves = as_list(X, "curves (times, values)")
     for i, item in enumerate(curves):
         try:
             times, values = _pair(item)
@@ -226,12 +229,14 @@ def check_curves(X: Any, order: int = 0) -> list[Any]:
     return curves
 
 
-def _pair(item: Any) -> Pair:
+def _pair(item: Data) -> Pair:
+    """The times and the values of a curve, as arrays."""
     times, values = item
     return _numbers(times), _numbers(values)
 
 
-def _numbers(entries: Any) -> np.ndarray:
+def _numbers(entries: Data) -> np.ndarray:
+    """Real numbers as an array in double precision."""
     array = np.asarray(entries)
     if array.dtype.kind in "mM":
         raise ValueError(
@@ -243,6 +248,7 @@ def _numbers(entries: Any) -> np.ndarray:
 
 
 def _check_times(times: np.ndarray, what: str, order: int) -> None:
+    """Refuse times that are too few, not finite or not increasing."""
     least = max(2, order + 1)
     if times.ndim != 1 or len(times) < least or times.dtype.kind not in "iuf":
         raise ValueError(
@@ -255,6 +261,7 @@ def _check_times(times: np.ndarray, what: str, order: int) -> None:
 
 
 def _shared_interval(curves: Sequence[Pair], *, hull: bool) -> tuple[float, float]:
+    """The interval where all curves are known, or with ``hull`` where any is."""
     starts, ends = [float(t[0]) for t, _ in curves], [float(t[-1]) for t, _ in curves]
     if hull:
         return min(starts), max(ends)
@@ -268,6 +275,7 @@ def _shared_interval(curves: Sequence[Pair], *, hull: bool) -> tuple[float, floa
 
 
 def _check_inside(curves: Sequence[Pair], start: float, end: float) -> None:
+    """Refuse curves that are not known anywhere in the interval."""
     outside = [i for i, (t, _) in enumerate(curves) if t[-1] <= start or t[0] >= end]
     if outside:
         raise ValueError(f"Curves {outside[:5]} have no times within the interval ({start:g}, {end:g}).")
@@ -275,19 +283,19 @@ def _check_inside(curves: Sequence[Pair], start: float, end: float) -> None:
 
 # -- isometric embeddings -------------------------------------------------------------------------------------------
 def embed_rows(X: Tensor, times: Tensor, orders: Sequence[int]) -> Tensor:
-    """√w·x for curves on common times: trapezoid weights for the curves, lengths of steps for their derivatives."""
-    parts = []
+    """The vectors √w·x of curves on common times: trapezoid weights for curves, lengths of steps for derivatives."""
+    vectors = []
     for order in orders:
         edges, values = _derivative(times.to(X), X, order)
         steps = edges.diff()
         if order == 0:
             steps = 0.5 * (torch.nn.functional.pad(steps, (0, 1)) + torch.nn.functional.pad(steps, (1, 0)))
-        parts.append(values * steps.sqrt())
-    return torch.cat(parts, -1)
+        vectors.append(values * steps.sqrt())
+    return torch.cat(vectors, -1)
 
 
 def _derivative(times: Tensor, X: Tensor, order: int) -> tuple[Tensor, Tensor]:
-    """Difference quotients of an order, and the edges of the steps on which they stand; of order 0 times and curves.
+    """The edges of the steps on which difference quotients of an order stand, and these; of order 0 times and curves.
 
     The quotient of two neighbours belongs to the piece between them, and to its middle for the next order; the outer
     pieces reach to the ends.
@@ -302,13 +310,13 @@ def _derivative(times: Tensor, X: Tensor, order: int) -> tuple[Tensor, Tensor]:
 
 
 def embed_pairs(curves: Sequence[Pair], orders: Sequence[int], interval: tuple[float, float]) -> Tensor:
-    """√w·x such that inner products are the exact integrals of the interpolants, or of the steps, over an interval.
+    """The vectors √w·x whose inner products are the exact integrals of interpolants, or of steps, over an interval.
 
     Between two neighbours among all times the product of two interpolants is a quadratic: Gauss's rule with two points
     is exact; of two step functions one point is enough.
     """
     start, end = interval
-    parts = []
+    vectors = []
     for order in orders:
         steps = [_derivative(torch.from_numpy(t), torch.from_numpy(x), order) for t, x in curves]
         pieces = [(edges.numpy(), values.numpy()) for edges, values in steps]
@@ -323,11 +331,12 @@ def embed_pairs(curves: Sequence[Pair], orders: Sequence[int], interval: tuple[f
         rows = np.empty((len(curves), len(nodes)))
         for row, (edges, values) in zip(rows, pieces, strict=True):
             row[:] = np.interp(nodes, edges, values) if order == 0 else _step(nodes, edges, values)
-        parts.append(np.multiply(rows, np.sqrt(weights), out=rows))
-    return torch.from_numpy(np.concatenate(parts, 1) if len(parts) > 1 else parts[0])
+        vectors.append(np.multiply(rows, np.sqrt(weights), out=rows))
+    return torch.from_numpy(np.concatenate(vectors, 1) if len(vectors) > 1 else vectors[0])
 
 
 def _nodes(cuts: np.ndarray, *, gauss: bool) -> Pair:
+    """The nodes and weights of Gauss's rule with two points, or of the midpoint rule, between the cuts."""
     middle, half = 0.5 * (cuts[1:] + cuts[:-1]), 0.5 * np.diff(cuts)
     if not gauss:
         return middle, 2.0 * half
@@ -336,7 +345,7 @@ def _nodes(cuts: np.ndarray, *, gauss: bool) -> Pair:
 
 
 def _step(nodes: np.ndarray, edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """A step function; 0, the derivative of a constant, beyond its edges."""
+    """The values of a step function; 0, the derivative of a constant, beyond its edges."""
     place = np.searchsorted(edges, nodes) - 1
     inside = (place >= 0) & (place < len(values))
     return np.where(inside, values[np.clip(place, 0, len(values) - 1)], 0.0)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.features import Columns, ExplicitFeatures
-from representer.linalg.memory import row_blocks
+from representer.data import Data
+from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
+from representer.linalg import row_blocks
 
 # A dense product does this many multiplications in the time of one in a sparse product.
 DENSE_ADVANTAGE = 100
@@ -29,16 +28,16 @@ class ExplicitKernel(Kernel):
     domain: Domain = "objects"
 
     @abstractmethod
-    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
-        """φ of prepared objects, in given columns or in new ones."""
+    def _explicit_features(self, X: Data, columns: Columns | None = None) -> ExplicitFeatures:
+        """The features of prepared objects, in earlier columns or in new ones."""
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         if Y is None:
             return inner_products(self._explicit_features(X).matrix, None)
         right = self._explicit_features(Y)
         return inner_products(self._explicit_features(X, right.columns).matrix, right.matrix)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return squared_norms(self._explicit_features(X).matrix)
 
 
@@ -46,25 +45,25 @@ class CountingKernel(ExplicitKernel):
     """A kernel that counts what an object contains; a subclass gives ``_counts``."""
 
     @abstractmethod
-    def _counts(self, X: Sequence[Any]) -> Iterable[Mapping[Hashable, float]]:
-        """For each object the non-zero entries of φ."""
+    def _counts(self, X: Sequence[Data]) -> Iterable[Mapping[Hashable, float]]:
+        """The non-zero entries of φ, for each object."""
 
-    def _explicit_features(self, X: Sequence[Any], columns: Columns | None = None) -> ExplicitFeatures:
-        known: dict[Hashable, int] = {} if columns is None else dict(columns)
+    def _explicit_features(self, X: Sequence[Data], columns: Columns | None = None) -> ExplicitFeatures:
+        names: dict[Hashable, int] = {} if columns is None else dict(columns)
         indices: list[int] = []
         values: list[float] = []
         ends = [0]
         for counts in self._counts(X):
             for feature, value in counts.items():
-                column = known.get(feature) if columns is not None else known.setdefault(feature, len(known))
+                column = names.get(feature) if columns is not None else names.setdefault(feature, len(names))
                 if column is not None:
                     indices.append(column)
                     values.append(value)
             ends.append(len(indices))
-        matrix = sparse.csr_array(
-            (values, indices, ends), shape=(len(ends) - 1, len(known)), dtype=np.float64
+        shape = len(ends) - 1, len(names)
+        return ExplicitFeatures(
+            sparse.csr_array((values, indices, ends), shape=shape, dtype=np.float64), names
         )
-        return ExplicitFeatures(matrix, known)
 
 
 def inner_products(
@@ -78,22 +77,23 @@ def inner_products(
     other = left if right is None else right
     common = _occupancy(left) * (DENSE_ADVANTAGE * _occupancy(other)) > left.shape[0] * other.shape[0]
     gram = torch.zeros(left.shape[0], other.shape[0], dtype=torch.float64)
-    for chosen, add in ((~common, _add_sparse), (common, _add_dense)):
-        if chosen.any():
-            columns = slice(None) if chosen.all() else chosen
-            part = None if right is None else right[:, columns]
-            add(gram, left[:, columns], part, None if weights is None else weights[columns])
+    for share, add in ((~common, _add_sparse), (common, _add_dense)):
+        if share.any():
+            columns = slice(None) if share.all() else share
+            factor = None if right is None else right[:, columns]
+            add(gram, left[:, columns], factor, None if weights is None else weights[columns])
     return gram
 
 
 def _occupancy(matrix: sparse.csr_array) -> np.ndarray:
-    """How many rows have each feature."""
+    """The number of rows that have each feature."""
     return np.bincount(matrix.indices, minlength=matrix.shape[1])
 
 
 def _add_dense(
     gram: Tensor, left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None
 ) -> None:
+    """Add the product of features that many objects have, as dense matrices."""
     rows = torch.from_numpy(left.toarray())
     columns = rows if right is None else torch.from_numpy(right.toarray())
     gram.addmm_(rows if weights is None else rows * torch.from_numpy(weights), columns.mT)
@@ -102,7 +102,7 @@ def _add_dense(
 def _add_sparse(
     gram: Tensor, left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None
 ) -> None:
-    """Block by block, because a sparse product holds an index with each entry; of a symmetric one, half is computed."""
+    """Add the product of rare features, in blocks, because it holds an index with each entry; half if symmetric."""
     transposed = (left if right is None else right).T.tocsr()
     if weights is not None:
         transposed.data *= np.repeat(weights, np.diff(transposed.indptr))
@@ -116,5 +116,5 @@ def _add_sparse(
 
 
 def squared_norms(matrix: sparse.csr_array) -> Tensor:
-    """‖φ‖² of each row."""
+    """The squared norm ‖φ‖² of each row."""
     return torch.from_numpy(np.asarray((matrix * matrix).sum(axis=1)).reshape(-1))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import SparseRows, as_vectors, same_features
-from representer.kernels.base import Domain, Kernel, combine
-from representer.linalg.memory import BLOCK_BYTES
+from representer.data import Data, SparseRows, as_vectors, same_features
+from representer.kernels.base import Domain, Kernel
+from representer.linalg import BLOCK_BYTES, combine, row_blocks
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024
@@ -32,21 +30,21 @@ class Overlap(Kernel, ABC):
 
     @abstractmethod
     def _common(self, X: Tensor, Y: Tensor) -> Tensor:
-        """s(x_i, y_j) of dense vectors."""
+        """The common content s(x_i, y_j) of dense vectors."""
 
     @abstractmethod
     def _content(self, X: Tensor) -> Tensor:
-        """s(x_i, x_i) of dense vectors."""
+        """The content s(x_i, x_i) of dense vectors."""
 
     @abstractmethod
     def _units(self, X: SparseRows) -> sparse.csr_array | None:
         """Sparse vectors whose inner products are s, if there are such of a reasonable size."""
 
-    def prepare(self, X: Any) -> Any:
-        """A tensor, or a sparse matrix with a length; finite numbers."""
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The vectors as a tensor, or as a sparse matrix with a length; all numbers are finite."""
         return _as_rows(X) if sparse.issparse(X) else as_vectors(X)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         other = X if Y is None else Y
         if X.shape[-1] != other.shape[-1]:
             raise ValueError(
@@ -59,13 +57,15 @@ class Overlap(Kernel, ABC):
         dtypes = {data.dtype for data in (X, other) if isinstance(data, Tensor)}
         return overlap(left, right, torch.float32 if dtypes == {torch.float32} else torch.float64)
 
-    def _as_units(self, X: Any) -> sparse.csr_array | None:
+    def _as_units(self, X: Data) -> sparse.csr_array | None:
+        """Sparse vectors whose inner products are s, of dense or sparse data, or None."""
         if isinstance(X, Tensor):
             rows = _few_integers(X)
             return None if rows is None else self._units(rows)
         return self._units(X)
 
     def _dense(self, X: Tensor, Y: Tensor) -> Tensor:
+        """The Gram matrix of dense vectors, differentiable."""
         common = self._common(X, Y)
         union = self._content(X)[..., :, None] + self._content(Y)[..., None, :]
         union = combine("sub", union, common)
@@ -74,7 +74,7 @@ class Overlap(Kernel, ABC):
             return (common / union.masked_fill(empty, 1.0)).masked_fill(empty, 1.0)
         return common.div_(union.masked_fill_(empty, 1.0)).masked_fill_(empty, 1.0)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         if isinstance(X, Tensor):
             return torch.ones(X.shape[:-1], dtype=X.dtype, device=X.device)
         return torch.ones(len(X), dtype=torch.float64)
@@ -109,14 +109,14 @@ class Tanimoto(Overlap):
 
     @property
     def domain(self) -> Domain:  # type: ignore[override]
-        """Vectors; packed bits are objects, to which no arithmetic applies."""
+        """The kind of data: vectors, or, of packed bits, objects, to which no arithmetic applies."""
         return "objects" if self.packed else "vectors"
 
-    def prepare(self, X: Any) -> Any:
-        """A tensor or a sparse matrix with a length; packed bits as an array of unsigned integers."""
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The vectors as a tensor or a sparse matrix with a length; packed bits as unsigned integers."""
         return _as_packed(X) if self.packed else super().prepare(X)
 
-    def _as_units(self, X: Any) -> sparse.csr_array | None:
+    def _as_units(self, X: Data) -> sparse.csr_array | None:
         return _unpacked(X) if self.packed else super()._as_units(X)
 
     def _units(self, X: SparseRows) -> sparse.csr_array:
@@ -142,8 +142,8 @@ class MinMax(Overlap):
     [[1.0, 0.16666666666666666], [0.16666666666666666, 1.0]]
     """
 
-    def prepare(self, X: Any) -> Any:
-        """A tensor, or a sparse matrix with a length; finite numbers that are not negative."""
+    def prepare(self, X: Data) -> Tensor | SparseRows | np.ndarray:
+        """The counts as a tensor, or as a sparse matrix with a length; they are finite and not negative."""
         X = super().prepare(X)
         entries = X.detach() if isinstance(X, Tensor) else X.data
         if (entries < 0).any():
@@ -154,7 +154,7 @@ class MinMax(Overlap):
         return X
 
     def _units(self, X: SparseRows) -> sparse.csr_array | None:
-        """A count c is c bits, the first c of its column's: min(x, y) bits are common."""
+        """The counts as bits: c is the first c of its column's, so that min(x, y) of them are common."""
         most, total = X.data.max(initial=0), X.data.sum(dtype=np.float64)
         if not _is_integral(X) or total > MANY_BITS * X.shape[0] * X.shape[1]:
             return None
@@ -177,7 +177,8 @@ class MinMax(Overlap):
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
-def _as_rows(X: Any) -> SparseRows:
+def _as_rows(X: sparse.sparray) -> SparseRows:
+    """A sparse matrix in canonical form, checked."""
     if isinstance(X, SparseRows):
         return X
     if X.ndim != 2 or not all(X.shape):
@@ -198,7 +199,8 @@ def _as_rows(X: Any) -> SparseRows:
     return rows
 
 
-def _as_packed(X: Any) -> np.ndarray:
+def _as_packed(X: Data) -> np.ndarray:
+    """Packed bits as an array, checked."""
     array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
     if array.dtype.kind != "u" or array.ndim != 2 or not array.size:
         raise ValueError(
@@ -209,13 +211,13 @@ def _as_packed(X: Any) -> np.ndarray:
 
 
 def _unpacked(X: np.ndarray) -> sparse.csr_array:
-    """The bits; their order within a sample does not matter as long as it is the same for all."""
+    """The bits of packed integers; their order within a sample does not matter as long as it is the same for all."""
     bits = np.unpackbits(np.ascontiguousarray(X).view(np.uint8), axis=1)
     return sparse.csr_array(bits.view(np.int8))
 
 
 def _few_integers(X: Tensor) -> SparseRows | None:
-    """Mostly empty rows of integers as a sparse matrix, where no gradient is asked."""
+    """The rows as a sparse matrix, if they are mostly empty, of integers, and no gradient is asked."""
     if X.ndim != 2 or X.requires_grad or X.device.type != "cpu":
         return None
     array = X.numpy()
@@ -226,16 +228,18 @@ def _few_integers(X: Tensor) -> SparseRows | None:
 
 
 def _is_integral(rows: sparse.csr_array) -> bool:
+    """Are all entries integers, of whatever type?"""
     return rows.dtype.kind in "biu" or np.array_equal(rows.data, np.rint(rows.data))
 
 
-def _as_tensor(X: Any) -> Tensor:
+def _as_tensor(X: Tensor | sparse.csr_array) -> Tensor:
+    """Dense or sparse vectors as a dense tensor."""
     return X if isinstance(X, Tensor) else torch.from_numpy(X.toarray().astype(np.float64))
 
 
 # -- the Gram matrix --------------------------------------------------------------------------------------------------
 def overlap(left: sparse.csr_array, right: sparse.csr_array, dtype: torch.dtype) -> Tensor:
-    """xᵀy / (‖x‖² + ‖y‖² − xᵀy) of sparse rows, block by block; 1 for two empty rows.
+    """The kernel xᵀy / (‖x‖² + ‖y‖² − xᵀy) of sparse rows, block by block; 1 for two empty rows.
 
     One factor of a block's product is sparse and the other dense: few additions for each pair, all of them to
     neighbours in memory. Integers are added in the shortest type that holds them.
@@ -247,9 +251,9 @@ def overlap(left: sparse.csr_array, right: sparse.csr_array, dtype: torch.dtype)
     left_content, right_content = (torch.from_numpy(content).to(dtype) for content in contents)
     gram = torch.empty(left.shape[0], right.shape[0], dtype=dtype)
     step = min(BLOCK_COLUMNS, max(1, BLOCK_BYTES // (8 * left.shape[1] + 1)))
-    for columns in _slices(right.shape[0], step):
+    for columns in row_blocks(right.shape[0], 1, step):
         factor = right[columns].T.toarray(order="C")
-        for rows in _slices(left.shape[0], BLOCK_ROWS):
+        for rows in row_blocks(left.shape[0], 1, BLOCK_ROWS):
             product = (left[rows].toarray() if dense else left[rows]) @ factor
             common = torch.from_numpy(product).to(dtype)
             block = torch.add(left_content[rows, None], right_content[columns], out=gram[rows, columns])
@@ -257,10 +261,6 @@ def overlap(left: sparse.csr_array, right: sparse.csr_array, dtype: torch.dtype)
     empty = [torch.nonzero(content == 0)[:, 0] for content in (left_content, right_content)]
     gram[empty[0][:, None], empty[1]] = 1.0
     return gram
-
-
-def _slices(n: int, step: int) -> Iterator[slice]:
-    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def _arithmetic(left: sparse.csr_array, right: sparse.csr_array, largest: float, *, dense: bool) -> type:
@@ -275,7 +275,7 @@ def _arithmetic(left: sparse.csr_array, right: sparse.csr_array, largest: float,
 def _shared_columns(
     left: sparse.csr_array, right: sparse.csr_array
 ) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Of many columns, those that occur on both sides: the others are in no product."""
+    """The columns that occur on both sides, if there are many: the others are in no product."""
     if left.shape[1] == right.shape[1] <= MANY_COLUMNS:
         return left, right
     shared = np.intersect1d(left.indices, right.indices)
@@ -283,8 +283,8 @@ def _shared_columns(
 
 
 def _restricted(rows: sparse.csr_array, columns: np.ndarray) -> sparse.csr_array:
-    """Some columns, without memory for all of them."""
-    keep = np.isin(rows.indices, columns)
-    ends = np.concatenate([[0], np.cumsum(keep)])[rows.indptr]
-    places = np.searchsorted(columns, rows.indices[keep])
-    return sparse.csr_array((rows.data[keep], places, ends), shape=(rows.shape[0], len(columns)))
+    """The rows in a few columns, without memory for all of them."""
+    inside = np.isin(rows.indices, columns)
+    ends = np.concatenate([[0], np.cumsum(inside)])[rows.indptr]
+    indices = np.searchsorted(columns, rows.indices[inside])
+    return sparse.csr_array((rows.data[inside], indices, ends), shape=(rows.shape[0], len(columns)))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer.data import Data, first_positions
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.graphs import Graph, check_graphs
 
@@ -40,12 +41,12 @@ class GraKeL(Kernel):
 
     domain: Domain = "objects"
 
-    def __init__(self, name: str | list[str], options: dict[str, Any] | None = None):
+    def __init__(self, name: str | list[str], options: dict[str, object] | None = None):
         self.name = name
         self.options = options
 
     def check_hyperparameters(self) -> None:
-        """The name and the options have the right types; GraKeL itself knows which there are."""
+        """Refuse a name or options of the wrong type; GraKeL itself knows which there are."""
         names = [self.name] if isinstance(self.name, str) else self.name
         if not (isinstance(names, list | tuple) and names and all(isinstance(n, str) for n in names)):
             raise ValueError(f"name of GraKeL must be a str or a list of str; got {self.name!r}.")
@@ -55,19 +56,19 @@ class GraKeL(Kernel):
             raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
         super().check_hyperparameters()
 
-    def prepare(self, X: Any) -> list[Graph]:
-        """The graphs, as a list; GraKeL has no place for a graph without nodes."""
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list; GraKeL has no place for a graph without nodes."""
         items = check_graphs(X, "GraKeL")
         empty = [i for i, item in enumerate(items) if item.n_nodes == 0]
         if empty:
             raise ValueError(
-                f"GraKeL takes no graphs without nodes; got some at position {', '.join(map(str, empty[:5]))}"
-                f"{' …' if len(empty) > 5 else ''} ({len(empty)} of {len(items)}). Leave them out."
+                f"GraKeL takes no graphs without nodes; got some at position {first_positions(empty)} ({len(empty)} of "
+                f"{len(items)}). Leave them out."
             )
         return items
 
     def _kernel(self) -> Any:
-        """A new kernel of GraKeL: it keeps what it was fitted to."""
+        """A new kernel of GraKeL, because each keeps what it was fitted to."""
         try:
             from grakel import GraphKernel
         except ImportError as error:
@@ -77,7 +78,7 @@ class GraKeL(Kernel):
         first, *rest = [self.name] if isinstance(self.name, str) else self.name
         return GraphKernel([{"name": first, **(self.options or {})}, *rest])
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
         with warnings.catch_warnings():  # some of its kernels change the filters for the whole process
             kernel = self._kernel()
             try:
@@ -93,13 +94,13 @@ class GraKeL(Kernel):
                 ) from error
         return torch.from_numpy(np.array(gram, dtype=np.float64))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
         return self._gram(X, None).diagonal().clone()  # some of its kernels depend on the other graphs
 
 
-def _translated(X: Sequence[Graph]) -> list[list[Any]]:
-    """Graphs as GraKeL takes them: neighbours, node labels, edge labels in both directions; 0 for no label."""
-    found = []
+def _translated(X: Sequence[Graph]) -> list[list[object]]:
+    """The graphs as GraKeL takes them: neighbours, node labels, edge labels in both directions; 0 for no label."""
+    translated: list[list[object]] = []
     for graph in X:
         neighbours: dict[int, dict[int, float]] = {node: {} for node in range(graph.n_nodes)}
         labels = {}
@@ -107,5 +108,5 @@ def _translated(X: Sequence[Graph]) -> list[list[Any]]:
             neighbours[u][v] = neighbours[v][u] = 1.0
             labels[u, v] = labels[v, u] = 0 if label is None else label
         nodes = {node: 0 if label is None else label for node, label in enumerate(graph.node_labels)}
-        found.append([neighbours, nodes, labels])
-    return found
+        translated.append([neighbours, nodes, labels])
+    return translated

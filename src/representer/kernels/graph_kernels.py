@@ -10,23 +10,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from numbers import Integral
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
 
 import numpy as np
+import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.explicit import (
-    CountingKernel,
-    ExplicitKernel,
-    inner_products,
-    squared_norms,
-)
-from representer.kernels.features import Columns, ExplicitFeatures
-from representer.kernels.graphs import Union, as_graph, check_graphs, runs, union
-from representer.parameters import is_count, is_real
+from representer.data import Data
+from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel, with_derivative
+from representer.kernels.explicit import CountingKernel, ExplicitKernel, inner_products, squared_norms
+from representer.kernels.graphs import Graph, Union, as_graph, check_graphs, runs, union
+from representer.linalg import conjugate_gradient
+from representer.parameters import Below, Hyperparameter, Positive, Setting, Word, is_real, is_whole
+from representer.values import number, per_row
 
 # The number of a feature: a new one if it has none, or a negative one if it may not get any.
 Numbering = Callable[[Hashable], int]
@@ -34,6 +32,13 @@ Numbering = Callable[[Hashable], int]
 MAX_CODE = 2**62
 # About so many pairs of nodes are searched for shortest paths at once.
 BLOCK_PAIRS = 2**22
+# A learned decay stays below this share of what the graphs allow: beyond, conjugate gradients become slow.
+SAFE_SHARE = 0.9
+# A learned decay starts from this share of its limit.
+START_SHARE = 0.5
+# Pairs of nodes that are treated at once: a few vectors of them fit in the cache.
+WALK_PAIRS = 2**17
+ROUNDING = 1e-9
 
 
 class VertexHistogram(CountingKernel):
@@ -51,11 +56,11 @@ class VertexHistogram(CountingKernel):
     [[5.0, 1.0], [1.0, 1.0]]
     """
 
-    def prepare(self, X: Any) -> list[Any]:
-        """The graphs, as a list."""
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
         return check_graphs(X, "VertexHistogram")
 
-    def _counts(self, X: Sequence[Any]) -> Iterable[Mapping[Hashable, float]]:
+    def _counts(self, X: Sequence[Graph]) -> Iterable[Mapping[Hashable, float]]:
         return (Counter(as_graph(graph).node_labels) for graph in X)
 
 
@@ -76,39 +81,35 @@ class GraphFeatures(ExplicitKernel, ABC):
 
     @abstractmethod
     def _table(self, graphs: Union) -> Table:
-        """The counts of these graphs."""
+        """The table of counts of these graphs."""
 
-    def prepare(self, X: Any) -> list[Any]:
-        """The graphs, as a list."""
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
         return check_graphs(X, type(self).__name__)
 
-    def _explicit_features(self, X: Sequence[Any], columns: Columns | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Sequence[Graph], columns: Columns | None = None) -> ExplicitFeatures:
         table = self._table(union(X))
-        known = dict(columns or {})
+        names = dict(columns or {})
         if columns is None:
-            numbers = np.array(
-                table.numbers(lambda feature: known.setdefault(feature, len(known))), dtype=int
-            )
+            numbers = table.numbers(lambda feature: names.setdefault(feature, len(names)))
         else:
-            numbers = np.array(table.numbers(lambda feature: known.get(feature, -1)), dtype=int)
+            numbers = table.numbers(lambda feature: names.get(feature, -1))
         counts = table.matrix.tocoo()
-        column = numbers[counts.col]
-        kept = column >= 0
-        matrix = sparse.csr_array(
-            (counts.data[kept], (counts.row[kept], column[kept])), shape=(len(X), len(known))
-        )
-        return ExplicitFeatures(matrix, known)
+        column = np.array(numbers, dtype=int)[counts.col]
+        named = column >= 0
+        entries = counts.data[named], (counts.row[named], column[named])
+        return ExplicitFeatures(sparse.csr_array(entries, shape=(len(X), len(names))), names)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
         matrix = self._table(union(X if Y is None else [*X, *Y])).matrix
         return inner_products(matrix[: len(X)], None if Y is None else matrix[len(X) :])
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
         return squared_norms(self._table(union(X)).matrix)
 
 
 def histogram(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
-    """How often each pair (row, column) occurs."""
+    """The number of times that each pair (row, column) occurs."""
     return sparse.coo_array((np.ones(len(rows)), (rows, columns)), shape=shape).tocsr()
 
 
@@ -146,8 +147,8 @@ class WeisfeilerLehman(GraphFeatures):
         self.form = form
 
     def check_hyperparameters(self) -> None:
-        """Also the iterations and the form."""
-        if not _is_whole(self.iterations):
+        """Refuse what is inadmissible, such as a form without a name."""
+        if not is_whole(self.iterations):
             raise ValueError(
                 f"iterations of WeisfeilerLehman must be an integer, 0 or more; got {self.iterations!r}."
             )
@@ -169,13 +170,8 @@ class WeisfeilerLehman(GraphFeatures):
         return _unary(table) if self.form == "assignment" else table
 
 
-def _is_whole(value: object) -> bool:
-    """Is it an integer, 0 or more (and not a truth value)?"""
-    return is_count(value) or (isinstance(value, Integral) and is_real(value) and value == 0)
-
-
 def refine(graphs: Union, labels: np.ndarray, n_labels: int) -> tuple[np.ndarray, int]:
-    """New labels 0, 1, … that tell nodes apart by label and multiset of (edge label, neighbour's label); their number.
+    """New labels 0, 1, … that tell nodes apart by label and multiset of (edge, neighbour) labels; their number.
 
     Exact: no hashing. Nodes of one degree are the rows of a matrix, whose columns are packed into one number each as
     long as they fit, and replaced by their ranks when they do not.
@@ -202,7 +198,7 @@ def refine(graphs: Union, labels: np.ndarray, n_labels: int) -> tuple[np.ndarray
 
 
 def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numbering: Numbering) -> list[int]:
-    """A subtree is named by the numbers of its root and branches one level before, which no other subtree shares."""
+    """The numbers of subtrees, each named by those of its root and branches one level before, which no other shares."""
     numbers = [-1] * size
     sources, targets, arcs = graphs.sources, graphs.targets.tolist(), graphs.arcs.tolist()
     first = np.searchsorted(sources, np.arange(graphs.size + 1)).tolist()
@@ -224,7 +220,7 @@ def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numberi
 
 
 def _unary(table: Table) -> Table:
-    """A count c as c features of value 1, so that the inner product of two is their minimum."""
+    """The table with c features of value 1 for a count c, so that the inner product of two is their minimum."""
     counts = table.matrix.tocoo()
     repeats = counts.data.astype(int)
     widths = np.zeros(table.matrix.shape[1], dtype=int)
@@ -235,12 +231,12 @@ def _unary(table: Table) -> Table:
     matrix = histogram(np.repeat(counts.row, repeats), columns, (counts.shape[0], int(widths.sum())))
 
     def numbers(numbering: Numbering) -> list[int]:
-        """The first unit of a feature has its name."""
-        found = []
-        for number, width in zip(table.numbers(numbering), widths.tolist(), strict=True):
-            rest = (numbering((number, unit)) if number >= 0 else -1 for unit in range(1, width))
-            found += [number, *rest]
-        return found
+        """The numbers of all units; the first unit of a feature has the name of the feature."""
+        units = []
+        for feature, width in zip(table.numbers(numbering), widths.tolist(), strict=True):
+            rest = (numbering((feature, unit)) if feature >= 0 else -1 for unit in range(1, width))
+            units += [feature, *rest]
+        return units
 
     return Table(matrix, numbers)
 
@@ -270,7 +266,7 @@ class ShortestPath(GraphFeatures):
             shape = (graphs.n_graphs, (distance + 1) * size**2)
             counts.append(histogram(graphs.graph[sources], codes, shape).tocoo())
         rows, codes, values = (
-            np.concatenate([getattr(part, name) for part in counts]) for name in ("row", "col", "data")
+            np.concatenate([getattr(table, name) for table in counts]) for name in ("row", "col", "data")
         )
         distinct, columns = np.unique(codes, return_inverse=True)
         matrix = sparse.csr_array((values, (rows, columns)), shape=(graphs.n_graphs, len(distinct)))
@@ -300,3 +296,175 @@ def _pairs_by_distance(graphs: Union) -> Iterator[tuple[np.ndarray, np.ndarray, 
             distance += 1
             pairs = here.tocoo()
             yield first + pairs.row, pairs.col, distance
+
+
+# -- random walks ------------------------------------------------------------------------------------------------------
+class RandomWalk(Kernel):
+    """k(G, H) = 1ᵀ(I − decay·A)⁻¹1 = Σ_ℓ decay^ℓ · #{pairs of walks of length ℓ, in G and in H, with the same labels}.
+
+    A is the adjacency matrix of the product graph: its nodes are the pairs of nodes of G and H with equal labels, and
+    two pairs are adjacent if both their nodes are, by edges with equal labels. Walks may start and end anywhere and are
+    not weighted (Gärtner et al. 2003). The sum must converge: decay · ρ(G) · ρ(H) < 1 with ρ the largest eigenvalue of
+    a graph's adjacency matrix, which is at most its largest degree; otherwise a ValueError says what is allowed.
+
+    Parameters
+    ----------
+    decay : float or "auto"
+        The weight of a step. ``"auto"`` learns it, starting from half of the limit.
+    limit : float, optional
+        What a learned decay stays below. None: the graphs it is learned on decide it, 0.9 / max ρ². If graphs with a
+        larger ρ may come later, choose 1 / Δ², which allows all graphs whose nodes have at most Δ neighbours.
+
+    Examples
+    --------
+    >>> from representer.kernels import RandomWalk
+    >>> from representer.kernels.graphs import Graph
+    >>> edge = Graph([(0, 1)], node_labels=["C", "O"])
+    >>> RandomWalk(decay=0.5)([edge]).tolist()
+    [[4.0]]
+    """
+
+    domain: Domain = "objects"
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "decay": Hyperparameter(
+            Positive(),
+            {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)},
+            scalar=True,
+        )
+    }
+
+    def __init__(self, decay: Setting = "auto", limit: float | None = None):
+        self.decay = decay
+        self.limit = limit
+
+    def _own_specification(self, name: str) -> Hyperparameter:
+        """The specification of a decay that, while it is learned, stays below the limit."""
+        own = super()._own_specification(name)
+        return own if self.limit is None else replace(own, constraint=Below(limit=float(self.limit)))
+
+    def check_hyperparameters(self) -> None:
+        """Refuse what is inadmissible; the limit must be None or a positive number."""
+        if self.limit is not None and not (is_real(self.limit) and 0 < self.limit < float("inf")):
+            raise ValueError(f"limit of RandomWalk must be None or a positive number; got {self.limit!r}.")
+        super().check_hyperparameters()
+
+    def _resolve(self, X: Sequence[Graph]) -> Self:
+        resolved = super()._resolve(X)
+        if isinstance(self.decay, str):
+            resolved.limit = _limit(X) if self.limit is None else self.limit
+            resolved.decay = START_SHARE * resolved.limit
+        return resolved
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list of ``Graph`` records."""
+        return check_graphs(X, "RandomWalk")
+
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
+        graphs = union(X if Y is None else [*X, *Y])
+        n, end = len(X), graphs.n_graphs
+        sizes = np.bincount(graphs.graph, minlength=end)[:n]
+        skipped = 0 if Y is None else n  # the graphs that are in rows only
+
+        def walks(decay: float, slope: bool) -> list[Tensor]:
+            grams = [torch.zeros(n, end - skipped, dtype=torch.float64) for _ in range(1 + slope)]
+            for a, b in runs(sizes, WALK_PAIRS // max(1, graphs.size)):
+                first = a if Y is None else n  # of k(X), one half is the mirror image of the other
+                blocks = _common_walks(graphs.part(a, b), graphs.part(first, end), decay, slope)
+                for gram, block in zip(grams, blocks, strict=True):
+                    gram[a:b, first - skipped :] = block
+                    if Y is None:
+                        gram[a:, a:b] = block.mT
+            return grams
+
+        decay = number(self, "decay")
+        _check_decay(float(decay.detach().max()), graphs, skipped)
+        return with_derivative(walks, decay)
+
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
+        graphs = union(X)
+
+        def walks(decay: float, slope: bool) -> list[Tensor]:
+            members = [graphs.part(i, i + 1) for i in range(len(X))]
+            each = [torch.cat(_common_walks(member, member, decay, slope)).reshape(-1) for member in members]
+            return list(torch.stack(each, dim=-1))
+
+        decay = per_row(number(self, "decay"))
+        _check_decay(float(decay.detach().max()), graphs, 0)
+        return with_derivative(walks, decay)
+
+
+# -- the product graph ------------------------------------------------------------------------------------------------
+def _common_walks(rows: Union, columns: Union, decay: float, slope: bool) -> list[Tensor]:
+    """The kernel of all pairs of graphs, and with ``slope`` its derivative xᵀAx, where (I − decay·A) x = 1.
+
+    One system for all pairs: x is a matrix over nodes of ``rows`` × nodes of ``columns``, zero where labels differ, and
+    A x = Σ_e A_e x B_e over the edge labels e. Its eigenvalues are those of the pairs', so that it takes no more steps.
+    """
+    equal = torch.from_numpy((rows.nodes[:, None] == columns.nodes[None, :]).astype(np.float64))
+    shared = np.intersect1d(rows.arcs, columns.arcs)
+    adjacencies = [(rows.adjacency(rows.arcs == e), columns.adjacency(columns.arcs == e)) for e in shared]
+
+    def step(x: Tensor) -> Tensor:
+        image = np.zeros(x.shape)
+        for left, right in adjacencies:
+            image += left @ (right @ x.numpy().T).T
+        return torch.from_numpy(image).mul_(equal)
+
+    # The derivative xᵀAx is off by the error of x. So is 1ᵀx; but with the residual r = 1 − (I − decay·A) x, the sum
+    # xᵀ(1 + r) is off by the square of that error only.
+    x = conjugate_gradient(
+        lambda p: p - decay * step(p), equal, tol=1e-12 if slope else 1e-8, name="a random walk kernel"
+    )
+    image = step(x)
+    residual = equal - x + decay * image
+    sums = [x * (equal + residual), x * image] if slope else [x * (equal + residual)]
+    return [_sums(matrix, rows, columns) for matrix in sums]
+
+
+def _sums(matrix: Tensor, rows: Union, columns: Union) -> Tensor:
+    """The sum over the nodes of each pair of graphs."""
+    left, right = (
+        sparse.csr_array((np.ones(u.size), (u.graph, np.arange(u.size))), shape=(u.n_graphs, u.size))
+        for u in (rows, columns)
+    )
+    return torch.from_numpy((right @ (left @ matrix.numpy()).T).T.copy())
+
+
+# -- convergence ------------------------------------------------------------------------------------------------------
+def _radii(graphs: Union) -> np.ndarray:
+    """The largest eigenvalue of each adjacency matrix, of all graphs of one size at once."""
+    sizes = np.bincount(graphs.graph, minlength=graphs.n_graphs)
+    starts = np.cumsum(sizes) - sizes
+    owner = graphs.graph[graphs.sources]
+    radii = np.zeros(graphs.n_graphs)
+    for size in np.unique(sizes[sizes > 0]):
+        members = np.flatnonzero(sizes == size)
+        arcs = np.flatnonzero(sizes[owner] == size)
+        place, shift = np.searchsorted(members, owner[arcs]), starts[owner[arcs]]
+        dense = np.zeros((len(members), size, size))
+        dense[place, graphs.sources[arcs] - shift, graphs.targets[arcs] - shift] = 1.0
+        radii[members] = np.linalg.eigvalsh(dense)[:, -1]
+    return radii
+
+
+def _limit(X: Sequence[Graph]) -> float:
+    """The limit that a decay learned on these graphs stays below."""
+    largest = float(_radii(union(X)).max())
+    return SAFE_SHARE / max(largest, 1.0) ** 2
+
+
+def _check_decay(decay: float, graphs: Union, split: int) -> None:
+    """Refuse a decay for which the walks of some pair of graphs (before and from ``split`` on) have no finite sum."""
+    degrees = np.bincount(graphs.sources, minlength=graphs.size)
+    if decay * int(degrees.max(initial=0)) ** 2 < 1.0:
+        return
+    radii = _radii(graphs)
+    left, right = (radii[:split], radii[split:]) if split else (radii, radii)
+    if decay * left.max() * right.max() >= 1.0 - ROUNDING:
+        i, j = int(left.argmax()), int(right.argmax())
+        raise ValueError(
+            f"decay={decay:.6g} of RandomWalk is too large: for graph {i} of X and graph {j} of {'Y' if split else 'X'}"
+            f", whose adjacency matrices have the largest eigenvalues {left.max():.4g} and {right.max():.4g}, the sum "
+            f"over walks converges only below 1 / (their product) = {1.0 / (left.max() * right.max()):.6g}. Choose a "
+            "smaller decay, for all graphs with at most Δ neighbours below 1 / Δ²."
+        )

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from representer.data import as_items, is_single
-from representer.kernels.labels import _label
+from representer.data import Data, as_list, first_positions
+from representer.kernels.objects import as_label
 
 # A graph with more edges or nodes than this is summarised in its repr.
 REPR_LIMIT = 1000
@@ -51,14 +51,15 @@ class Graph:
 
     def __post_init__(self) -> None:
         edges = _as_edges(self.edges)
-        given = _as_labels(self.node_labels, "node_labels")
+        nodes = _as_labels(self.node_labels, "node_labels")
         n_nodes = int(edges.max(initial=-1)) + 1
-        if given is not None and n_nodes > len(given):
+        if nodes is None:
+            nodes = (None,) * n_nodes
+        if n_nodes > len(nodes):
             raise ValueError(
-                f"An edge mentions node {n_nodes - 1}, but node_labels has {len(given)} labels, for the nodes 0 to "
-                f"{len(given) - 1}. Give one label for each node."
+                f"An edge mentions node {n_nodes - 1}, but node_labels has {len(nodes)} labels, for the nodes 0 to "
+                f"{len(nodes) - 1}. Give one label for each node."
             )
-        nodes = (None,) * n_nodes if given is None else given
         edges, labels = _once(edges, _as_labels(self.edge_labels, "edge_labels"), len(nodes))
         edges.flags.writeable = False
         for name, value in (("edges", edges), ("node_labels", nodes), ("edge_labels", labels)):
@@ -92,10 +93,12 @@ class Graph:
         return f"Graph({', '.join(arguments)})"
 
 
-def _as_edges(edges: Any) -> np.ndarray:
-    """Pairs of node numbers (m, 2), the smaller first."""
+def _as_edges(edges: object) -> np.ndarray:
+    """The edges as pairs of node numbers (m, 2), the smaller first."""
     try:
-        array = np.asarray(edges if hasattr(edges, "__array__") else list(edges))
+        array = np.asarray(
+            edges if hasattr(edges, "__array__") or not isinstance(edges, Iterable) else list(edges)
+        )
     except (TypeError, ValueError):
         array = np.empty(1)
     if array.shape == (0,):
@@ -108,14 +111,15 @@ def _as_edges(edges: Any) -> np.ndarray:
     return np.sort(array.astype(np.int64), axis=1)
 
 
-def _as_labels(labels: Any, name: str) -> tuple[Hashable, ...] | None:
+def _as_labels(labels: object, name: str) -> tuple[Hashable, ...] | None:
+    """The labels as a tuple, checked; None stays."""
     if labels is None:
         return None
     if isinstance(labels, str | dict) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a sequence of labels, in order; got {labels!r}.")
     entries = labels.tolist() if isinstance(labels, np.ndarray) else labels
     try:
-        return tuple(map(_label, entries))
+        return tuple(map(as_label, entries))
     except ValueError as error:
         raise ValueError(f"{name} of a Graph: {error}") from None
 
@@ -123,7 +127,7 @@ def _as_labels(labels: Any, name: str) -> tuple[Hashable, ...] | None:
 def _once(
     edges: np.ndarray, labels: tuple[Hashable, ...] | None, n_nodes: int
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
-    """Each edge once, in order, with its label."""
+    """The edges, each of them once, in order, with their labels."""
     if labels is not None and len(labels) != len(edges):
         raise ValueError(f"There are {len(edges)} edges, but {len(labels)} edge_labels. Give one for each.")
     keys, first, inverse = np.unique(
@@ -132,17 +136,17 @@ def _once(
     unique = np.stack([keys // max(n_nodes, 1), keys % max(n_nodes, 1)], axis=1)
     if labels is None:
         return unique, (None,) * len(unique)
-    kept = tuple(labels[i] for i in first.tolist())
+    own = tuple(labels[i] for i in first.tolist())
     for place, number in enumerate(inverse.tolist()):
-        if labels[place] != kept[number]:
+        if labels[place] != own[number]:
             raise ValueError(
-                f"The edge {tuple(unique[number].tolist())} is given twice, with the labels {kept[number]!r} and "
+                f"The edge {tuple(unique[number].tolist())} is given twice, with the labels {own[number]!r} and "
                 f"{labels[place]!r}. Edges have no direction: give one label."
             )
-    return unique, kept
+    return unique, own
 
 
-def as_graph(graph: Any, *, node_label: Hashable = "label", edge_label: Hashable = "label") -> Graph:
+def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashable = "label") -> Graph:
     """A ``Graph`` from a networkx graph, an RDKit molecule, or a ``Graph`` (itself).
 
     The nodes of a molecule are its atoms, labelled by their element; its edges are the bonds, labelled by their type
@@ -180,7 +184,7 @@ def as_graph(graph: Any, *, node_label: Hashable = "label", edge_label: Hashable
 
 
 def is_graph(item: object) -> bool:
-    """Does ``as_graph`` take it?"""
+    """Is it a graph of a kind that ``as_graph`` takes?"""
     return isinstance(item, Graph) or _is_networkx(item) or _is_molecule(item)
 
 
@@ -195,7 +199,8 @@ def _is_molecule(item: object) -> bool:
     return chem is not None and isinstance(item, chem.Mol)
 
 
-def _from_networkx(graph: Any, node_label: Hashable, edge_label: Hashable) -> Graph:
+def _from_networkx(graph: Data, node_label: Hashable, edge_label: Hashable) -> Graph:
+    """A networkx graph with its nodes numbered in their order there."""
     if graph.is_directed() or graph.is_multigraph():
         raise ValueError(
             f"Expected an undirected graph with at most one edge between two nodes; got {type(graph).__name__}. "
@@ -210,7 +215,8 @@ def _from_networkx(graph: Any, node_label: Hashable, edge_label: Hashable) -> Gr
     )
 
 
-def _attribute(items: list[tuple[Any, dict]], name: Hashable, kind: str) -> list[Hashable] | None:
+def _attribute(items: list[tuple[Hashable, dict]], name: Hashable, kind: str) -> list[Hashable] | None:
+    """The values of an attribute that all nodes or edges have, or None if none of them has it."""
     without = [item for item, data in items if name not in data]
     if without and len(without) < len(items):
         raise ValueError(
@@ -220,19 +226,14 @@ def _attribute(items: list[tuple[Any, dict]], name: Hashable, kind: str) -> list
     return None if without else [data[name] for _, data in items]
 
 
-def check_graphs(X: Any, who: str) -> list[Graph]:
+def check_graphs(X: Data, who: str) -> list[Graph]:
     """A sequence of graphs, of any kind that ``as_graph`` takes, as a list of ``Graph`` records."""
     if is_graph(X):
         raise ValueError(f"{who} takes a sequence of graphs; got one {type(X).__name__}. Put it in a list.")
-    if is_single(X):
-        raise ValueError(f"{who} takes a sequence of graphs; got {type(X).__name__}.")
-    items = list(as_items(X))
-    if not items:
-        raise ValueError("Found 0 graphs: a kernel needs at least one.")
+    items = as_list(X, "graphs", who)
     strangers = [i for i, item in enumerate(items) if not is_graph(item)]
     if strangers:
         kinds = ", ".join(sorted({type(items[i]).__name__ for i in strangers}))
-        places = f"{', '.join(map(str, strangers[:5]))}{' …' if len(strangers) > 5 else ''}"
         advice = "Leave them out, or convert them: Graph(edges, node_labels) makes a graph."
         if any(isinstance(items[i], str) for i in strangers):
             advice = (
@@ -241,13 +242,14 @@ def check_graphs(X: Any, who: str) -> list[Graph]:
         elif any(items[i] is None for i in strangers):
             advice = "Molecules come from rdkit.Chem.MolFromSmiles, which gives None where it cannot read the text."
         raise ValueError(
-            f"{who} takes graphs, each {EXPECTED}; got {kinds} at position {places} ({len(strangers)} of "
-            f"{len(items)}). {advice}"
+            f"{who} takes graphs, each {EXPECTED}; got {kinds} at position {first_positions(strangers)} "
+            f"({len(strangers)} of {len(items)}). {advice}"
         )
     return [_at(i, item) for i, item in enumerate(items)]
 
 
-def _at(i: int, item: Any) -> Graph:
+def _at(i: int, item: Data) -> Graph:
+    """The graph at a position, which an error names."""
     try:
         return as_graph(item)
     except ValueError as error:
@@ -303,12 +305,12 @@ class Union:
         )
 
     def adjacency(self, arcs: np.ndarray | slice = slice(None)) -> sparse.csr_array:
-        """The adjacency matrix, or that of some arcs only."""
+        """The adjacency matrix, or the one of a selection of arcs."""
         rows, columns = self.sources[arcs], self.targets[arcs]
         return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(self.size, self.size))
 
 
-def union(graphs: Sequence[Any]) -> Union:
+def union(graphs: Sequence[Data]) -> Union:
     """The disjoint union of graphs, of any kind that ``as_graph`` takes."""
     converted = [as_graph(graph) for graph in graphs]
     sizes = np.array([graph.n_nodes for graph in converted], dtype=np.int64)
@@ -332,7 +334,7 @@ def union(graphs: Sequence[Any]) -> Union:
 
 
 def runs(weights: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """Consecutive runs (first, last), the last left out, that weigh about so much each, one at least in each."""
+    """Consecutive runs (first, last), the last left out, that weigh about ``most`` each, of one member at least."""
     if not len(weights):
         return []
     block = (np.cumsum(weights) - weights) // max(1, most)
@@ -340,7 +342,7 @@ def runs(weights: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 
 def _codes(labels: Iterable[Hashable]) -> tuple[np.ndarray, list[Hashable]]:
-    """Labels as numbers in the order of their first appearance, and the distinct ones."""
-    known: dict[Hashable, int] = {}
-    codes = np.array([known.setdefault(label, len(known)) for label in labels], dtype=np.int64)
-    return codes, list(known)
+    """The labels as numbers in the order of their first appearance, and the distinct ones."""
+    numbers: dict[Hashable, int] = {}
+    codes = np.array([numbers.setdefault(label, len(numbers)) for label in labels], dtype=np.int64)
+    return codes, list(numbers)

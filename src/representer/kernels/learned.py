@@ -11,9 +11,9 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel, as_vectors, count
-from representer.kernels.features import Columns, ExplicitFeatures
-from representer.parameters import Constraint, Real
+from representer.data import Data, as_vectors, count
+from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
+from representer.parameters import Constraint, Real, Setting, as_tensor
 from representer.values import same
 
 
@@ -24,11 +24,11 @@ class Mapped(Kernel, ABC):
     domain: Domain
 
     @abstractmethod
-    def _image(self, X: Any) -> Any:
-        """What the inner kernel sees, prepared."""
+    def _image(self, X: Data) -> Data:
+        """The data that the inner kernel sees, prepared."""
 
     def check_hyperparameters(self) -> None:
-        """Also the domain, and that there is a kernel."""
+        """Refuse what is inadmissible; there must be a kernel, and a domain that exists."""
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel of {type(self).__name__} must be a kernel object; got {self.kernel!r}.")
         if self.domain not in get_args(Domain):
@@ -37,20 +37,20 @@ class Mapped(Kernel, ABC):
             )
         super().check_hyperparameters()
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Data) -> Self:
         return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return self.kernel._gram(self._image(X), None if Y is None else self._image(Y))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self.kernel._diag(self._image(X))
 
-    def features(self, X: Any) -> Tensor | None:
-        """Those of the images."""
+    def features(self, X: Data) -> Tensor | None:
+        """The features of the images."""
         return self.kernel.features(self._image(X))
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         return self.kernel._explicit_features(self._image(X), columns)
 
 
@@ -76,12 +76,12 @@ class Pullback(Mapped):
     [[1.0, 3.0], [3.0, 9.0]]
     """
 
-    def __init__(self, kernel: Kernel, function: Callable[[Any], Any], domain: Domain = "vectors"):
+    def __init__(self, kernel: Kernel, function: Callable[[Any], Data], domain: Domain = "vectors"):
         self.kernel = kernel
         self.function = function
         self.domain = domain
 
-    def _image(self, X: Any) -> Any:
+    def _image(self, X: Data) -> Data:
         image = self.function(X)
         if not (isinstance(image, Tensor) and image.is_floating_point() and image.ndim > 1):
             image = self.kernel.prepare(image)  # else it is: where an optimiser strays, NaN is for it to see
@@ -120,8 +120,8 @@ class Neural(Mapped):
         self.kernel = kernel
         self.domain = domain
 
-    def prepare(self, X: Any) -> Any:
-        """A tensor (..., n, d); objects, and anything with more than three axes, as a list of n tensors."""
+    def prepare(self, X: Data) -> Data:
+        """The samples as a tensor (..., n, d), or, if they are objects or have more axes, as a list of n tensors."""
         tensors = isinstance(X, list) and bool(X) and all(isinstance(item, Tensor) for item in X)
         tensor = as_vectors(torch.stack(X) if tensors else X)
         if self.domain == "objects" or tensor.ndim > 3:
@@ -133,6 +133,7 @@ class Neural(Mapped):
     _exchanged: Mapping[str, Tensor] = MappingProxyType({})
 
     def _weights(self) -> dict[str, Tensor]:
+        """The weights by name: those of the module, or the ones exchanged for them."""
         own = {name: weight.detach() for name, weight in self.module.named_parameters()}
         return own | {name: weight.to(own[name]) for name, weight in self._exchanged.items()}
 
@@ -157,6 +158,7 @@ class Neural(Mapped):
         return [weights | dict(zip(batched, member, strict=True)) for member in each]
 
     def _outputs(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
+        """The features of samples by the module with these weights, checked."""
         like = next(iter(weights.values()), X)
         with _evaluating(self.module):
             try:
@@ -176,22 +178,24 @@ class Neural(Mapped):
 
     # -- hyperparameters: the weights join the inner kernel's under the names module__<weight> ----------------------
     def constraints(self) -> dict[str, Constraint]:
-        """Real for every weight, and what the inner kernel says."""
+        """The constraints of the inner kernel, and none for the weights."""
         return {f"module__{name}": Real() for name in self._weights()} | super().constraints()
 
     def hyperparameter_values(self) -> dict[str, Tensor]:
-        """The weights, and the values of the inner kernel."""
+        """The weights, and the hyperparameters of the inner kernel."""
         return {f"module__{name}": w for name, w in self._weights().items()} | super().hyperparameter_values()
 
     def free(self) -> list[str]:
-        """All weights that require a gradient, and what the inner kernel leaves free."""
+        """The names of all weights that require a gradient, and of what the inner kernel leaves free."""
         learned = [f"module__{name}" for name, w in self.module.named_parameters() if w.requires_grad]
         return learned + super().free()
 
-    def replace(self, values: Mapping[str, Any]) -> Self:
-        """Exchange weights and the inner kernel's hyperparameters."""
+    def replace(self, values: Mapping[str, Setting]) -> Self:
+        """The kernel with other weights, and other hyperparameters of the inner kernel."""
         weights = {
-            name.removeprefix("module__"): v for name, v in values.items() if name.startswith("module__")
+            name.removeprefix("module__"): as_tensor(v)
+            for name, v in values.items()
+            if name.startswith("module__")
         }
         unknown = set(weights) - set(self._weights())
         if unknown:
@@ -227,12 +231,12 @@ class Neural(Mapped):
 
 @contextmanager
 def _evaluating(module: torch.nn.Module) -> Iterator[None]:
-    """In evaluation mode for a moment."""
-    training = [part for part in module.modules() if part.training]
-    for part in training:
-        part.training = False
+    """Inside it the module, with all that it is made of, is in evaluation mode."""
+    training = [member for member in module.modules() if member.training]
+    for member in training:
+        member.training = False
     try:
         yield
     finally:
-        for part in training:
-            part.training = True
+        for member in training:
+            member.training = True

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows, as_items, is_single
+from representer.data import Data, SparseRows, as_items, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.fingerprints import MinMax
-from representer.parameters import is_count
+from representer.parameters import is_count, is_whole
 
 # An error names this many faulty molecules, and counts the others.
 SHOWN = 5
@@ -58,24 +58,25 @@ class Molecule(Kernel):
         self.chirality = chirality
 
     def check_hyperparameters(self) -> None:
-        """The radius (an integer, 0 or more) and the number of bins."""
+        """Refuse what is inadmissible: the radius and the number of bins."""
         self._fingerprint()
         super().check_hyperparameters()
 
     def _fingerprint(self) -> Fingerprint:
+        """The fingerprint that the arguments describe, checked."""
         return morgan(self.radius, self.n_bits, self.counts, self.chirality)
 
-    def prepare(self, X: Any) -> list[Any]:
-        """The molecules as a list; each can be read."""
+    def prepare(self, X: Data) -> list[Data]:
+        """The molecules as a list, after each has been read."""
         molecules = as_molecules(X)
         self._fingerprint()(molecules)
         return molecules
 
-    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
+    def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
         fingerprint = self._fingerprint()
         return MinMax()._gram(fingerprint(X), None if Y is None else fingerprint(Y))
 
-    def _diag(self, X: Sequence[Any]) -> Tensor:
+    def _diag(self, X: Sequence[Data]) -> Tensor:
         return torch.ones(len(X), dtype=torch.float64)
 
 
@@ -94,9 +95,9 @@ class Fingerprint:
     name: str
     n_bits: int
     counts: bool = False
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, int], ...] = ()
 
-    def __call__(self, molecules: Sequence[Any]) -> SparseRows:
+    def __call__(self, molecules: Sequence[Data]) -> SparseRows:
         """The fingerprints, one row a molecule; a ValueError names the molecules that cannot be read."""
         with _rdkit().rdBase.BlockLogs():  # the error says it
             entries = [
@@ -106,16 +107,16 @@ class Fingerprint:
         _refuse([(i, molecules[i]) for i, entry in enumerate(entries) if entry is None], len(molecules))
         read = [entry for entry in entries if entry is not None]
         ends = np.cumsum([0, *(len(columns) for columns, _ in read)], dtype=np.int32)
-        columns, values = (np.concatenate(parts) for parts in zip(*read, strict=True))
+        columns, values = (np.concatenate(arrays) for arrays in zip(*read, strict=True))
         return SparseRows((values, columns, ends), shape=(len(read), self.n_bits))
 
-    def entries(self, molecule: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    def entries(self, molecule: Data) -> tuple[np.ndarray, np.ndarray] | None:
         """The non-zero entries of an RDKit molecule's fingerprint, as columns and values; None if it has no atoms."""
         if not molecule.GetNumAtoms():
             return None
         if self.counts:
-            found = _generator(self).GetCountFingerprint(molecule).GetNonzeroElements()
-            return _integers(found.keys()), _integers(found.values())
+            counts = _generator(self).GetCountFingerprint(molecule).GetNonzeroElements()
+            return _integers(counts.keys()), _integers(counts.values())
         if self.name == "MACCS":
             bits = _rdkit().Chem.rdMolDescriptors.GetMACCSKeysFingerprint(molecule)
         else:
@@ -125,14 +126,15 @@ class Fingerprint:
 
 
 def _integers(numbers: Collection[int]) -> np.ndarray:
+    """The integers as an array of 32 bits each."""
     return np.fromiter(numbers, np.int32, len(numbers))
 
 
 def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerprint:
-    """Morgan fingerprints, with checked arguments."""
+    """The Morgan fingerprint that these arguments describe, checked."""
     if not is_count(n_bits):
         raise ValueError(f"n_bits must be a positive integer; got {n_bits!r}.")
-    if not (is_count(radius) or (radius == 0 and not isinstance(radius, bool))):
+    if not is_whole(radius):
         raise ValueError(f"radius must be an integer, 0 or more; got {radius!r}.")
     options = (("radius", int(radius)), ("includeChirality", bool(chirality)))
     return Fingerprint("Morgan", int(n_bits), bool(counts), options)
@@ -140,18 +142,20 @@ def morgan(radius: int, n_bits: int, counts: bool, chirality: bool) -> Fingerpri
 
 @functools.lru_cache(maxsize=REMEMBERED)
 def _remembered(fingerprint: Fingerprint, smiles: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """The non-zero entries of a SMILES string's fingerprint, or None if it cannot be read."""
     molecule = _rdkit().Chem.MolFromSmiles(smiles)
     return None if molecule is None else fingerprint.entries(molecule)
 
 
 @functools.lru_cache(maxsize=16)
 def _generator(fingerprint: Fingerprint) -> Any:
+    """RDKit's generator of a fingerprint."""
     make = getattr(_rdkit().Chem.rdFingerprintGenerator, f"Get{fingerprint.name}Generator")
     return make(fpSize=fingerprint.n_bits, **dict(fingerprint.options))
 
 
 # -- molecules --------------------------------------------------------------------------------------------------------
-def as_molecules(X: Any) -> list[Any]:
+def as_molecules(X: Data) -> list[Data]:
     """SMILES strings and RDKit molecules as a list, from any sequence, array or column of a frame."""
     if is_single(X):
         what = "string" if isinstance(X, str) else type(X).__name__
@@ -170,7 +174,8 @@ def as_molecules(X: Any) -> list[Any]:
     return molecules
 
 
-def _refuse(faulty: list[tuple[int, Any]], total: int) -> None:
+def _refuse(faulty: list[tuple[int, Data]], total: int) -> None:
+    """Raise an error that names the molecules that cannot be read, if there are any."""
     if not faulty:
         return
     shown = ", ".join(
@@ -183,6 +188,7 @@ def _refuse(faulty: list[tuple[int, Any]], total: int) -> None:
 
 
 def _rdkit() -> ModuleType:
+    """The package RDKit, or an error that says how to install it."""
     try:
         import rdkit.Chem.rdFingerprintGenerator
         import rdkit.Chem.rdMolDescriptors

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable as Function
-from typing import Any
 
 from representer.kernels.base import Kernel
 from representer.kernels.fingerprints import MinMax, Tanimoto
-from representer.kernels.given import Callable, Precomputed
-from representer.kernels.labels import Delta
+from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.products import Linear, Polynomial
 from representer.kernels.stationary import Gaussian, Laplacian, Matern
 
@@ -26,7 +24,7 @@ NAMES: dict[str, Function[[], Kernel]] = {
 }
 
 
-def as_kernel(kernel: Any, *, argument: str = "kernel") -> Kernel:
+def as_kernel(kernel: object, *, argument: str = "kernel") -> Kernel:
     """A kernel from a kernel, a name (``"rbf"``, ``"linear"`` …) or a function of two objects.
 
     ``argument`` is the name that an error gives it.

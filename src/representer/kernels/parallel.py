@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import joblib
 import torch
 from torch import Tensor
 
-from representer.data import count
-from representer.kernels.base import Kernel, Wrapped
-from representer.kernels.features import Columns, ExplicitFeatures
-from representer.parameters import is_count
+from representer.data import Data, count
+from representer.kernels.base import Columns, ExplicitFeatures, Kernel, Wrapped, is_searched
+from representer.linalg import row_blocks
 
 BLOCK_SIZE = 256
+
+Block = Callable[[Data, Data | None], Tensor]  # the matrix of two sets of samples; None is the first again
 
 
 class Parallel(Wrapped):
@@ -44,6 +44,8 @@ class Parallel(Wrapped):
     [[1.0, 0.6065, 0.2231], [0.6065, 1.0, 0.2231], [0.2231, 0.2231, 1.0]]
     """
 
+    positive_integers = ("block_size",)
+
     def __init__(
         self,
         kernel: Kernel,
@@ -58,43 +60,38 @@ class Parallel(Wrapped):
         self.processes = processes
 
     def check_hyperparameters(self) -> None:
-        """Also the kernel and the size of a block."""
+        """Refuse what is inadmissible; the kernel must be one that can be evaluated."""
         if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
             raise ValueError(
                 f"kernel of Parallel must be a kernel that can be evaluated; got {self.kernel!r}."
             )
-        if not is_count(self.block_size):
-            raise ValueError(f"block_size of Parallel must be a positive integer; got {self.block_size!r}.")
         super().check_hyperparameters()
 
-    def features(self, X: Any) -> Tensor | None:
-        """Those of the kernel inside."""
+    def features(self, X: Data) -> Tensor | None:
+        """The features of the kernel inside."""
         return self.kernel.features(X)
 
-    def _explicit_features(self, X: Any, columns: Columns | None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         return self.kernel._explicit_features(X, columns)
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
-        searched = torch.is_grad_enabled() and any(
-            value.requires_grad for value in self.kernel.hyperparameter_values().values()
-        )
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         return pairwise_blocks(
             self.kernel._gram,
             X,
             Y,
             block_size=int(self.block_size),
             n_jobs=self.n_jobs,
-            processes=self.processes and not searched,
+            processes=self.processes and not is_searched(self.kernel),
         )
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         return self.kernel._diag(X)
 
 
 def pairwise_blocks(
-    function: Callable[[Any, Any | None], Tensor],
-    X: Any,
-    Y: Any | None = None,
+    function: Block,
+    X: Data,
+    Y: Data | None = None,
     *,
     block_size: int = BLOCK_SIZE,
     n_jobs: int | None = None,
@@ -122,31 +119,26 @@ def pairwise_blocks(
     True
     """
     other = X if Y is None else Y
-    rows, columns = (_slices(count(data), block_size) for data in (X, other))
-    places = [(r, c) for r in rows for c in columns if Y is not None or c.start <= r.start]
+    rows, columns = (list(row_blocks(count(data), 1, block_size)) for data in (X, other))
+    pairs = [(r, c) for r in rows for c in columns if Y is not None or c.start <= r.start]
     gradient = torch.is_grad_enabled()  # each thread has a switch of its own
     run = joblib.Parallel(n_jobs, prefer="processes" if processes else "threads", return_as="generator")
     blocks = run(
         joblib.delayed(_block)(
-            function, _part(X, r), None if Y is None and r == c else _part(other, c), gradient
+            function, _sliced(X, r), None if Y is None and r == c else _sliced(other, c), gradient
         )
-        for r, c in places
+        for r, c in pairs
     )
-    return _assembled(zip(places, blocks, strict=True), count(X), count(other), symmetric=Y is None)
+    return _assembled(zip(pairs, blocks, strict=True), count(X), count(other), symmetric=Y is None)
 
 
-def _slices(n: int, size: int) -> list[slice]:
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def _part(X: Any, samples: slice) -> Any:
-    """Some samples; of a tensor they are the rows after its batch dimensions."""
+def _sliced(X: Data, samples: slice) -> Data:
+    """A slice of the samples; of a tensor they are the rows after its batch dimensions."""
     return X[..., samples, :] if isinstance(X, Tensor) and X.ndim > 1 else X[samples]
 
 
-def _block(
-    function: Callable[[Any, Any | None], Tensor], rows: Any, columns: Any | None, gradient: bool
-) -> Tensor:
+def _block(function: Block, rows: Data, columns: Data | None, gradient: bool) -> Tensor:
+    """One block, with gradients where the calling thread has them."""
     with torch.set_grad_enabled(gradient):
         return function(rows, columns)
 

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from itertools import combinations_with_replacement
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from representer.kernels.base import FACTOR, Kernel, combine, per_row
+from representer.kernels.base import FACTOR, Kernel
 from representer.kernels.heuristics import inverse_size
-from representer.parameters import Hyperparameter, NonNegative, Positive, Word, is_count
-from representer.values import number
+from representer.linalg import combine
+from representer.parameters import Hyperparameter, NonNegative, Positive, Setting, Word
+from representer.values import number, per_row
 
 # A polynomial kernel with more monomials than this has too many features to write them down.
 MONOMIALS = 10_000
@@ -39,7 +40,7 @@ class Linear(Kernel):
         return (X**2).sum(-1)
 
     def features(self, X: Tensor) -> Tensor:
-        """The vectors themselves."""
+        """The vectors themselves, which are their own features."""
         return X
 
     def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
@@ -72,23 +73,20 @@ class Polynomial(Kernel):
         "coef0": FACTOR,
     }
 
-    def __init__(self, degree: int = 2, gamma: Any = 1.0, coef0: Any = 1.0):
+    positive_integers = ("degree",)
+
+    def __init__(self, degree: int = 2, gamma: Setting = 1.0, coef0: Setting = 1.0):
         self.degree = degree
         self.gamma = gamma
         self.coef0 = coef0
 
     def _own_specification(self, name: str) -> Hyperparameter:
-        """What is learned stays so small that its power is in range."""
+        """The specification of a number that, while it is learned, stays so small that its power is in range."""
         constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
         return replace(super()._own_specification(name), constraint=constraint)
 
-    def check_hyperparameters(self) -> None:
-        """Also the degree: a positive integer."""
-        if not is_count(self.degree):
-            raise ValueError(f"degree of Polynomial must be a positive integer; got {self.degree!r}.")
-        super().check_hyperparameters()
-
     def _of(self, product: Tensor, gamma: Tensor, coef0: Tensor) -> Tensor:
+        """The kernel of inner products, which may be overwritten."""
         base = combine("add", combine("mul", product, gamma), coef0)
         return base.pow(int(self.degree)) if base.requires_grad else base.pow_(int(self.degree))
 
@@ -106,7 +104,7 @@ class Polynomial(Kernel):
         return size if size <= MONOMIALS else None
 
     def features(self, X: Tensor) -> Tensor | None:
-        """Monomials of u = [√gamma·x, √coef0], whose (uᵀv)^degree is a sum weighted by multinomial coefficients."""
+        """The monomials of u = [√gamma·x, √coef0], whose (uᵀv)^degree is a multinomial sum."""
         if self.n_features(X) is None:
             return None
         gamma, coef0 = number(self, "gamma", X), number(self, "coef0", X)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from representer.kernels.base import ONE, Domain, Kernel, combine, per_row
-from representer.kernels.features import Columns, ExplicitFeatures
+from representer.data import Data
+from representer.kernels.base import ONE, Columns, Domain, ExplicitFeatures, Kernel, is_searched
+from representer.kernels.parallel import Block
 from representer.kernels.products import Linear
-from representer.kernels.time_series import as_series, blocks_by_length, check_series, padded
-from representer.linalg.memory import row_blocks
-from representer.parameters import Hyperparameter, Positive, Word, is_count
-from representer.values import number
+from representer.kernels.time_series import Series, as_series, blocks_by_length, check_series, padded
+from representer.linalg import combine, row_blocks
+from representer.parameters import Hyperparameter, Positive, Setting, Word
+from representer.values import number, per_row
 
 # Up to this many iterated integrals a path, a signature is written out; else pairs of paths are compared.
 EXPLICIT_LIMIT = 20_000
@@ -54,6 +56,7 @@ class Signature(Kernel):
     """
 
     domain: Domain = "objects"
+    positive_integers = ("depth",)
     # The words are given their numbers by ``_resolve``: the length of a path depends on the inner kernel.
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "scale": Hyperparameter(Positive(), {"median": Word(ONE.value), "auto": ONE}, scalar=True)
@@ -64,7 +67,7 @@ class Signature(Kernel):
         depth: int = 3,
         kernel: Kernel | None = None,
         *,
-        scale: Any = "median",
+        scale: Setting = "median",
         time: bool = True,
         basepoint: bool = False,
     ):
@@ -75,9 +78,7 @@ class Signature(Kernel):
         self.basepoint = basepoint
 
     def check_hyperparameters(self) -> None:
-        """Also the depth, and that the inner kernel takes vectors."""
-        if not is_count(self.depth):
-            raise ValueError(f"depth of Signature must be a positive integer; got {self.depth!r}.")
+        """Refuse what is inadmissible; the inner kernel must take vectors."""
         if self.kernel is not None and not (
             isinstance(self.kernel, Kernel) and self.kernel.domain == "vectors"
         ):
@@ -87,15 +88,15 @@ class Signature(Kernel):
         super().check_hyperparameters()
 
     def _own_specification(self, name: str) -> Hyperparameter:
-        """What is learned stays so small that its power is in range."""
+        """The specification of a scale that, while it is learned, stays so small that its power is in range."""
         specification = super()._own_specification(name)
         return Hyperparameter(Positive(2 * int(self.depth)), specification.words, scalar=True)
 
-    def prepare(self, X: Any) -> list[Any]:
+    def prepare(self, X: Data) -> list[Series]:
         """The series as a list, checked."""
         return check_series(X)
 
-    def _resolve(self, X: Any) -> Self:
+    def _resolve(self, X: Sequence[Series]) -> Self:
         paths = self._paths(X)
         kernel = self.kernel
         if kernel is not None:
@@ -105,21 +106,23 @@ class Signature(Kernel):
             lengths = torch.stack([_length(path, kernel or Linear()) for path in paths]).sort().values
             median = float(lengths[(len(lengths) - 1) // 2])
             scale = 1.0 / median if median > 0 else 1.0
-        new: dict[str, Any] = {"kernel": kernel, "scale": scale}
+        new: dict[str, object] = {"kernel": kernel, "scale": scale}
         return self._rebuild(lambda name, argument: new.get(name, argument))
 
     # -- paths ------------------------------------------------------------------------------------------------------
-    def _paths(self, X: Sequence[Any]) -> list[Tensor]:
+    def _paths(self, X: Sequence[Series]) -> list[Tensor]:
+        """The series as paths: with a channel for time, and from the origin, where that is asked."""
         paths = as_series(X)
         if self.time:
             paths = [torch.cat([torch.linspace(0, 1, len(p), dtype=p.dtype)[:, None], p], 1) for p in paths]
         return [torch.cat([torch.zeros_like(p[:1]), p]) for p in paths] if self.basepoint else paths
 
     def _is_explicit(self, paths: Sequence[Tensor]) -> bool:
+        """Are there so few iterated integrals that signatures are written out?"""
         channels = paths[0].shape[1]
         return self.kernel is None and _n_integrals(channels, int(self.depth)) <= EXPLICIT_LIMIT
 
-    def _explicit_features(self, X: Any, columns: Columns | None = None) -> ExplicitFeatures:
+    def _explicit_features(self, X: Sequence[Series], columns: Columns | None = None) -> ExplicitFeatures:
         """The iterated integrals (n, 1 + d + … + d^depth), scaled; a column is named by the channels of dx … dx."""
         if self.kernel is not None:
             raise ValueError(
@@ -139,11 +142,11 @@ class Signature(Kernel):
         return ExplicitFeatures(matrix, names)
 
     # -- Gram matrices ----------------------------------------------------------------------------------------------
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Series], Y: Sequence[Series] | None) -> Tensor:
         left, right = self._paths(X), None if Y is None else self._paths(Y)
         return self._total(self._level_grams(left, right), per_matrix=True)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Series]) -> Tensor:
         paths = self._paths(X)
         if self._is_explicit(paths):
             squares = ((level**2).sum(1) for level in signatures(paths, int(self.depth)))
@@ -152,7 +155,7 @@ class Signature(Kernel):
         return self._total(iter(torch.stack(each, -1)[..., 0, 0, :]), per_matrix=False)
 
     def _total(self, levels: Iterator[Tensor], *, per_matrix: bool) -> Tensor:
-        """1 + Σ_m s^{2m} ⟨S_m, S_m⟩."""
+        """The sum 1 + Σ_m s^{2m} ⟨S_m, S_m⟩ over the levels."""
         total: Tensor | None = None
         for m, level in enumerate(levels, start=1):
             scale = number(self, "scale", level)
@@ -162,6 +165,7 @@ class Signature(Kernel):
         return total
 
     def _level_grams(self, X: list[Tensor], Y: list[Tensor] | None) -> Iterator[Tensor]:
+        """The Gram matrices ⟨S_m(x), S_m(y)⟩ of the levels 1 … depth."""
         if self._is_explicit(X) and (Y is None or Y[0].shape[1] == X[0].shape[1]):
             left = signatures(X, int(self.depth))
             right = left if Y is None else signatures(Y, int(self.depth))
@@ -177,11 +181,8 @@ class Signature(Kernel):
             return checkpoint(block, rows, columns, use_reentrant=False)
 
         # What autograd keeps of a block is many times its size: it is computed again for the derivative.
-        searched = torch.is_grad_enabled() and any(
-            value.requires_grad for value in self._kernel.hyperparameter_values().values()
-        )
         entries = max(map(len, X)) * max(map(len, X if Y is None else Y))
-        function: Callable[..., Tensor] = remembered if searched else block
+        function: Block = remembered if is_searched(self._kernel) else block
         return iter(blocks_by_length(function, X, Y, entries))
 
     @property
@@ -189,12 +190,13 @@ class Signature(Kernel):
         return Linear() if self.kernel is None else self.kernel
 
     def _levels(self, gram: Tensor, n: int, m: int) -> Tensor:
-        """⟨S_m(x), S_m(y)⟩ as (depth, …, n, m) from the kernel of all points of n paths with all points of m paths."""
+        """The products ⟨S_m(x), S_m(y)⟩ (depth, …, n, m) from the kernel of all points of n and of m paths."""
         points = gram.unflatten(-1, (m, -1)).unflatten(-3, (n, -1)).transpose(-3, -2)
         return torch.stack(iterated_sums(points.diff(dim=-1).diff(dim=-2), int(self.depth)))
 
 
 def _n_integrals(channels: int, depth: int) -> int:
+    """The number of iterated integrals of the orders 1 … depth."""
     return sum(channels**m for m in range(1, depth + 1))
 
 
@@ -229,11 +231,12 @@ def signatures(paths: Sequence[Tensor], depth: int) -> list[Tensor]:
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
+    """The tensor product of two vectors a row, flattened."""
     return (left[:, :, None] * right[:, None, :]).flatten(1)
 
 
 def iterated_sums(increments: Tensor, depth: int) -> list[Tensor]:
-    """⟨S_m(x), S_m(y)⟩ for m = 1 … depth from the inner products ⟨Δx_i, Δy_j⟩, (…, pieces of x, pieces of y).
+    """The products ⟨S_m(x), S_m(y)⟩ for m = 1 … depth from ⟨Δx_i, Δy_j⟩, (…, pieces of x, pieces of y).
 
     Király & Oberhauser's recursion, with the terms of exp(Δ) that make it exact for piecewise linear paths: R[r][q] at
     (i, j) sums what ends with r + 1 factors Δx_i/(r + 1)! and q + 1 factors Δy_j/(q + 1)!.
@@ -253,14 +256,11 @@ def iterated_sums(increments: Tensor, depth: int) -> list[Tensor]:
     return sums
 
 
-def sum_of(terms: Any) -> Tensor:
-    """The sum of some tensors."""
-    first, *others = terms
-    for term in others:
-        first = first + term
-    return first
+def sum_of(terms: Iterable[Tensor]) -> Tensor:
+    """The sum of tensors, in their order."""
+    return reduce(torch.Tensor.add, terms)
 
 
 def _before(values: Tensor, axis: int) -> Tensor:
-    """At each position the sum over all positions before it."""
+    """The sum over all positions before each position."""
     return values.cumsum(axis) - values

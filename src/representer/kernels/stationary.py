@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.kernels.base import ONE, Kernel, combine
+from representer.kernels.base import ONE, Kernel
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
-from representer.linalg.memory import empty_matrix
-from representer.parameters import Hyperparameter, Positive, Word, is_count, is_real
+from representer.linalg import combine, empty_matrix
+from representer.parameters import Hyperparameter, Positive, Setting, Word, is_real
 from representer.values import number
 
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
@@ -27,6 +27,7 @@ MIDDLE_ROWS = 64
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
+    """A lengthscale whose words start from a median distance."""
     words = {
         "median": median,
         "auto": Word(median.value, learned=True),
@@ -47,19 +48,18 @@ class Stationary(Kernel, ABC):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": EUCLIDEAN}
     block_rows: ClassVar[int] = LARGE_BLOCK
-    rounds_diagonal: ClassVar[bool] = (
-        False  # is k(x, x) computed from inner products, which miss 1 by rounding?
-    )
-    lengthscale: Any
+    rounds_diagonal: ClassVar[bool] = False  # does k(x, x), from inner products, miss 1 by rounding?
+    lengthscale: Setting
 
     @abstractmethod
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         """The kernel of all pairs of scaled points; may use the memory ``out``, given where no gradient is asked."""
 
     def _scaled(self, X: Tensor) -> Tensor:
-        plain = self.lengthscale
-        if type(plain) is float and 0.0 < plain < math.inf:
-            return X / plain
+        """The points x / ℓ, after a look at how many lengthscales there are."""
+        lengthscale = self.lengthscale
+        if type(lengthscale) is float and 0.0 < lengthscale < math.inf:
+            return X / lengthscale
         lengthscale = number(self, "lengthscale", X)
         if lengthscale.ndim and lengthscale.shape[-1] not in (1, X.shape[-1]):
             raise ValueError(
@@ -91,7 +91,7 @@ class Stationary(Kernel, ABC):
         return gram
 
     def _is_plain(self, left: Tensor, right: Tensor) -> bool:
-        """Two single matrices, and no gradient asked? Then one buffer is enough."""
+        """Are these two single matrices, of which no gradient is asked? Then one buffer is enough."""
         own = [getattr(self, name) for name in self.hyperparameters]
         batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in own)
         return not batched and not self._learns(left, right)
@@ -122,7 +122,7 @@ class Stationary(Kernel, ABC):
 
 
 def _middle(points: Tensor) -> Tensor:
-    """About the middle of points (..., n, d), (..., 1, d): the median of a few, in each coordinate."""
+    """A point (..., 1, d) near the middle of points (..., n, d): the median of a few, in each coordinate."""
     if not points.shape[-2]:
         return points.new_zeros(*points.shape[:-2], 1, points.shape[-1])
     step = max(1, points.shape[-2] // MIDDLE_ROWS)
@@ -178,7 +178,7 @@ class Gaussian(Radial):
     Gaussian(lengthscale=4.0)
     """
 
-    def __init__(self, lengthscale: Any = "median"):
+    def __init__(self, lengthscale: Setting = "median"):
         self.lengthscale = lengthscale
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
@@ -216,7 +216,7 @@ class RationalQuadratic(Radial):
         "mixture": Hyperparameter(Positive(), {"auto": ONE}, scalar=True),
     }
 
-    def __init__(self, lengthscale: Any = "median", mixture: Any = 1.0):
+    def __init__(self, lengthscale: Setting = "median", mixture: Setting = 1.0):
         self.lengthscale = lengthscale
         self.mixture = mixture
 
@@ -228,7 +228,7 @@ class RationalQuadratic(Radial):
 
 
 def matern_profile(r: Tensor, order: int) -> Tensor:
-    """e^(−r) · q(r), the Matérn function of smoothness ν = order − 1/2 with value 1 at r = 0, for unscaled r.
+    """The Matérn function e^(−r) · q(r) of smoothness ν = order − 1/2 with value 1 at r = 0, for unscaled r.
 
     May overwrite r if it carries no gradient. q(r) = Σ_i (p+i)!/(i!(p−i)!) · p!/(2p)! · (2r)^(p−i) with p = order − 1.
     """
@@ -246,7 +246,7 @@ def matern_profile(r: Tensor, order: int) -> Tensor:
 
 
 def _safe_sqrt(square: Tensor) -> Tensor:
-    """√ with derivative 0 at 0, where the kernels that use it have a maximum; in place if there is no derivative."""
+    """The square root with derivative 0 at 0, where the kernels that use it have a maximum; in place without one."""
     if not square.requires_grad:
         return square.sqrt_()
     positive = square > 0
@@ -254,7 +254,7 @@ def _safe_sqrt(square: Tensor) -> Tensor:
 
 
 def _exponential(left: Tensor, right: Tensor, p: float) -> Tensor:
-    """exp(−‖x − y‖_p), from true differences."""
+    """The kernel exp(−‖x − y‖_p), from true differences."""
     if p == 1.0 and (left.requires_grad or right.requires_grad):
         gram: Tensor = LaplacianGram.apply(left, None if right is left else right)
         return gram
@@ -281,12 +281,12 @@ class Matern(Radial):
     [[1.0, 0.524], [0.524, 1.0]]
     """
 
-    def __init__(self, nu: float = 1.5, lengthscale: Any = "median"):
+    def __init__(self, nu: float = 1.5, lengthscale: Setting = "median"):
         self.nu = nu
         self.lengthscale = lengthscale
 
     def check_hyperparameters(self) -> None:
-        """Also nu: a positive half-integer or infinity."""
+        """Refuse what is inadmissible; nu must be a positive half-integer or infinity."""
         if not (is_real(self.nu) and self.nu > 0 and (math.isinf(self.nu) or self.nu % 1 == 0.5)):
             raise ValueError(
                 f"nu of Matern must be 0.5, 1.5, 2.5, … or inf; got {self.nu!r}. Between them choose the nearest: the "
@@ -306,9 +306,8 @@ class Matern(Radial):
         if math.isinf(self.nu):
             return t.exp() if t.requires_grad else t.exp_()
         factor = -4.0 * self.nu  # (√(2ν) ‖x − y‖/ℓ)² = −4ν t
-        return matern_profile(
-            _safe_sqrt(t * factor if t.requires_grad else t.mul_(factor)), int(self.nu + 0.5)
-        )
+        r = _safe_sqrt(t * factor if t.requires_grad else t.mul_(factor))
+        return matern_profile(r, int(self.nu + 0.5))
 
 
 class Laplacian(Stationary):
@@ -328,7 +327,7 @@ class Laplacian(Stationary):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
 
-    def __init__(self, lengthscale: Any = "median"):
+    def __init__(self, lengthscale: Setting = "median"):
         self.lengthscale = lengthscale
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
@@ -356,17 +355,12 @@ class TensorMatern(Stationary):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
+    positive_integers = ("order",)
     block_rows = SMALL_BLOCK
 
-    def __init__(self, order: int = 1, lengthscale: Any = "median"):
+    def __init__(self, order: int = 1, lengthscale: Setting = "median"):
         self.order = order
         self.lengthscale = lengthscale
-
-    def check_hyperparameters(self) -> None:
-        """Also the order: a positive integer."""
-        if not is_count(self.order):
-            raise ValueError(f"order of TensorMatern must be a positive integer; got {self.order!r}.")
-        super().check_hyperparameters()
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         if self.order == 1:
@@ -378,7 +372,7 @@ class TensorMatern(Stationary):
         return reduce(lambda gram, factor: combine("mul", gram, factor), factors)
 
 
-# -- Gram matrices with gradients of their own: autograd's keep several matrices more, and pass over each of them ----
+# -- Gram matrices with gradients of their own: autograd keeps several matrices more, and passes over each of them --
 class GaussianGram(torch.autograd.Function):
     """K_ij = exp(−‖x_i − y_j‖²/2) of points around zero, differentiable twice; without Y, of X with itself.
 
@@ -438,7 +432,7 @@ class LaplacianGram(torch.autograd.Function):
 
 
 def _sign_sums(M: Tensor, X: Tensor, Y: Tensor) -> Tensor:
-    """−Σ_j M_ij sign(x_i − y_j): what autograd itself calls for the distance ‖x − y‖₁, whose value it does not use."""
+    """The sums −Σ_j M_ij sign(x_i − y_j), by what autograd itself calls for the distance ‖x − y‖₁."""
     X, Y = (points.expand(*M.shape[:-2], *points.shape[-2:]).contiguous() for points in (X, Y))
     sums: Tensor = torch.ops.aten._cdist_backward(M, X, Y, 1.0, M)
     return -sums

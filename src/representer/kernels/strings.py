@@ -1,33 +1,178 @@
-"""Kernels on strings by the substrings that they have in common, anywhere or in the same places."""
+"""Strings, sequences of hashable symbols, and the kernels of the substrings that they have in common."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from itertools import combinations, product
-from typing import Any, ClassVar, Self
+from itertools import chain, combinations, product
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import combine
+from representer.data import Data, as_items, first_positions, is_single
+from representer.kernels.base import Domain, Kernel
 from representer.kernels.explicit import CountingKernel, inner_products, squared_norms
-from representer.kernels.sequences import Coded, StringKernel, coded, one_kind
-from representer.linalg.memory import row_blocks
-from representer.parameters import Hyperparameter, NonNegative, Word, is_count, is_real
+from representer.linalg import combine, row_blocks
+from representer.parameters import Hyperparameter, NonNegative, Setting, Word, is_count, is_whole
 from representer.values import number
 
 # Codes of substrings are integers below this; longer substrings are renumbered on the way.
 MAX_CODE = 2**62
 
 
+# -- what is a string --------------------------------------------------------------------------------------------------
+String = Sequence[Hashable]
+
+
+class StringKernel(Kernel, ABC):
+    """A kernel on strings: ``str``, ``bytes``, or tuples and lists (or one-dimensional arrays) of hashable symbols."""
+
+    domain: Domain = "objects"
+
+    def prepare(self, X: Data) -> list[String]:
+        """The strings as a list, checked: all of one kind, with symbols that can be compared."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        if is_single(X) or isinstance(X, Set):
+            text = isinstance(X, str | bytes)
+            got = f"one {type(X).__name__}. Pass [{X[:20]!r}]" if text else type(X).__name__
+            raise ValueError(f"{type(self).__name__} takes a list of strings; got {got}.")
+        X = as_items(X)
+        if isinstance(X, np.ndarray):
+            X = self._rows(X)
+        strings = X if isinstance(X, list) else list(X)
+        if not strings:
+            raise ValueError("Found 0 strings: a kernel needs at least one (which may be empty).")
+        if one_kind(strings) not in (str, bytes):
+            _check_symbols(strings)
+        return strings
+
+    def _rows(self, X: np.ndarray) -> list[String]:
+        """The strings in an array: its entries or its rows."""
+        if X.dtype.kind in "fc":
+            raise ValueError(
+                f"{type(self).__name__} takes strings, but X is an array of real numbers. Choose a kernel on "
+                "vectors, or pass integer symbols."
+            )
+        rows: list[String] = X.tolist()
+        cells = chain.from_iterable(rows) if X.ndim == 2 else ()
+        if any(isinstance(cell, str | bytes) and len(cell) > 1 for cell in cells):
+            raise ValueError(
+                f"{type(self).__name__} takes one string a sample, but X has {X.shape[1]} columns of them. Choose one, "
+                "or give each column a kernel: Columns({'name': Spectrum(3), …}). If each is one symbol of a longer "
+                "string, pass [tuple(row) for row in X]."
+            )
+        return rows
+
+
+def _kind(item: object) -> type | None:
+    """The kind of a string: str, bytes, or tuple for every other sequence; None for what is no string."""
+    if isinstance(item, str | bytes):
+        return str if isinstance(item, str) else bytes
+    is_sequence = isinstance(item, list | tuple) or (isinstance(item, np.ndarray) and item.ndim == 1)
+    return tuple if is_sequence else None
+
+
+def one_kind(strings: Sequence[String]) -> type:
+    """The kind of all strings: str, bytes, or tuple for every other sequence."""
+    kinds: dict[type | None, int] = {}  # with the first position of each
+    for i, item in enumerate(strings):
+        kinds.setdefault(_kind(item), i)
+    if None in kinds:
+        wrong = [i for i, item in enumerate(strings) if _kind(item) is None]
+        raise ValueError(
+            f"A string is a str, bytes, or a tuple or list of hashable symbols; {len(wrong)} of {len(strings)} objects "
+            f"are not, at positions {first_positions(wrong)} (the first is "
+            f"{strings[wrong[0]]!r:.60}). Convert or remove these samples."
+        )
+    if len(kinds) > 1:
+        names = " and ".join(f"{kind.__name__} (position {i})" for kind, i in kinds.items() if kind)
+        raise ValueError(
+            f"The strings are of different kinds: {names}; their symbols would never be equal. Convert all to one kind."
+        )
+    return next(kind for kind in kinds if kind is not None)
+
+
+def _check_symbols(strings: Sequence[String]) -> None:
+    """Refuse symbols that are not hashable, or not equal to themselves."""
+    try:
+        if not any(map(_problem, set(chain.from_iterable(strings)))):
+            return
+    except TypeError:  # not hashable
+        pass
+    for i, string in enumerate(strings):
+        for j, symbol in enumerate(string):
+            if problem := _problem(symbol):
+                raise ValueError(
+                    f"Symbol {j} of string {i}, {symbol!r:.60}, {problem}. Symbols are numbers, str, tuples of them "
+                    "…; give a gap a symbol of its own."
+                )
+
+
+def _problem(symbol: object) -> str | None:
+    """What is wrong with a symbol, or None."""
+    try:
+        hash(symbol)
+    except TypeError:
+        return "is not hashable"
+    try:
+        return None if symbol == symbol else "is not equal to itself"
+    except (TypeError, ValueError):
+        return "cannot be compared"
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Many strings one after another, their symbols numbered from 0 on."""
+
+    symbols: np.ndarray
+    lengths: np.ndarray
+    alphabet: list[Hashable]  # the symbol of each number
+
+    def rows(self) -> np.ndarray:
+        """The number of the string that each position belongs to."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+
+def coded(strings: Sequence[String], others: Sequence[String] | None = None) -> Coded:
+    """The strings, and others of the same kind after them, with numbers for symbols."""
+    if others is not None:
+        kinds = one_kind(strings).__name__, one_kind(others).__name__
+        if kinds[0] != kinds[1]:
+            raise ValueError(
+                f"X and Y (in learners, the training data) hold strings of different kinds, {kinds[0]} and {kinds[1]}: "
+                "their symbols would never be equal. Convert all to one kind."
+            )
+        strings = [*strings, *others]
+    kind = one_kind(strings)
+    lengths = np.fromiter(map(len, strings), dtype=np.int64, count=len(strings))
+    if kind is tuple:
+        flat = list(chain.from_iterable(strings))
+        numbers = {symbol: i for i, symbol in enumerate(dict.fromkeys(flat))}
+        symbols = np.fromiter(map(numbers.__getitem__, flat), dtype=np.int64, count=len(flat))
+        return Coded(symbols, lengths, list(numbers))
+    if kind is str:
+        points = np.frombuffer(
+            "".join(cast(Sequence[str], strings)).encode("utf-32-le", "surrogatepass"), dtype="<u4"
+        )
+    else:
+        points = np.frombuffer(b"".join(cast(Sequence[bytes], strings)), dtype=np.uint8)
+    present = np.bincount(points) > 0  # there are little more than a million code points
+    alphabet: Iterable[int] = np.flatnonzero(present).tolist()
+    symbols = (np.cumsum(present) - 1)[points]
+    return Coded(symbols, lengths, list(map(chr, alphabet)) if kind is str else list(alphabet))
+
+
+# -- substrings --------------------------------------------------------------------------------------------------------
 def _renumbered(codes: np.ndarray, bound: int, limit: int) -> tuple[np.ndarray, int]:
-    """Codes below ``limit``, equal where they were: renumbered only if the bound is too large."""
+    """The codes, renumbered if their bound is above ``limit``, and their bound; equal codes stay equal."""
     if bound <= limit:
         return codes, bound
     distinct, codes = np.unique(codes, return_inverse=True)
@@ -35,7 +180,7 @@ def _renumbered(codes: np.ndarray, bound: int, limit: int) -> tuple[np.ndarray, 
 
 
 def windows(strings: Coded, longest: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """For the lengths 1, …, longest: where substrings of this length start, a code for each, and its bound."""
+    """Where the substrings of the lengths 1, …, longest start, a code for each, and the bound of the codes."""
     rows, size = strings.rows(), max(1, len(strings.alphabet))
     starts, codes, bound = np.arange(len(rows)), strings.symbols, size
     yield starts, codes, bound
@@ -49,7 +194,7 @@ def windows(strings: Coded, longest: int) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _count_matrix(rows: np.ndarray, codes: np.ndarray, bound: int, n_rows: int) -> sparse.csr_array:
-    """How often each code is in each row; the rows ascend."""
+    """The number of times that each code is in each row; the rows ascend."""
     codes, bound = _renumbered(codes, bound, 4 * len(codes) + 1)
     ends = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))])
     matrix = sparse.csr_array((np.ones(len(codes)), codes, ends), shape=(n_rows, bound), copy=True)
@@ -58,7 +203,7 @@ def _count_matrix(rows: np.ndarray, codes: np.ndarray, bound: int, n_rows: int) 
 
 
 def _products(matrix: sparse.csr_array, n: int, symmetric: bool, weights: np.ndarray | None = None) -> Tensor:
-    """Inner products of the first n rows with the rest, or with themselves."""
+    """The inner products of the first n rows with the rest, or with themselves."""
     left, right = (matrix, None) if symmetric else (matrix[:n], matrix[n:])
     return inner_products(left, right, weights)
 
@@ -91,11 +236,12 @@ class Spectrum(StringKernel, CountingKernel):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"weights": Hyperparameter(NonNegative())}
 
-    def __init__(self, length: int | tuple[int, int] = 3, weights: Any = 1.0):
+    def __init__(self, length: int | tuple[int, int] = 3, weights: Setting = 1.0):
         self.length = length
         self.weights = weights
 
     def _ends(self) -> Sequence[int]:
+        """The shortest and the longest length, unchecked."""
         return self.length if isinstance(self.length, tuple | list) else (self.length, self.length)
 
     @property
@@ -104,12 +250,12 @@ class Spectrum(StringKernel, CountingKernel):
         return range(shortest, longest + 1)
 
     def _own_specification(self, name: str) -> Hyperparameter:
-        """``"auto"`` stands for one weight a length."""
+        """The specification of the weights, where ``"auto"`` stands for one a length."""
         ones = Word(lambda X: torch.ones(len(self._lengths), dtype=torch.float64), learned=True)
         return replace(super()._own_specification(name), words={"auto": ones})
 
     def check_hyperparameters(self) -> None:
-        """Also the lengths, and that there is a weight for each."""
+        """Refuse what is inadmissible; there must be a weight for each length."""
         ends = self._ends()
         if len(ends) != 2 or not all(map(is_count, ends)) or ends[0] > ends[1]:
             raise ValueError(
@@ -121,8 +267,8 @@ class Spectrum(StringKernel, CountingKernel):
             self._weights()
 
     def _weights(self) -> tuple[Tensor, ...]:
-        """One weight a length, each of shape () or, of a batch, (..., 1)."""
-        weights, n = number(self, "weights", torch.zeros((), dtype=torch.float64)), len(self._lengths)
+        """The weights of the lengths, each of shape () or, of a batch, (..., 1)."""
+        weights, n = number(self, "weights"), len(self._lengths)
         if weights.shape[-1:] not in ((), (1,), (n,)) or weights.shape[-2:-1] not in ((), (1,)):
             raise ValueError(
                 f"Spectrum({self.length!r}) counts substrings of {n} length(s), but weights has shape "
@@ -130,7 +276,7 @@ class Spectrum(StringKernel, CountingKernel):
             )
         return weights.expand(*weights.shape[:-1], n).unbind(-1)
 
-    def _counts(self, X: Sequence[Any]) -> Iterator[Mapping[Hashable, float]]:
+    def _counts(self, X: Sequence[String]) -> Iterator[Mapping[Hashable, float]]:
         roots = [weight.sqrt().item() for weight in self._weights()]
         for string in X:
             counts: dict[Hashable, float] = {}
@@ -145,24 +291,24 @@ class Spectrum(StringKernel, CountingKernel):
             if length in self._lengths:
                 yield _count_matrix(rows[starts], codes, bound, len(strings.lengths))
 
-    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
-        parts = (_products(matrix, len(X), Y is None) for matrix in self._matrices(coded(X, Y)))
-        return _weighted_sum(parts, [weight[..., None] for weight in self._weights()])
+    def _gram(self, X: Sequence[String], Y: Sequence[String] | None) -> Tensor:
+        grams = (_products(matrix, len(X), Y is None) for matrix in self._matrices(coded(X, Y)))
+        return _weighted_sum(grams, [weight[..., None] for weight in self._weights()])
 
-    def _diag(self, X: Sequence[Any]) -> Tensor:
+    def _diag(self, X: Sequence[String]) -> Tensor:
         return _weighted_sum(map(squared_norms, self._matrices(coded(X))), self._weights())
 
 
-def _weighted_sum(parts: Iterable[Tensor], weights: Iterable[Tensor]) -> Tensor:
-    terms = (combine("mul", part, weight) for part, weight in zip(parts, weights, strict=True))
+def _weighted_sum(grams: Iterable[Tensor], weights: Iterable[Tensor]) -> Tensor:
+    """The sum of Gram matrices, or of their diagonals, each times its weight."""
+    terms = (combine("mul", gram, weight) for gram, weight in zip(grams, weights, strict=True))
     return reduce(partial(combine, "add"), terms)
 
 
-def substrings(string: Any, length: int) -> Iterator[Hashable]:
+def substrings(string: String, length: int) -> Iterator[Hashable]:
     """All substrings of a length, as hashable objects."""
-    if not isinstance(string, str | bytes):
-        string = tuple(string)
-    return (string[i : i + length] for i in range(len(string) - length + 1))
+    text = string if isinstance(string, str | bytes) else tuple(string)
+    return (text[i : i + length] for i in range(len(text) - length + 1))
 
 
 class WeightedDegree(Spectrum):
@@ -189,10 +335,10 @@ class WeightedDegree(Spectrum):
     [[5.5, 2.5], [2.5, 5.5]]
     """
 
-    def __init__(self, length: int | tuple[int, int] = 1, weights: Any = 1.0):
+    def __init__(self, length: int | tuple[int, int] = 1, weights: Setting = 1.0):
         super().__init__(length, weights)
 
-    def _counts(self, X: Sequence[Any]) -> Iterator[Mapping[Hashable, float]]:
+    def _counts(self, X: Sequence[String]) -> Iterator[Mapping[Hashable, float]]:
         roots = [weight.sqrt().item() for weight in self._weights()]
         for string in X:
             yield {
@@ -202,7 +348,7 @@ class WeightedDegree(Spectrum):
             }
 
     def _matrices(self, strings: Coded) -> Iterator[sparse.csr_array]:
-        """Which substrings are where, one matrix a length."""
+        """The substrings at each place, one matrix a length."""
         rows, most = strings.rows(), int(strings.lengths.max(initial=1))
         first = np.cumsum(strings.lengths) - strings.lengths
         for length, (starts, codes, bound) in enumerate(windows(strings, self._lengths[-1]), start=1):
@@ -243,17 +389,17 @@ class Mismatch(StringKernel, CountingKernel):
     Mismatch(alphabet='ACGT')
     """
 
+    positive_integers = ("length",)
+
     def __init__(self, length: int = 3, mismatches: int = 1, alphabet: Sequence[Hashable] | None = None):
         self.length = length
         self.mismatches = mismatches
         self.alphabet = alphabet
 
     def check_hyperparameters(self) -> None:
-        """The length, the mismatches, and an alphabet of distinct symbols."""
-        if not is_count(self.length):
-            raise ValueError(f"length of Mismatch must be a positive integer; got {self.length!r}.")
-        m = self.mismatches
-        if not (is_real(m) and is_count(m + 1) and m < self.length):
+        """Refuse what is inadmissible; the alphabet must have distinct symbols."""
+        super().check_hyperparameters()
+        if not (is_whole(self.mismatches) and self.mismatches < self.length):
             raise ValueError(
                 f"mismatches of Mismatch must be an integer from 0 to length − 1 = {self.length - 1}; got "
                 f"{self.mismatches!r}."
@@ -266,9 +412,8 @@ class Mismatch(StringKernel, CountingKernel):
             raise ValueError(
                 f"alphabet of Mismatch must be a sequence of distinct hashable symbols or None; got {self.alphabet!r}."
             )
-        super().check_hyperparameters()
 
-    def prepare(self, X: Any) -> list[Any]:
+    def prepare(self, X: Data) -> list[String]:
         """The strings as a list, checked, of the same kind as the alphabet."""
         strings = super().prepare(X)
         kinds = {type(self.alphabet), one_kind(strings)}
@@ -279,18 +424,18 @@ class Mismatch(StringKernel, CountingKernel):
             )
         return strings
 
-    def _resolve(self, X: Sequence[Any]) -> Self:
+    def _resolve(self, X: Sequence[String]) -> Self:
         resolved = super()._resolve(X)
         if self.alphabet is None:
-            found: list[Any] = coded(X).alphabet
+            symbols: list[Any] = coded(X).alphabet
             kind = one_kind(X)
-            text = (
-                "".join(found) if kind is str else bytes(found) if kind is bytes else sorted(found, key=repr)
-            )
-            resolved.alphabet = text or ("a",)  # only empty strings: there is nothing to count
+            text = "".join(symbols) if kind is str else bytes(symbols) if kind is bytes else None
+            # Of empty strings alone there is nothing to count.
+            resolved.alphabet = (sorted(symbols, key=repr) if text is None else text) or ("a",)
         return resolved
 
     def _alphabet(self) -> Sequence[Hashable]:
+        """The alphabet, or an error where the data have not decided it yet."""
         if self.alphabet is None:
             raise ValueError(
                 "This Mismatch kernel has no alphabet yet: the data decide it. Call kernel.resolve(X) with the "
@@ -298,9 +443,9 @@ class Mismatch(StringKernel, CountingKernel):
             )
         return self.alphabet
 
-    def _counts(self, X: Sequence[Any]) -> Iterator[Mapping[Hashable, float]]:
+    def _counts(self, X: Sequence[String]) -> Iterator[Mapping[Hashable, float]]:
         alphabet = tuple(self._alphabet())
-        known = set(alphabet)
+        symbols = set(alphabet)
 
         @lru_cache(maxsize=2**16)
         def neighbours(substring: Hashable) -> list[Hashable]:
@@ -309,13 +454,13 @@ class Mismatch(StringKernel, CountingKernel):
         for string in X:
             counts: Counter[Hashable] = Counter()
             for substring, n in Counter(substrings(string, self.length)).items():
-                if known.issuperset(substring):  # type: ignore[arg-type]
+                if symbols.issuperset(substring):  # type: ignore[arg-type]
                     for neighbour in neighbours(substring):
                         counts[neighbour] += n
             yield counts
 
     def _coefficients(self) -> list[int]:
-        """α_0, …, α_k, by inverting f(d) = Σ_j α_j C(k − d, j) from d = k down to 0."""
+        """The coefficients α_0, …, α_k, by inverting f(d) = Σ_j α_j C(k − d, j) from d = k down to 0."""
         k, m, size = int(self.length), int(self.mismatches), len(self._alphabet())
         alphas: list[int] = []
         for agreeing in range(k + 1):
@@ -324,17 +469,17 @@ class Mismatch(StringKernel, CountingKernel):
         return alphas
 
     def _matrices(self, strings: Coded) -> Iterator[tuple[sparse.csr_array, np.ndarray]]:
-        """The counts of what stands in j chosen places of all substrings, for each choice, and α_j for each column.
+        """The counts of what stands in j places of all substrings, for each choice of places, and α_j a column.
 
         Several choices at a time share one matrix, as many as fit in a block of memory.
         """
         k, alphabet = int(self.length), set(self._alphabet())
         rows, symbols, size = strings.rows(), strings.symbols, max(1, len(strings.alphabet))
         *_, (starts, _, _) = windows(strings, k)
-        known = np.array([symbol in alphabet for symbol in strings.alphabet], dtype=bool)
+        counted = np.array([symbol in alphabet for symbol in strings.alphabet], dtype=bool)
         columns = [symbols[starts + place] for place in range(k)]
-        kept = np.logical_and.reduce([known[column] for column in columns])
-        columns, rows = [column[kept] for column in columns], rows[starts[kept]]
+        within = np.logical_and.reduce([counted[column] for column in columns])
+        columns, rows = [column[within] for column in columns], rows[starts[within]]
         alphas = self._coefficients()
         choices = [places for j in range(k + 1) if alphas[j] for places in combinations(range(k), j)]
         for group in row_blocks(len(choices), 16 * len(rows)):
@@ -348,21 +493,18 @@ class Mismatch(StringKernel, CountingKernel):
             weights = [float(alphas[len(places)]) for places in choices[group]]
             yield sparse.hstack(matrices, format="csr"), np.repeat(weights, [m.shape[1] for m in matrices])
 
-    def _gram(self, X: Sequence[Any], Y: Sequence[Any] | None) -> Tensor:
-        parts = (
-            _products(matrix, len(X), Y is None, alphas) for matrix, alphas in self._matrices(coded(X, Y))
-        )
-        return reduce(torch.Tensor.add_, parts)
+    def _gram(self, X: Sequence[String], Y: Sequence[String] | None) -> Tensor:
+        matrices = self._matrices(coded(X, Y))
+        grams = (_products(matrix, len(X), Y is None, alphas) for matrix, alphas in matrices)
+        return reduce(torch.Tensor.add_, grams)
 
-    def _diag(self, X: Sequence[Any]) -> Tensor:
-        squares = (
-            torch.from_numpy((matrix * matrix) @ alphas) for matrix, alphas in self._matrices(coded(X))
-        )
-        return reduce(torch.Tensor.add_, squares)
+    def _diag(self, X: Sequence[String]) -> Tensor:
+        matrices = self._matrices(coded(X))
+        return reduce(torch.Tensor.add_, (torch.from_numpy((m * m) @ alphas) for m, alphas in matrices))
 
 
 def _common_neighbours(k: int, m: int, d: int, size: int) -> int:
-    """How many strings of length k over ``size`` symbols differ in at most m places from both of two at distance d.
+    """The number of strings of length k over ``size`` symbols within m places of both of two at distance d.
 
     Of the d places where the two differ, i are as in the first, j as in the second and the others as in neither; of the
     k − d places where they agree, s are changed.
@@ -376,7 +518,7 @@ def _common_neighbours(k: int, m: int, d: int, size: int) -> int:
     return total
 
 
-def _neighbourhood(substring: Any, mismatches: int, alphabet: Sequence[Any]) -> Iterator[Hashable]:
+def _neighbourhood(substring: Any, mismatches: int, alphabet: String) -> Iterator[Hashable]:
     """All strings over the alphabet that differ from a substring in at most ``mismatches`` places."""
     kind = type(substring)
     for n in range(mismatches + 1):

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import as_items, is_single
-from representer.kernels.base import Domain, Kernel
+from representer.data import Data, as_list
+from representer.kernels.base import Domain, Kernel, with_derivative
 from representer.kernels.heuristics import median_distance
-from representer.kernels.parallel import pairwise_blocks
-from representer.parameters import Hyperparameter, Positive, Word, is_count
-from representer.values import number
+from representer.kernels.parallel import Block, pairwise_blocks
+from representer.parameters import Hyperparameter, Positive, Setting, Word, is_count
+from representer.values import number, per_row
 
 # Entries of one temporary of a block of pairs: about what the processor's cache holds.
 BLOCK_ENTRIES = 2**15
 
 
+Series = npt.ArrayLike | Tensor
+
+
 # -- data -----------------------------------------------------------------------------------------------------------
-def check_series(X: Any) -> list[Any]:
+def check_series(X: Data) -> list[Series]:
     """The series as a list, each checked to be numbers (length,) or (length, channels), of the same channels all."""
-    if is_single(X):
-        raise ValueError(f"Expected a sequence of time series; got {type(X).__name__}.")
-    series = X if isinstance(X, list) else list(as_items(X))
-    if not series:
-        raise ValueError("Found 0 time series: a kernel needs at least one.")
+    series = as_list(X, "time series")
     pairs = [
         i for i, item in enumerate(series) if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0])
     ]
@@ -47,8 +47,8 @@ def check_series(X: Any) -> list[Any]:
     return series
 
 
-def _array(item: Any, place: int) -> np.ndarray:
-    """One series as (length, channels)."""
+def _array(item: Series, place: int) -> np.ndarray:
+    """One series as an array (length, channels)."""
     try:
         array = np.asarray(item.detach().cpu() if isinstance(item, Tensor) else item)
         if array.dtype.kind not in "biufO":
@@ -72,7 +72,7 @@ def _array(item: Any, place: int) -> np.ndarray:
     return array.reshape(len(array), -1)
 
 
-def as_series(X: Sequence[Any]) -> list[Tensor]:
+def as_series(X: Sequence[Series]) -> list[Tensor]:
     """Checked series as tensors (length, channels)."""
     return [torch.from_numpy(_array(item, i)) for i, item in enumerate(X)]
 
@@ -86,6 +86,7 @@ def padded(series: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def _same_channels(X: Sequence[Tensor], Y: Sequence[Tensor]) -> None:
+    """Refuse two sets of series with different channels."""
     if X[0].shape[1] != Y[0].shape[1]:
         raise ValueError(
             f"X has series of {X[0].shape[1]} channels, but Y of {Y[0].shape[1]}: a kernel compares series with the "
@@ -94,12 +95,12 @@ def _same_channels(X: Sequence[Tensor], Y: Sequence[Tensor]) -> None:
 
 
 def blocks_by_length(
-    function: Callable[[Any, Any | None], Tensor],
+    function: Block,
     X: Sequence[Tensor],
     Y: Sequence[Tensor] | None,
     entries: int,
 ) -> Tensor:
-    """``pairwise_blocks`` with series of similar length beside each other, so that little is padded."""
+    """The matrix of ``pairwise_blocks`` with series of similar length beside each other, so that little is padded."""
     if Y is not None:
         _same_channels(X, Y)
     side = max(1, min(256, math.isqrt(BLOCK_ENTRIES // max(1, entries))))
@@ -111,7 +112,7 @@ def blocks_by_length(
 
 
 # -- global alignment -----------------------------------------------------------------------------------------------
-def _bandwidth(X: Any) -> Tensor:
+def _bandwidth(X: Sequence[Series]) -> Tensor:
     """Cuturi's advice: the median distance of observations times the root of the median length."""
     series = as_series(X)
     return median_distance(torch.cat(series)) * math.sqrt(float(np.median([len(item) for item in series])))
@@ -154,7 +155,7 @@ class GlobalAlignment(Kernel):
 
     def __init__(
         self,
-        lengthscale: Any = "median",
+        lengthscale: Setting = "median",
         triangular: int | None = None,
         *,
         normalize: bool = True,
@@ -164,54 +165,42 @@ class GlobalAlignment(Kernel):
         self.normalize = normalize
 
     def check_hyperparameters(self) -> None:
-        """Also the width of the band: a positive integer."""
+        """Refuse what is inadmissible; the width of the band must be a positive integer."""
         if not (self.triangular is None or is_count(self.triangular)):
             raise ValueError(
                 f"triangular of GlobalAlignment must be a positive integer or None; got {self.triangular!r}."
             )
         super().check_hyperparameters()
 
-    def prepare(self, X: Any) -> list[Any]:
+    def prepare(self, X: Data) -> list[Series]:
         """The series as a list, checked."""
         return check_series(X)
 
-    def _logarithms(self, pairs: Callable[[float, bool], Tensor], axes: int) -> Tensor:
-        """log k from ``pairs(ℓ, slope)``, values and, if asked, derivatives in ℓ; for each ℓ of a batch.
-
-        v + s·(ℓ − ℓ₀) has the value v and the derivative s at ℓ₀: autograd need not follow the recursion.
-        """
-        lengthscale = number(self, "lengthscale", torch.zeros((), dtype=torch.float64))
-        slope = lengthscale.requires_grad and torch.is_grad_enabled()
-        found = [pairs(scale, slope) for scale in lengthscale.detach().reshape(-1).tolist()]
-        batch = lengthscale.shape[:-2]
-        logs = torch.stack(found, 1).reshape(-1, *batch, *found[0].shape[1:])
-        if not slope:
-            return logs[0]
-        shaped = lengthscale.reshape(*batch, *(1,) * axes)
-        return logs[0] + logs[1] * (shaped - shaped.detach())
-
     def _log_diag(self, X: Sequence[Tensor]) -> Tensor:
+        """The logarithms log k(x, x)."""
         step = max(1, BLOCK_ENTRIES // max(map(len, X)))
 
-        def pairs(scale: float, slope: bool) -> Tensor:
+        def pairs(scale: float, slope: bool) -> Sequence[Tensor]:
             parts = [X[i : i + step] for i in range(0, len(X), step)]
             blocks = [log_alignments(part, None, scale, self.triangular, slope=slope) for part in parts]
-            return torch.cat(blocks, -1)
+            return list(torch.cat(blocks, -1))
 
-        return self._logarithms(pairs, axes=1)
+        return with_derivative(pairs, per_row(number(self, "lengthscale")))
 
     def _log_gram(self, X: Sequence[Tensor], Y: Sequence[Tensor] | None) -> Tensor:
-        def pairs(scale: float, slope: bool) -> Tensor:
+        """The logarithms log k(x, y) of all pairs."""
+
+        def pairs(scale: float, slope: bool) -> Sequence[Tensor]:
             def block(rows: Sequence[Tensor], columns: Sequence[Tensor] | None) -> Tensor:
                 other = rows if columns is None else columns
                 return log_alignments(rows, other, scale, self.triangular, slope=slope)
 
             antidiagonal = min(max(map(len, X)), self.triangular or math.inf)
-            return blocks_by_length(block, X, Y, int(antidiagonal))
+            return list(blocks_by_length(block, X, Y, int(antidiagonal)))
 
-        return self._logarithms(pairs, axes=2)
+        return with_derivative(pairs, number(self, "lengthscale"))
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Sequence[Series], Y: Sequence[Series] | None) -> Tensor:
         left, right = as_series(X), None if Y is None else as_series(Y)
         logs = self._log_gram(left, right)
         if not self.normalize:
@@ -220,13 +209,14 @@ class GlobalAlignment(Kernel):
         columns = rows if right is None else self._log_diag(right)
         return torch.exp(logs - 0.5 * (rows[..., :, None] + columns[..., None, :]))
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Sequence[Series]) -> Tensor:
         if not self.normalize:
             return self._exponential(self._log_diag(as_series(X)))
-        lengthscale = number(self, "lengthscale", torch.zeros((), dtype=torch.float64))
+        lengthscale = number(self, "lengthscale")
         return lengthscale.new_ones(*lengthscale.shape[:-2], len(X))
 
     def _exponential(self, logs: Tensor) -> Tensor:
+        """The kernel of its logarithm, or an error where it leaves the range of numbers."""
         values = torch.exp(logs)
         if bool(torch.isinf(values).any()):
             raise ValueError(
@@ -244,7 +234,7 @@ def log_alignments(
     *,
     slope: bool = False,
 ) -> Tensor:
-    """log Σ_π Π κ for all pairs of X and Y, or with Y None for each series with itself.
+    """The sums log Σ_π Π κ for all pairs of X and Y, or with Y None for each series with itself.
 
     Returns a tensor (1, n, m) or (1, n); with ``slope`` (2, …), the second entry being the derivative in ℓ. The sums
     M[i, j] = κ(x_i, y_j) (M[i−1, j] + M[i, j−1] + M[i−1, j−1]) of one antidiagonal i + j = s are computed at once.
@@ -282,10 +272,9 @@ def log_alignments(
 
 
 def _log_sum(*steps: Tensor) -> Tensor:
-    """log Σ e^a over the steps (a, ∂a), and its derivative if they have one."""
-    top = torch.maximum(torch.maximum(steps[0][0], steps[1][0]), steps[2][0]).clamp_(
-        min=-1e300
-    )  # not −∞ − −∞
+    """The number log Σ e^a of three steps (a, ∂a), and its derivative if they have one."""
+    top = torch.maximum(torch.maximum(steps[0][0], steps[1][0]), steps[2][0])
+    top.clamp_(min=-1e300)  # not −∞ − −∞
     shares = [torch.sub(step[0], top).exp_() for step in steps]
     total = (shares[0] + shares[1]).add_(shares[2])
     logs = torch.log(total).add_(top)
@@ -298,7 +287,10 @@ def _log_sum(*steps: Tensor) -> Tensor:
 def _local(
     distance: Tensor, s: int, low: int, lengthscale: float, triangular: int | None, *, slope: bool
 ) -> Tensor:
-    """log κ = log g − log(2 − g) for g = ω e^(−distance), and its derivative 4·distance / (ℓ (2 − g)) if asked."""
+    """The logarithm log κ = log g − log(2 − g) for g = ω e^(−distance), with its derivative if asked.
+
+    The derivative in ℓ is 4·distance / (ℓ (2 − g)).
+    """
     g = torch.exp(-distance)
     logs = -distance
     if triangular is not None:  # ω = 1 − |i − j| / T on the antidiagonal i + j = s
@@ -312,7 +304,7 @@ def _local(
 
 
 def _by_time(series: Sequence[Tensor], lengthscale: float) -> tuple[Tensor, Tensor]:
-    """Scaled series as (channels, longest, n), such that squared differences are ‖·‖²/(2ℓ²), and their lengths."""
+    """The series as (channels, longest, n), scaled so that squared differences are ‖·‖²/(2ℓ²), and their lengths."""
     values, lengths = padded(series)
     return (values / (math.sqrt(2.0) * lengthscale)).permute(2, 1, 0).contiguous(), lengths
 

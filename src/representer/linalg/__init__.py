@@ -14,7 +14,20 @@ from representer.linalg.cholesky import (
     shifted,
     woodbury,
 )
+from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
 from representer.linalg.leading import RitzPairs, leading, orthonormal
+from representer.linalg.memory import (
+    BLOCK_BYTES,
+    MemoryWarning,
+    as_bytes,
+    combine,
+    empty_matrix,
+    recycling,
+    require,
+    require_gram,
+    room_beside_sums,
+    row_blocks,
+)
 from representer.linalg.spectral import (
     IndefiniteGramWarning,
     Spectrum,
@@ -29,27 +42,43 @@ from representer.linalg.structured import (
     nearest_kronecker,
     symmetric_products,
 )
+from representer.linalg.threads import threads_for
 
 __all__ = [
+    "BLOCK_BYTES",
     "Cholesky",
     "IndefiniteGramWarning",
+    "Limits",
+    "MemoryWarning",
     "NotPositiveDefiniteError",
     "RitzPairs",
     "Spectrum",
     "Woodbury",
+    "as_bytes",
+    "broyden",
+    "combine",
     "conjugate_gradient",
     "eigh",
+    "empty_matrix",
     "factorize",
     "gram_factor",
     "is_finite",
+    "jacobian",
     "kronecker_solve",
     "leading",
+    "levenberg_marquardt",
     "nearest_kronecker",
     "orthonormal",
     "pivoted_cholesky",
+    "recycling",
     "repair_gram",
+    "require",
+    "require_gram",
+    "room_beside_sums",
+    "row_blocks",
     "shifted",
     "spectrum_of_factor",
     "symmetric_products",
+    "threads_for",
     "woodbury",
 ]

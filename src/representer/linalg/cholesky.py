@@ -41,11 +41,11 @@ class Cholesky:
         return self.back_solve(self.half_solve(right))
 
     def half_solve(self, right: Tensor) -> Tensor:
-        """L⁻¹ B, whose columns have the squared norms of Bᵀ A⁻¹ B."""
+        """The first half L⁻¹ B of a solution, whose columns have the squared norms of Bᵀ A⁻¹ B."""
         return torch.linalg.solve_triangular(self.factor, right, upper=False)
 
     def half_solve_rows(self, rows: Tensor) -> Tensor:
-        """L⁻¹ r for each row r, as rows."""
+        """The vectors L⁻¹ r of all rows r, as rows."""
         return self.half_solve(rows.mT).mT
 
     def back_solve(self, right: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class Cholesky:
         return torch.linalg.solve_triangular(self.factor.mT, right, upper=True)
 
     def inverse(self, less: Tensor | None = None) -> Tensor:
-        """A⁻¹, dense; less v vᵀ for a column v (..., n, 1)."""
+        """The dense matrix A⁻¹, or A⁻¹ − v vᵀ for a column v (..., n, 1)."""
         inverse = self._inverse()
         if less is None or less.ndim > 2:
             return inverse if less is None else inverse - less @ less.mT
@@ -156,7 +156,7 @@ def _failures(factor: Tensor, info: Tensor) -> Tensor:
 
 
 def shifted(matrix: Tensor, shift: Tensor | float) -> Tensor:
-    """A + diag(shift) in new, contiguous memory; one shift, or one for each row (..., n)."""
+    """The matrix A + diag(shift) in new, contiguous memory; one shift, or one for each row (..., n)."""
     if matrix.ndim > 2 or (matrix.requires_grad and torch.is_grad_enabled()):
         result = matrix.clone(memory_format=torch.contiguous_format)
     else:
@@ -216,7 +216,7 @@ class Woodbury:
     inner: Cholesky
 
     def solve(self, right: Tensor) -> Tensor:
-        """(B Bᵀ + shift·I)⁻¹ R."""
+        """The solution (B Bᵀ + shift·I)⁻¹ R."""
         return (right - self.factor @ self.inner.solve(self.factor.mT @ right)) / self.shift
 
     def inverse_diagonal(self) -> Tensor:
@@ -224,7 +224,7 @@ class Woodbury:
         return (1.0 - (self.inner.half_solve(self.factor.mT) ** 2).sum(-2)) / self.shift
 
     def logdet(self) -> Tensor:
-        """log det (B Bᵀ + shift·I)."""
+        """The logarithm log det (B Bᵀ + shift·I) of the determinant."""
         n, r = self.factor.shape[-2:]
         return self.inner.logdet() + (n - r) * torch.log(torch.as_tensor(self.shift, dtype=self.factor.dtype))
 
@@ -297,7 +297,7 @@ def pivoted_cholesky(
 
 
 def _pivoted_by_lapack(matrix: Tensor, tol: float) -> tuple[Tensor, Tensor]:
-    """The same for a matrix at hand, in blocks: several times faster than column by column."""
+    """The pivoted factor of a whole matrix by LAPACK, in blocks: several times faster than column by column."""
     if not is_finite(matrix):
         raise NotPositiveDefiniteError(f"The matrix of a pivoted Cholesky factorisation {NOT_FINITE}")
     n = len(matrix)

@@ -47,27 +47,28 @@ def recycling() -> Iterator[None]:
 
 def empty_matrix(shape: Sequence[int], like: Tensor) -> Tensor:
     """A contiguous matrix of the type of ``like``, not initialised."""
-    found = _RECYCLED.get()
-    if found is None or found[0] != threading.get_ident() or like.device.type != "cpu":
+    recycled = _RECYCLED.get()
+    if recycled is None or recycled[0] != threading.get_ident() or like.device.type != "cpu":
         return like.new_empty(*shape)
-    kept = found[1]
+    matrices = recycled[1]
     kind = like.new_empty(0).numpy().dtype
-    kept[1:] = [array for array in kept[1:] if array.shape == tuple(shape) and array.dtype == kind]
-    holders = [sys.getrefcount(array) for array in kept]  # a tensor holds the array whose memory it uses
-    for array, count in zip(kept[1:], holders[1:], strict=True):
+    matrices[1:] = [array for array in matrices[1:] if array.shape == tuple(shape) and array.dtype == kind]
+    holders = [sys.getrefcount(array) for array in matrices]  # a tensor holds the array whose memory it uses
+    for array, count in zip(matrices[1:], holders[1:], strict=True):
         if count == holders[0]:
             return torch.from_numpy(array)
-    kept.append(like.new_empty(*shape).numpy())
-    return torch.from_numpy(kept[-1])
+    matrices.append(like.new_empty(*shape).numpy())
+    return torch.from_numpy(matrices[-1])
 
 
 def available_bytes() -> int | None:
     """Memory that can be had without swapping, or None if the system does not tell."""
-    found = [size for size in (_free_on_machine(), _free_in_container()) if size is not None]
-    return min(found) if found else None
+    sizes = [size for size in (_free_on_machine(), _free_in_container()) if size is not None]
+    return min(sizes) if sizes else None
 
 
 def _free_on_machine() -> int | None:
+    """What Linux calls available, or on other systems the whole memory."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -81,7 +82,7 @@ def _free_on_machine() -> int | None:
 
 
 def _free_in_container() -> int | None:
-    """What a control group (version 2) leaves, if there is one with a limit."""
+    """What the limit of a control group (version 2) leaves, if there is one."""
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
@@ -113,7 +114,7 @@ def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Ite
 
     Examples
     --------
-    >>> from representer.linalg.memory import row_blocks
+    >>> from representer.linalg import row_blocks
     >>> list(row_blocks(5, bytes_per_row=2**25))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
@@ -130,7 +131,7 @@ def as_bytes(limit: int | float | str | None) -> int | None:
 
     Examples
     --------
-    >>> from representer.linalg.memory import as_bytes
+    >>> from representer.linalg import as_bytes
     >>> as_bytes("1.5GB"), as_bytes(4096)
     (1500000000, 4096)
     """
@@ -175,7 +176,7 @@ def room_beside_sums(
 
 
 def combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
-    """a + b, a − b or a · b, in the memory of a when no gradient needs it and the shapes allow."""
+    """The sum, difference or product of a and b, in the memory of a when no gradient needs it and the shapes allow."""
     fits = b.ndim <= a.ndim and all(m in (1, n) for n, m in zip(a.shape[::-1], b.shape[::-1], strict=False))
     inplace = fits and not (torch.is_grad_enabled() and (a.requires_grad or b.requires_grad))
     return getattr(a, operation + "_" if inplace else operation)(b)

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from representer.linalg.cholesky import (
     JITTER_GROWTH,
@@ -46,7 +46,7 @@ class Spectrum:
         return shift * 0.0 if self.vectors.shape[-1] == self.vectors.shape[-2] else 1.0 / shift
 
     def solve(self, right: Tensor, shift: Tensor | float) -> Tensor:
-        """(A + shift·I)⁻¹ B."""
+        """The solution (A + shift·I)⁻¹ B."""
         rest = self._complement(shift)
         weights = 1.0 / (self.values + shift) - rest
         return self.vectors @ (weights[..., None] * (self.vectors.mT @ right)) + rest * right
@@ -58,7 +58,7 @@ class Spectrum:
         return (1.0 / (self.values + shifts) - rest) @ (self.vectors**2).mT + rest
 
     def root(self) -> Tensor:
-        """U diag(√e), a factor B with B Bᵀ = A."""
+        """The factor B = U diag(√e) with B Bᵀ = A."""
         return self.vectors * self.values.sqrt()[..., None, :]
 
 
@@ -99,10 +99,10 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
         if by_scipy and matrix.is_contiguous():
             # In the order of Fortran the lower triangle is the upper one.
             turned = matrix.detach().numpy().T
-            found = scipy.linalg.eigh(
+            eigenvalues, eigenvectors = scipy.linalg.eigh(
                 turned, lower=False, overwrite_a=overwrite, check_finite=False, driver="evd"
             )
-            return torch.from_numpy(found[1]), torch.from_numpy(found[0])
+            return torch.from_numpy(eigenvectors), torch.from_numpy(eigenvalues)
         values, vectors = torch.linalg.eigh(matrix)
     except (RuntimeError, np.linalg.LinAlgError) as error:
         message = f"The eigenvalues of {name} did not converge: are its entries in range?"
@@ -182,7 +182,7 @@ class _Clipped(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
+    def forward(ctx: FunctionCtx, matrix: Tensor, vectors: Tensor, values: Tensor) -> Tensor:
         ctx.save_for_backward(vectors, values)
         return (vectors * values.clamp(min=0.0)) @ vectors.mT
 
@@ -190,10 +190,12 @@ class _Clipped(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         vectors, values = ctx.saved_tensors
-        kept = values.clamp(min=0.0)
+        positive = values.clamp(min=0.0)
         difference = values[:, None] - values
         equal = difference == 0.0
         ratios = torch.where(
-            equal, (values > 0).to(kept), (kept[:, None] - kept) / difference.masked_fill(equal, 1.0)
+            equal,
+            (values > 0).to(positive),
+            (positive[:, None] - positive) / difference.masked_fill(equal, 1.0),
         )
         return vectors @ (ratios * (vectors.mT @ gradient @ vectors)) @ vectors.mT, None, None

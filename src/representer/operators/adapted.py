@@ -20,8 +20,7 @@ from scipy.sparse import issparse
 from torch import Tensor
 
 from representer.data import Data, SparseRows
-from representer.kernels.base import Kernel, Pair, Wrapped
-from representer.kernels.names import NAMES
+from representer.kernels import NAMES, Kernel, Pair, Wrapped
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.operators import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.values import Value, map_children

@@ -11,8 +11,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_vectors
-from representer.kernels.base import Domain, Kernel, count
+from representer.data import Data, as_vectors, count
+from representer.kernels import Domain, Kernel
 from representer.operators.outputs import Identity, Operator
 from representer.values import Value, argument_repr, map_children
 

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.data import Data, as_vectors
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.stationary import Gaussian, Stationary
+from representer.kernels import Domain, Gaussian, Kernel, Stationary
 from representer.operators.base import VectorOperatorKernel, common_domain
 from representer.parameters import Hyperparameter, Positive
 from representer.values import number

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from representer.data import Data, as_vectors, count
-from representer.kernels.base import Kernel
-from representer.linalg.memory import row_blocks
+from representer.kernels import Kernel
+from representer.linalg import row_blocks
 from representer.operators.base import (
     Decomposable,
     DiagonalForm,

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from representer.data import Data, count
 from representer.functions import Embedding
-from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree
-from representer.kernels.sequences import coded, one_kind
-from representer.linalg.memory import row_blocks
+from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree, coded, one_kind
+from representer.linalg import row_blocks
 from representer.notices import warn
 from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder
+from representer.values import number
 
 # The search looks at every window of symbols at once; more windows than this are not searched.
 MAX_WINDOWS = 2**20
@@ -383,7 +383,7 @@ def _form(kernel: Kernel) -> _Form:
         if isinstance(inner, Normalized):
             normalized = True
         elif not normalized:
-            scale *= float(inner.scale)
+            scale *= number(inner, "scale").item()
         inner = inner.kernel
     if not isinstance(inner, WeightedDegree):
         raise ValueError(

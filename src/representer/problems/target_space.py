@@ -238,6 +238,5 @@ def kernel_of_target(target: Any, kernel: Kernel | None, *, sparse: bool) -> Ker
             "reconstructions itself: target=Gaussian(…)."
         )
     if target == "auto" and isinstance(kernel, Functional):  # curves, with the inner product of L²
-        options = {"derivative": kernel.derivative, "interval": kernel.interval, "domain": kernel.domain}
-        return Functional(Linear(), kernel.grid, **options)
+        return kernel.with_kernel(Linear())
     return kernel

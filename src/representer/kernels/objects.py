@@ -1,16 +1,71 @@
-"""Kernels on anything: Gram matrices computed elsewhere, and functions written by the user."""
+"""Kernels of objects of any kind: equal labels, functions written by the user, Gram matrices computed elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable as Function
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import as_items, is_single
-from representer.kernels.base import Domain, Kernel, as_vectors
+from representer.data import Data, as_list, as_vectors, is_single
+from representer.kernels.base import Domain, Kernel
 from representer.linalg import is_finite
+
+
+class Delta(Kernel):
+    """k(x, y) = 1 if x = y else 0, for labels of any type (rows of labels are equal if all their entries are).
+
+    Examples
+    --------
+    >>> from representer.kernels import Delta
+    >>> Delta()(["a", "b", "a"]).tolist()
+    [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    domain: Domain = "labels"
+
+    def prepare(self, X: Data) -> list[Hashable]:
+        """The labels as a list; a row of several labels is a tuple."""
+        if isinstance(X, str) or getattr(X, "ndim", 1) not in (1, 2):
+            raise ValueError(
+                "Delta takes a sequence of labels, of shape (n_samples,) or (n_samples, n_labels); got "
+                f"{type(X).__name__} of shape {tuple(getattr(X, 'shape', ()))}."
+            )
+        if isinstance(X, Tensor):
+            X = X.detach().cpu()
+        labels = [as_label(item) for item in (X if isinstance(X, list | tuple) else np.asarray(X).tolist())]
+        if not labels:
+            raise ValueError("Found 0 labels: a kernel needs at least one.")
+        return labels
+
+    def _gram(self, X: Sequence[Hashable], Y: Sequence[Hashable] | None) -> Tensor:
+        codes: dict[Hashable, int] = {}
+        rows = torch.tensor([codes.setdefault(label, len(codes)) for label in X])
+        columns = rows if Y is None else torch.tensor([codes.get(label, -1) for label in Y])
+        return (rows[:, None] == columns[None, :]).to(torch.float64)
+
+    def _diag(self, X: Sequence[Hashable]) -> Tensor:
+        return torch.ones(len(X), dtype=torch.float64)
+
+
+def as_label(item: object) -> Hashable:
+    """A label, checked: a symbol, or a tuple of at least two."""
+    if isinstance(item, np.ndarray | Tensor):
+        item = item.tolist()
+    if isinstance(item, list | tuple):
+        return as_label(item[0]) if len(item) == 1 else tuple(map(as_label, item))
+    if isinstance(item, float) and item != item:
+        raise ValueError(
+            "The labels contain NaN, which is not equal to itself. Remove these samples or name the gap."
+        )
+    try:
+        hash(item)
+    except TypeError:
+        raise ValueError(f"A label must be hashable (a number, a string, a tuple …); got {item!r}.") from None
+    return item
 
 
 class Precomputed(Kernel):
@@ -30,8 +85,8 @@ class Precomputed(Kernel):
 
     domain: Domain = "gram"
 
-    def prepare(self, X: Any) -> Tensor:
-        """A floating tensor (..., rows, columns)."""
+    def prepare(self, X: Data) -> Tensor:
+        """The Gram matrix as a floating tensor (..., rows, columns)."""
         return as_vectors(X)
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
@@ -74,25 +129,19 @@ class Callable(Kernel):
 
     domain: Domain = "objects"
 
-    def __init__(self, function: Function[[Any, Any], Any], batched: bool = False):
+    def __init__(self, function: Function[[Any, Any], object], batched: bool = False):
         self.function = function
         self.batched = batched
 
-    def prepare(self, X: Any) -> Any:
+    def prepare(self, X: Data) -> Data:
         """The objects as a list, rows of a frame or an array as arrays; a batched function gets X as it is."""
         if not callable(self.function):
             raise ValueError(f"Callable takes a function of two objects; got {self.function!r}.")
-        if is_single(X):
-            raise ValueError(
-                f"Callable takes a list of objects; got one {type(X).__name__}. Put it in a list."
-            )
-        if not self.batched and not isinstance(X, list):
-            X = list(as_items(X))
-        if not len(X):
-            raise ValueError("Found 0 objects: a kernel needs at least one.")
-        return X
+        if self.batched and not is_single(X) and len(X):
+            return X
+        return as_list(X, "objects", "Callable")
 
-    def _gram(self, X: Any, Y: Any | None) -> Tensor:
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
         if self.batched:
             gram = self._matrix(X, X if Y is None else Y)
         elif Y is not None:
@@ -109,17 +158,19 @@ class Callable(Kernel):
             )
         return gram
 
-    def _number(self, x: Any, y: Any) -> float:
+    def _number(self, x: object, y: object) -> float:
+        """The kernel of two objects."""
         value = self.function(x, y)
         try:
-            return float(value)
+            return float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"{self!r} must give one real number for two objects; for {x!r} and {y!r} it gave {value!r}. A "
                 "function of whole collections is Callable(function, batched=True)."
             ) from error
 
-    def _matrix(self, X: Any, Y: Any) -> Tensor:
+    def _matrix(self, X: Data, Y: Data) -> Tensor:
+        """The kernel of two collections, by a function that takes them whole."""
         result = self.function(X, Y)
         try:
             gram = torch.as_tensor(result)
@@ -132,10 +183,11 @@ class Callable(Kernel):
                 f"The function of Callable(batched=True) returned shape {tuple(gram.shape)} for {len(X)} and {len(Y)} "
                 "objects; it must return one row for each of the first and one column for each of the second."
             )
-        keep = isinstance(result, Tensor) and result.is_floating_point()  # tensors keep their precision
-        return gram.clone() if keep else gram.to(torch.float64, copy=True)
+        if isinstance(result, Tensor) and result.is_floating_point():  # tensors keep their precision
+            return gram.clone()
+        return gram.to(torch.float64, copy=True)
 
-    def _diag(self, X: Any) -> Tensor:
+    def _diag(self, X: Data) -> Tensor:
         if self.batched:
             return torch.cat([self._matrix(X[i : i + 1], X[i : i + 1]).diagonal() for i in range(len(X))])
         return torch.tensor([self._number(x, x) for x in X], dtype=torch.float64)
