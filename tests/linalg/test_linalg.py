@@ -15,9 +15,9 @@ from torch import Tensor
 
 from representer.linalg import (
     Cholesky,
+    Eigenpairs,
     IndefiniteGramWarning,
     NotPositiveDefiniteError,
-    Spectrum,
     conjugate_gradient,
     eigh,
     factorize,
@@ -530,7 +530,7 @@ def test_is_finite() -> None:
 
 
 def test_a_spectrum_can_be_made_by_hand() -> None:
-    spectrum = Spectrum(torch.eye(3)[:, :1], torch.tensor([2.0]))
+    spectrum = Eigenpairs(torch.eye(3)[:, :1], torch.tensor([2.0]))
     close(spectrum.solve(torch.ones(3, 1), 1.0), torch.tensor([[1 / 3], [1.0], [1.0]]))
 
 

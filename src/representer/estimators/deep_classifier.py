@@ -34,7 +34,7 @@ from representer.estimators.validation import (
     needs_approximation,
     one_hot_on_dask,
 )
-from representer.functions import Composed, Network
+from representer.functions import Composed, CompositionNetwork
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -451,7 +451,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> Network:
+    def to_torch(self) -> CompositionNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns

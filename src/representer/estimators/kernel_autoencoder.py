@@ -41,7 +41,7 @@ from representer.estimators.validation import (
     check_options,
     check_weights,
 )
-from representer.functions import Composed, Layer, Network
+from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
@@ -55,8 +55,8 @@ from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Fitted, Splits
 from representer.problems.fixed_gram import precompute
 from representer.problems.hyperparameters import minimise
-from representer.problems.losses import Targets
-from representer.problems.outer import Part, fit_outer
+from representer.problems.losses import KnownTargets
+from representer.problems.outer import SeenSamples, fit_outer
 from representer.problems.target_space import (
     FeatureSpace,
     KernelSpace,
@@ -387,7 +387,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
             values = torch.cat([coordinates, labels], 1)
         weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
-        fit = self._problem(composition, encoder_input, Targets(values, weights, samples.groups), samples)
+        fit = self._problem(
+            composition, encoder_input, KnownTargets(values, weights, samples.groups), samples
+        )
         with restore.advice():
             solution, collapsed = rescued(fit, fit.run())
         if collapsed:
@@ -424,7 +426,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
         return samples if vectors else replace(samples, part=replace(samples.part, source=None))
 
-    def _problem(self, composition: Composition, X: Data, targets: Targets, samples: DeepSamples) -> DeepFit:
+    def _problem(
+        self, composition: Composition, X: Data, targets: KnownTargets, samples: DeepSamples
+    ) -> DeepFit:
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
@@ -436,7 +440,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         loss = losses.squared(self.fit_intercept)
         return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
 
-    def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
+    def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
         """The decoder once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
         outer = fit_outer(
@@ -784,7 +788,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> Network:
+    def to_torch(self) -> CompositionNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns

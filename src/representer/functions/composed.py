@@ -13,7 +13,7 @@ from representer.data import Data
 from representer.functions.base import Function
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction
-from representer.functions.network import Network
+from representer.functions.network import CompositionNetwork
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import Representation
@@ -107,7 +107,7 @@ class Composed(Function):
             )
         if not self.inner:
             return kernel.kernel
-        inner = Network([f.loaded for f in self.inner]).cpu().requires_grad_(False)
+        inner = CompositionNetwork([f.loaded for f in self.inner]).cpu().requires_grad_(False)
         return Pullback(kernel.kernel, inner, domain=self.kernel.domain)
 
     def outer_expansion(self) -> Expansion:
@@ -123,7 +123,7 @@ class Composed(Function):
             features.representation,
         )
 
-    def network(self) -> Network:
+    def network(self) -> CompositionNetwork:
         """The composition as a ``torch.nn.Module`` on the processor."""
         functions = [f.loaded for f in (*self.inner, self.outer_expansion())]
-        return Network(functions, functions[-1].intercept).cpu()
+        return CompositionNetwork(functions, functions[-1].intercept).cpu()

@@ -140,7 +140,7 @@ class Layer(Value):
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputBlock:
     """Outputs of a layer that share one scalar Gram matrix, and so one factor.
 
     A kernel without a diagonal form is a single part with one row for each entry of the output: ``coupled``.
@@ -193,18 +193,18 @@ class Outputs:
         self.rotation: Tensor | None = None
         form = kernel.diagonal_form(size, like)
         if isinstance(kernel, Decomposable):
-            self.parts = [Part(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
+            self.parts = [OutputBlock(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
             if not isinstance(kernel._operator, Identity):
                 self.root, self.inverse_root = (_power(kernel._operator, size, like, s) for s in (0.5, -0.5))
         elif form is not None:
             self.rotation = form.rotation
             self.parts = [
-                Part(partial(form.gram, weights), partial(form.diag, weights), outputs)
+                OutputBlock(partial(form.gram, weights), partial(form.diag, weights), outputs)
                 for weights, outputs in form.groups()
             ]
         else:
             self.parts = [
-                Part(
+                OutputBlock(
                     partial(block_matrix, kernel, size),
                     lambda X: kernel.diag(X, size).reshape(-1),
                     every,

@@ -12,7 +12,7 @@ from representer.data import Data
 from representer.functions.expansion import Expansion
 
 
-class Network(torch.nn.Module):
+class CompositionNetwork(torch.nn.Module):
     """f_1 ∘ … ∘ f_L + b as a ``torch.nn.Module``: a layer's neurons are its anchors, its weights the coefficients.
 
     Parameters
@@ -24,11 +24,11 @@ class Network(torch.nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from representer.functions import Expansion, Network
+    >>> from representer.functions import Expansion, CompositionNetwork
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
     >>> double = Expansion(Decomposable(Linear()), torch.tensor([[1.0]]), torch.tensor([[2.0]]))
-    >>> Network([double, double], intercept=torch.tensor([1.0]))(torch.tensor([[3.0]])).tolist()
+    >>> CompositionNetwork([double, double], intercept=torch.tensor([1.0]))(torch.tensor([[3.0]])).tolist()
     [[13.0]]
     """
 

@@ -29,8 +29,8 @@ from representer.linalg.memory import (
     row_blocks,
 )
 from representer.linalg.spectral import (
+    Eigenpairs,
     IndefiniteGramWarning,
-    Spectrum,
     eigh,
     gram_factor,
     repair_gram,
@@ -47,12 +47,12 @@ from representer.linalg.threads import threads_for
 __all__ = [
     "BLOCK_BYTES",
     "Cholesky",
+    "Eigenpairs",
     "IndefiniteGramWarning",
     "Limits",
     "MemoryWarning",
     "NotPositiveDefiniteError",
     "RitzPairs",
-    "Spectrum",
     "Woodbury",
     "as_bytes",
     "broyden",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from representer.linalg.cholesky import mirrored
 from representer.linalg.memory import empty_matrix
-from representer.linalg.spectral import Spectrum, eigh
+from representer.linalg.spectral import Eigenpairs, eigh
 
 
 def symmetric_products(
@@ -41,7 +41,7 @@ def symmetric_products(
     return mirrored(torch.from_numpy(total.T))
 
 
-def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:
+def kronecker_solve(left: Eigenpairs, right: Eigenpairs, rhs: Tensor, shift: Tensor | float) -> Tensor:
     """The C with A C B + shift·C = R for PSD A, B: U [(Uᵀ R V) / (e dᵀ + shift)] Vᵀ, in O(n³ + p³)."""
     rotated = left.vectors.mT @ rhs @ right.vectors
     weights = 1.0 / (left.values[..., :, None] * right.values[..., None, :] + shift)

@@ -57,7 +57,7 @@ class ImageFeatures(FeatureMap):
 
 
 @dataclass(frozen=True)
-class Part:
+class SeenSamples:
     """The samples that a deep machine sees, and all of them if these are more.
 
     Parameters
@@ -95,7 +95,12 @@ class OuterFit:
 
 
 def fit_outer(
-    function: Composed, part: Part, alpha: float | None, *, intercept: bool, memory_limit: int | str | None
+    function: Composed,
+    part: SeenSamples,
+    alpha: float | None,
+    *,
+    intercept: bool,
+    memory_limit: int | str | None,
 ) -> OuterFit:
     """Fit the outer function once more, to all samples; alpha too, if it is None, by leave-one-out errors of samples
     that the inner layers have not seen."""

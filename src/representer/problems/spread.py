@@ -22,7 +22,7 @@ from representer.optimize.search import SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
 from representer.problems.fixed_gram import precompute
-from representer.problems.losses import Targets, squared
+from representer.problems.losses import KnownTargets, squared
 from representer.systems import RidgeData, factor_system
 
 
@@ -149,11 +149,11 @@ class DeepSpread:
             self.alpha,
             intercept=self.intercept,
             landmarks=outer.anchors if self.by_landmarks else None,
-            residuals=self._held_out_residuals(images, Targets(Y, weights)),
+            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)),
             weights=weights,
         )
 
-    def _held_out_residuals(self, images: list[Any], targets: Targets) -> Tensor | None:
+    def _held_out_residuals(self, images: list[Any], targets: KnownTargets) -> Tensor | None:
         """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
         if self.refits is None:
             return None

@@ -17,7 +17,7 @@ from torch import Tensor
 from representer.data import Data, count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
-    Spectrum,
+    Eigenpairs,
     conjugate_gradient,
     eigh,
     factorize,
@@ -154,7 +154,7 @@ def weighted(gram: Tensor, root: Tensor) -> Tensor:
 
 def gram_spectrum(
     kernel: Kernel, X: Data, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
-) -> tuple[Spectrum, Constants | None]:
+) -> tuple[Eigenpairs, Constants | None]:
     """The spectrum of D k(X, X) D, centred where there is an intercept, and the constants beside it.
 
     It comes from the features if the kernel is linear and has fewer of them than samples.
@@ -172,7 +172,7 @@ def gram_spectrum(
 
 def spectrum_beside_constants(
     gram: Tensor, root: Tensor, *, intercept: bool
-) -> tuple[Spectrum, Constants | None]:
+) -> tuple[Eigenpairs, Constants | None]:
     """The spectrum of D G D, centred where there is an intercept, and the constants beside it; G is overwritten."""
     matrix = weighted(gram, root)
     constants = constants_of(root, matrix) if intercept else None
@@ -199,14 +199,16 @@ class ScalarPart:
 class SeparateOutputs(System):
     """The system of a kernel in diagonal form: one scalar system for each part of the outputs."""
 
-    def __init__(self, data: RidgeData, alpha: float, known: tuple[Spectrum, Constants | None] | None = None):
+    def __init__(
+        self, data: RidgeData, alpha: float, known: tuple[Eigenpairs, Constants | None] | None = None
+    ):
         assert data.form is not None
         self.data = data
         self.form = data.form
         self.shift = data.Y.new_tensor(len(data.Y) * alpha)
         self.parts = list(self._made(known))
 
-    def _made(self, known: tuple[Spectrum, Constants | None] | None) -> Iterator[ScalarPart]:
+    def _made(self, known: tuple[Eigenpairs, Constants | None] | None) -> Iterator[ScalarPart]:
         data, form = self.data, self.form
         single = len(form.kernels) == 1
         if data.mask is not None:
@@ -221,7 +223,7 @@ class SeparateOutputs(System):
             if found is None:
                 inverse = self._by_cholesky(weights, rows, root)
             else:
-                spectrum = Spectrum(found[0].vectors, scale * found[0].values)
+                spectrum = Eigenpairs(found[0].vectors, scale * found[0].values)
                 constants = None if found[1] is None else found[1].scaled(scale)
                 inverse = GramInverse(spectrum, self.shift, root, constants)
             yield ScalarPart(weights, outputs, rows, inverse)
@@ -603,7 +605,7 @@ def factor_system(
     data: RidgeData,
     alpha: float,
     *,
-    known: tuple[Spectrum, Constants | None] | None = None,
+    known: tuple[Eigenpairs, Constants | None] | None = None,
     solver: Solver = "auto",
 ) -> System:
     """Factor K + diag(n·alpha/weights) by the cheapest exact route that the kernel and the missing entries allow.
@@ -614,7 +616,7 @@ def factor_system(
         The samples with their targets, and the kernel.
     alpha : float
         The weight of ‖f‖² beside the mean loss.
-    known : (Spectrum, Constants or None), optional
+    known : (Eigenpairs, Constants or None), optional
         What ``gram_spectrum`` gives of the only scalar kernel, if it is known already.
     solver : {"auto", "dense", "iterative"}
         ``"auto"`` uses structure where there is some, the block matrix up to ``rows.DENSE_LIMIT``, and iterates above.
@@ -648,8 +650,8 @@ def criterion_path(
     data: RidgeData,
     alphas: Tensor,
     criterion: Criterion,
-    known: tuple[Spectrum, Constants | None] | None = None,
-) -> tuple[Tensor, tuple[Spectrum, Constants | None] | None]:
+    known: tuple[Eigenpairs, Constants | None] | None = None,
+) -> tuple[Tensor, tuple[Eigenpairs, Constants | None] | None]:
     """The criterion for many values of alpha from one eigendecomposition (for each part of the outputs).
 
     Also returns the spectrum of the weighted Gram matrix where there is just one, for the final fit.
@@ -673,7 +675,7 @@ def criterion_path(
             if known is None
             else (known, weights[0])
         )
-        spectrum = Spectrum(own[0].vectors, scale * own[0].values)
+        spectrum = Eigenpairs(own[0].vectors, scale * own[0].values)
         constants = None if own[1] is None else own[1].scaled(scale)
         blocks = data.blocks(rows) if criterion == "loo" else None
         part = targets[rows[:, None], outputs]
@@ -681,14 +683,14 @@ def criterion_path(
     return errors / n, known
 
 
-def _part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor) -> tuple[Spectrum, Constants | None]:
+def _part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor) -> tuple[Eigenpairs, Constants | None]:
     """The spectrum of the weighted Gram matrix of some rows, for outputs with these weights."""
     assert data.form is not None
     form, root = data.form, data.root[rows]
     if len(form.kernels) == 1 and has_few_features(form.kernels[0], data.X):
         thin, constants = gram_spectrum(form.kernels[0], take(data.X, rows), root, intercept=data.intercept)
         scaled = None if constants is None else constants.scaled(weights[0])
-        return Spectrum(thin.vectors, weights[0] * thin.values), scaled
+        return Eigenpairs(thin.vectors, weights[0] * thin.values), scaled
     matrix = form.gram(weights, data.X) if data.gram is None else data.gram * weights[0]
     return spectrum_beside_constants(matrix[rows[:, None], rows], root, intercept=data.intercept)
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from representer.linalg import Cholesky, Spectrum
+from representer.linalg import Cholesky, Eigenpairs
 from representer.systems.base import Criterion
 
 
@@ -105,7 +105,7 @@ def constants_of(
 class GramInverse:
     """P by a Cholesky factor of the rooted (and centred) Gram matrix plus shift, or by the spectrum of that matrix."""
 
-    solver: Cholesky | Spectrum
+    solver: Cholesky | Eigenpairs
     shift: Tensor
     root: Tensor
     constants: Constants | None = None
@@ -182,7 +182,7 @@ class GramInverse:
         return (cross.mT * self._solved(cross.mT)).sum(0)
 
 
-def spectral_blocks(spectrum: Spectrum, index: Tensor, shift: Tensor) -> Tensor:
+def spectral_blocks(spectrum: Eigenpairs, index: Tensor, shift: Tensor) -> Tensor:
     """The blocks [(A + shift·I)⁻¹]_SS (g, b, b) of rows S (g, b)."""
     rest = torch.as_tensor(spectrum._complement(shift), dtype=spectrum.values.dtype)
     U = spectrum.vectors[index]
@@ -192,7 +192,7 @@ def spectral_blocks(spectrum: Spectrum, index: Tensor, shift: Tensor) -> Tensor:
 
 
 def spectral_path(
-    spectrum: Spectrum,
+    spectrum: Eigenpairs,
     Y: Tensor,
     shifts: Tensor,
     criterion: Criterion,
@@ -225,7 +225,7 @@ def spectral_path(
 
 
 def _grouped(
-    spectrum: Spectrum,
+    spectrum: Eigenpairs,
     rotated: Tensor,
     outside: Tensor,
     shift: Tensor,

@@ -18,7 +18,7 @@ from representer.approximation import Approximation, Falkon, FeatureMap, Landmar
 from representer.data import Data, count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import Spectrum, repair_gram
+from representer.linalg import Eigenpairs, repair_gram
 from representer.linalg.memory import room_beside_sums, row_blocks
 from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
 from representer.operators.adapted import Projected, Representation, repaired_gram, silent_repairs
@@ -39,7 +39,7 @@ from representer.systems.sums import (
     SeparateSums,
 )
 
-Known = tuple[Spectrum, Constants | None]
+Known = tuple[Eigenpairs, Constants | None]
 
 
 class FittedSystem(System):
