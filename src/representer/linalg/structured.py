@@ -34,10 +34,10 @@ def symmetric_products(
     A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
     total = empty_matrix((len(left), len(left)), left).numpy().T
     syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
-    for sign, some in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
-        part = rows[some].mul_(weights[some].abs().sqrt()[:, None])
-        if len(part):
-            syrk(sign, part.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
+    for sign, members in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
+        scaled = rows[members].mul_(weights[members].abs().sqrt()[:, None])
+        if len(scaled):
+            syrk(sign, scaled.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
     return mirrored(torch.from_numpy(total.T))
 
 
