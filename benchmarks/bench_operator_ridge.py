@@ -16,7 +16,7 @@ from benchmarks._timing import Row, compare, scaled
 from representer import OperatorRidge
 from representer.kernels import Gaussian, Linear
 from representer.operators import Decomposable, Dense, DivergenceFree
-from representer.systems import factor_system
+from representer.systems import RidgeData, factor_system
 
 
 def rows() -> list[Row]:
@@ -78,8 +78,8 @@ def learned() -> Row:
 
 
 def _solve(kernel, X, Y, solver):
-    noise = torch.full((len(Y),), 0.1, dtype=torch.float64)
-    return factor_system(kernel, X, noise, Y.shape[1], solver=solver).solve(Y)
+    data = RidgeData(kernel, X, Y, torch.ones(len(Y), dtype=torch.float64))
+    return factor_system(data, 0.1 / len(Y), solver=solver).coefficients()
 
 
 def _structure(what: str, kernel, n: int, p: int, d: int) -> Row:

@@ -14,12 +14,7 @@ from torch import Tensor
 from representer.kernels import Gaussian, Linear, Matern, Precomputed, RationalQuadratic
 from representer.linalg import eigh
 from representer.objectives import operator_valued
-from representer.objectives.operator_valued import (
-    CrossValidation,
-    _weighted_moments,
-    alpha_grid,
-    smallest_alpha,
-)
+from representer.objectives.operator_valued import _weighted_moments, cross_validation
 from representer.operators import (
     CurlFree,
     Decomposable,
@@ -29,8 +24,9 @@ from representer.operators import (
     Separate,
     Transformable,
 )
+from representer.optimize.search import alpha_grid
 from representer.systems import RidgeData, factor_system
-from representer.systems.exact import gram_spectrum
+from representer.systems.exact import criterion_path, gram_spectrum
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
@@ -48,12 +44,32 @@ def tensor(values: Any) -> Tensor:
     return torch.tensor(np.asarray(values), dtype=DOUBLE)
 
 
-def score_of(data: Any, Y: np.ndarray, *, weighted: bool, missing: bool, criterion: Any) -> CrossValidation:
+class Score:
+    """The error of some samples as a function of a kernel and alpha, alone and along a path."""
+
+    def __init__(
+        self, X: Any, Y: Tensor, *, weights: Tensor | None = None, criterion: Any = "loo", **options: Any
+    ):
+        self.X, self.Y, self.criterion, self.options = X, Y, criterion, options
+        self.weights = Y.new_ones(len(Y)) if weights is None else weights
+        self.root = self.weights.sqrt()
+
+    def data(self, kernel: OperatorKernel) -> RidgeData:
+        return RidgeData(kernel, self.X, self.Y, self.weights, **self.options)
+
+    def __call__(self, kernel: OperatorKernel, alpha: Tensor, known: Any = None) -> Tensor:
+        return cross_validation(self.data(kernel), alpha, self.criterion, known=known)
+
+    def path(self, kernel: OperatorKernel, alphas: Tensor, known: Any = None) -> Any:
+        return criterion_path(self.data(kernel), alphas, self.criterion, known)
+
+
+def score_of(data: Any, Y: np.ndarray, *, weighted: bool, missing: bool, criterion: Any) -> Score:
     p = Y.shape[1]
     observed = torch.from_numpy(MISSING[:, :p]) if missing else None
     targets = np.where(MISSING[:, :p], Y, np.nan) if missing else Y  # what is missing is not read
     weights = tensor(WEIGHTS) if weighted else None
-    return CrossValidation(data, tensor(targets), weights=weights, observed=observed, criterion=criterion)
+    return Score(data, tensor(targets), weights=weights, observed=observed, criterion=criterion)
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -112,8 +128,8 @@ def test_an_output_that_is_never_observed_counts_for_nothing() -> None:
     observed[:, 1] = False
     kernel = Decomposable(Gaussian(1.3))
     for criterion in ("loo", "gcv"):
-        score = CrossValidation(tensor(X), tensor(TARGETS), observed=observed, criterion=criterion)
-        others = CrossValidation(tensor(X), tensor(TARGETS[:, [0, 2]]), criterion=criterion)
+        score = Score(tensor(X), tensor(TARGETS), observed=observed, criterion=criterion)
+        others = Score(tensor(X), tensor(TARGETS[:, [0, 2]]), criterion=criterion)
         torch.testing.assert_close(score(kernel, tensor(ALPHA)), others(kernel, tensor(ALPHA)))
         torch.testing.assert_close(score.path(kernel, tensor([ALPHA]))[0][0], others(kernel, tensor(ALPHA)))
 
@@ -125,7 +141,7 @@ def test_weights_are_repetitions() -> None:
     rows = np.repeat(np.arange(8), weights.astype(int))
     kernel = Decomposable(Gaussian(1.3), Dense(A))
     # n·alpha/w with weights of mean 1: the weight of the penalty is that of the repeated data.
-    score = CrossValidation(tensor(X), tensor(TARGETS), weights=tensor(weights / weights.mean()))
+    score = Score(tensor(X), tensor(TARGETS), weights=tensor(weights / weights.mean()))
     error = 0.0
     for i in range(8):
         kept = rows[rows != i]
@@ -152,7 +168,7 @@ STRUCTURES: dict[str, OperatorKernel] = {
 }
 
 
-def check_gradients(score: CrossValidation, kernel: OperatorKernel, names: list[str], **options: Any) -> None:
+def check_gradients(score: Score, kernel: OperatorKernel, names: list[str], **options: Any) -> None:
     pack, raw = kernel.packing(names)
 
     def value(point: Tensor) -> Tensor:
@@ -214,7 +230,7 @@ def test_intercepts_and_groups_equal_the_system(name: str, missing: bool, groupe
     groups, weights, Y = GROUPS if grouped else None, tensor(WEIGHTS), tensor(TARGETS)
     for intercept in (False, True):
         options: Any = {"weights": weights, "observed": observed, "groups": groups, "intercept": intercept}
-        score = CrossValidation(tensor(X), Y, **options)
+        score = Score(tensor(X), Y, **options)
         left_out = factor_system(RidgeData(kernel, tensor(X), Y, **options), ALPHA).left_out()
         residuals = Y - left_out if observed is None else torch.where(observed, Y - left_out, 0.0)
         expected = (weights[:, None] * residuals**2).sum() / 8
@@ -229,7 +245,7 @@ def test_only_the_operator_with_a_known_spectrum_beside_constants(grouped: bool)
     kernel = Decomposable(Gaussian(1.3), Dense(A))
     groups = GROUPS if grouped else None
     for criterion in ("loo",) if grouped else ("loo", "gcv"):
-        score = CrossValidation(
+        score = Score(
             tensor(X),
             tensor(TARGETS),
             weights=tensor(WEIGHTS),
@@ -245,7 +261,7 @@ def test_only_the_operator_with_a_known_spectrum_beside_constants(grouped: bool)
 @pytest.mark.parametrize("name", ["identity", "dense", "separate", "curl-free"])
 def test_generalised_cross_validation_with_an_intercept(name: str) -> None:
     kernel = STRUCTURES[name]
-    score = CrossValidation(tensor(X), tensor(TARGETS), criterion="gcv", intercept=True)
+    score = Score(tensor(X), tensor(TARGETS), criterion="gcv", intercept=True)
     torch.testing.assert_close(
         score.path(kernel, tensor([ALPHA]))[0][0], score(kernel, tensor(ALPHA)), rtol=1e-8, atol=0
     )
@@ -262,7 +278,7 @@ def test_gradients_pass_through_the_inputs() -> None:
     for kernel in (Decomposable(Gaussian(1.3), Dense(A)), Decomposable(Linear()), CurlFree(1.2)):
 
         def value(Z: Tensor, kernel: OperatorKernel = kernel) -> Tensor:
-            return CrossValidation(Z, tensor(TARGETS))(kernel, tensor(ALPHA))
+            return Score(Z, tensor(TARGETS))(kernel, tensor(ALPHA))
 
         points = tensor(X).requires_grad_()
         (gradient,) = torch.autograd.grad(value(points), points)
@@ -280,7 +296,7 @@ def test_a_path_takes_one_eigendecomposition(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr("representer.systems.exact.eigh", counted)
     monkeypatch.setattr(operator_valued, "eigh", counted)
-    score = CrossValidation(tensor(X), tensor(TARGETS))
+    score = Score(tensor(X), tensor(TARGETS))
     alphas = tensor(np.logspace(-4, 1, 30))
     for kernel, expected in (
         (Decomposable(Gaussian(1.3)), [8]),
@@ -316,17 +332,18 @@ def test_a_path_over_precomputed_gram_matrices() -> None:
         kernel = Decomposable(Precomputed())
         torch.testing.assert_close(score_of(gram, TARGETS, **options).path(kernel, alphas)[0], expected)
         score = score_of(nothing, TARGETS, **options)
-        score.gram = gram
+        score.options["gram"] = gram
         torch.testing.assert_close(score.path(kernel, alphas)[0], expected)
         torch.testing.assert_close(gram, Gaussian(1.3)(X))  # not overwritten
 
 
 def test_the_range_of_alpha() -> None:
     """From where rounding decides to where the fit is zero, whatever the scale of the kernel."""
-    unscaled = smallest_alpha(Decomposable(Gaussian(1.3), Dense(A)), tensor(X), tensor(TARGETS))
+    unscaled = Score(tensor(X), tensor(TARGETS)).data(Decomposable(Gaussian(1.3), Dense(A))).least_alpha()
     for scale in (1e-6, 1.0, 1e6):
         kernel = Decomposable(scale * Gaussian(1.3), Dense(A))
-        smallest = smallest_alpha(kernel, tensor(X), tensor(TARGETS))
+        score = Score(tensor(X), tensor(TARGETS))
+        smallest = score.data(kernel).least_alpha()
         torch.testing.assert_close(smallest, scale * unscaled)
         grid = alpha_grid(smallest)
         assert len(grid) == 30
@@ -337,7 +354,6 @@ def test_the_range_of_alpha() -> None:
         assert 1e8 < condition < 1e12
         shrunk = torch.linalg.eigvalsh(block)[-1] / (8 * grid[-1])
         assert shrunk < 1.0  # even the leading direction is at most half fitted
-        score = CrossValidation(tensor(X), tensor(TARGETS))
         errors, _ = score.path(kernel, grid)
         assert bool(torch.isfinite(errors).all())
         each = torch.stack([score(kernel, alpha) for alpha in grid])
@@ -345,19 +361,18 @@ def test_the_range_of_alpha() -> None:
 
 
 def test_a_kernel_that_vanishes_still_has_a_range() -> None:
-    smallest = smallest_alpha(Decomposable(Linear()), torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5]))
+    score = Score(torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5]))
+    smallest = score.data(Decomposable(Linear())).least_alpha()
     assert smallest > 0
     assert bool(torch.isfinite(alpha_grid(smallest)).all())
-    errors, _ = CrossValidation(torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5])).path(
-        Decomposable(Linear()), alpha_grid(smallest)
-    )
+    errors, _ = score.path(Decomposable(Linear()), alpha_grid(smallest))
     np.testing.assert_allclose(errors, np.full(30, (TARGETS[:5] ** 2).sum() / 5))
 
 
 def test_a_rounded_operator_counts_as_semidefinite() -> None:
     kernel = Decomposable(Gaussian(1.3), Dense([[1.0, 1.0 + 1e-9], [1.0 + 1e-9, 1.0]]))
     exact = Decomposable(Gaussian(1.3), Dense(np.ones((2, 2))))
-    score = CrossValidation(tensor(X), tensor(TARGETS[:, :2]))
+    score = Score(tensor(X), tensor(TARGETS[:, :2]))
     torch.testing.assert_close(score(kernel, tensor(ALPHA)), score(exact, tensor(ALPHA)), rtol=1e-6, atol=0)
 
 

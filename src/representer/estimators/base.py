@@ -5,25 +5,52 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections.abc import Callable
-from functools import partial
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import ThreadpoolController
 
 from representer.data import Data
 from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
 from representer.kernels import Kernel, as_kernel
 from representer.kernels.names import NAMES
-from representer.linalg.threads import threads_for
 from representer.operators import OperatorKernel
 from representer.operators.adapted import Representation, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.samples.on_dask import is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
+
+# Up to so many samples a fit runs on one thread. Torch, NumPy and SciPy have threads of their own, and each operation
+# waits for all of its threads: a short one takes less time than a thread that another program keeps from its processor
+# is late, and on an idle machine it is hardly faster on several.
+FEW_ROWS = 512
+
+_limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+@contextmanager
+def threads_for(n_rows: float) -> Iterator[None]:
+    """Inside it, a problem of few rows is computed by one thread; a larger one is left to the user's settings."""
+    if n_rows > FEW_ROWS or not _limited.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _pools().limit(limits=1):
+            yield
+    finally:
+        _limited.release()
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:

@@ -50,7 +50,7 @@ from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.samples.on_dask import OnDask, is_dask
 from representer.systems.base import Criterion
-from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit, with_alpha
+from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
 
 
 def _takes_batches(learner: OperatorRidge) -> bool:
@@ -386,7 +386,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Keep the solution of a fit."""
         function, system, choice = solution.function, solution.system, solution.choice
         if isinstance(system, SummedSystem | FalkonSystem):
-            system = _completed(system, samples=samples)
+            system = system.changed(samples=samples)
         elif kept is not None:
             assert isinstance(system, ExactSystem)
             system = replace(system, rows=kept, inputs=plain(inputs, copy=True))
@@ -418,7 +418,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         limit = block_limit(self.memory_limit, system.features.map.n_features, block.Y.shape[1])
         system = system.joined(block, seen, self._seed, limit)
         self.alpha_, self.criterion_value_ = alpha_by_sums(system, model.alpha, self.criterion, limit)
-        system = with_alpha(system, self.alpha_)
+        system = system.changed(alpha=self.alpha_)
         self.function_ = feature_function(
             system.features, system.operator, system.coefficients(), system.intercept()
         )
@@ -507,13 +507,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         X = self._new_inputs(X, self.kernel_)
         mean = self._shaped(self.function_(X))
         return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
-
-
-def _completed(system: Any, **changes: Any) -> Any:
-    """A system with other fields; what it has factored stays at hand."""
-    changed = replace(system, **changes)
-    vars(changed).update({name: value for name, value in vars(system).items() if name not in vars(changed)})
-    return changed
 
 
 def _some(X: Data, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:

@@ -42,7 +42,6 @@ from representer.linalg.structured import (
     nearest_kronecker,
     symmetric_products,
 )
-from representer.linalg.threads import threads_for
 
 __all__ = [
     "BLOCK_BYTES",
@@ -79,6 +78,5 @@ __all__ = [
     "shifted",
     "spectrum_of_factor",
     "symmetric_products",
-    "threads_for",
     "woodbury",
 ]

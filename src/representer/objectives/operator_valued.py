@@ -16,169 +16,107 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.data import Data
 from representer.linalg import Eigenpairs, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel
+from representer.operators.base import Decomposable, DiagonalForm
 from representer.operators.outputs import clipped_spectrum
-from representer.optimize.search import alpha_grid as alpha_grid
-from representer.optimize.search import log_spaced as log_spaced
-from representer.systems.base import Criterion as Criterion
-from representer.systems.base import group_members
+from representer.systems.base import Criterion
 from representer.systems.exact import (
+    Constants,
+    Known,
     RidgeData,
-    block_gram,
-    criterion_path,
+    beside_constants,
     refuse_missing,
-    refuse_one_group,
-    weighted,
+    spectral_blocks,
 )
-from representer.systems.inverse import Constants, constants_of, spectral_blocks
-
-Known = tuple[Eigenpairs, Constants | None]
 
 
-class CrossValidation:
+def cross_validation(
+    data: RidgeData, alpha: Tensor, criterion: Criterion = "loo", *, known: Known | None = None
+) -> Tensor:
     """The mean squared leave-one-out (or generalised cross-validation) error of operator-valued ridge regression.
 
     Parameters
     ----------
-    X : prepared data
-        n inputs.
-    Y : tensor (n, p)
-        Targets; what stands in unobserved entries is not read.
-    weights : tensor (n,), optional
-        Sample weights of mean 1: the error is the weighted mean.
-    observed : bool tensor (n, p), optional
-        Which targets are known.
+    data : RidgeData
+        The samples, and a kernel with numbers or differentiable tensors for all hyperparameters.
+    alpha : tensor ()
     criterion : {"loo", "gcv"}
-    groups : integer tensor (n,), optional
-        Samples that are left out together; by default each alone.
-    intercept : bool
-        Is there a constant beside f?
-    gram : tensor (n, n), optional
-        The Gram matrix of the only scalar kernel, for ``path``, if it is known already.
+    known : (Eigenpairs, Constants or None), optional
+        What ``gram_spectrum`` gives of the scalar kernel: it saves time where only the output operator is learned.
+
+    Returns
+    -------
+    tensor ()
+        The error, weighted as the samples are, with gradients in the kernel's hyperparameters and in alpha.
 
     Examples
     --------
     >>> import torch
     >>> from representer.kernels import Constant
-    >>> from representer.objectives.operator_valued import CrossValidation
+    >>> from representer.objectives.operator_valued import cross_validation
     >>> from representer.operators import Decomposable
+    >>> from representer.systems import RidgeData
     >>> X, Y = torch.zeros(2, 1), torch.tensor([[1.0], [3.0]])
-    >>> error = CrossValidation(X, Y)  # without i, a constant fit shrinks the other target to (2/3) y_j
-    >>> round(error(Decomposable(Constant(2.0)), alpha=torch.tensor(0.5)).item(), 4)
+    >>> data = RidgeData(Decomposable(Constant(2.0)), X, Y, torch.ones(2))
+    >>> error = cross_validation(data, torch.tensor(0.5))  # a constant fit shrinks the other target to (2/3) y_j
+    >>> round(error.item(), 4)
     3.2222
     """
+    kernel, form = data.kernel, data.form
+    if isinstance(kernel, Decomposable) and not kernel._operator.diagonal and data.mask is None:
+        return _of_product(data, kernel, alpha, criterion, known)
+    if form is None or (form.rotation is not None and form.weights.requires_grad):
+        return _of_blocks(data, alpha, criterion)
+    return _of_parts(data, form, alpha, criterion)
 
-    def __init__(
-        self,
-        X: Data,
-        Y: Tensor,
-        *,
-        weights: Tensor | None = None,
-        observed: Tensor | None = None,
-        criterion: Criterion = "loo",
-        groups: Tensor | None = None,
-        intercept: bool = False,
-        gram: Tensor | None = None,
-    ):
-        self.X = X
-        self.targets = Y
-        self.weights = Y.new_ones(len(Y)) if weights is None else weights
-        self.root = self.weights.sqrt()
-        self.observed = None if observed is None or bool(observed.all()) else observed
-        self.Y = self.root[:, None] * (Y if self.observed is None else torch.where(self.observed, Y, 0.0))
-        self.criterion = criterion
-        self.groups = groups
-        self.intercept = intercept
-        self.gram = gram
 
-    def data(self, kernel: OperatorKernel) -> RidgeData:
-        """The samples with a kernel that has numbers for all hyperparameters."""
-        options = (self.weights, self.observed, self.groups, self.intercept, self.gram)
-        return RidgeData(kernel, self.X, self.targets, *options)
+def _of_product(
+    data: RidgeData, kernel: Decomposable, alpha: Tensor, criterion: Criterion, known: Known | None
+) -> Tensor:
+    """The error of K ⊗ A, where no target is missing."""
+    operator = kernel._operator.as_matrix(data.Y.shape[1], data.Y)
+    gram, spectrum = None, None
+    if known is None:
+        gram, constants = beside_constants(
+            kernel.kernel._gram(data.X, None), data.root, intercept=data.intercept
+        )
+    else:
+        spectrum, constants = known
+    blocks = data.blocks(torch.arange(len(data.Y))) if criterion == "loo" else None
+    layout = Layout(len(data.Y), criterion, constants, blocks)
+    Y = _projected(data.root[:, None] * data.Y, constants)
+    return _Kronecker.apply(gram, operator, alpha, Y, layout, spectrum)
 
-    def __call__(self, kernel: OperatorKernel, alpha: Tensor, *, known: Known | None = None) -> Tensor:
-        """The error (a scalar), with gradients in the kernel's hyperparameters and in alpha.
 
-        ``known``, what ``gram_spectrum`` gives where only the output operator is learned, saves its computation.
-        """
-        data = self.data(kernel)
-        if isinstance(kernel, Decomposable) and not kernel._operator.diagonal and self.observed is None:
-            operator = kernel._operator.as_matrix(self.Y.shape[1], self.Y)
-            gram, spectrum, constants = None, None, None
-            if known is None:
-                gram = weighted(kernel.kernel._gram(self.X, None), self.root)
-                if self.intercept:
-                    constants = constants_of(self.root, gram)
-                    gram = constants.centred(gram)
-            else:
-                spectrum, constants = known
-            blocks = data.blocks(torch.arange(len(self.Y))) if self.criterion == "loo" else None
-            layout = Layout(len(self.Y), self.criterion, constants, blocks)
-            return _Kronecker.apply(gram, operator, alpha, _projected(self.Y, constants), layout, spectrum)
-        form = data.form
-        if form is None or (form.rotation is not None and form.weights.requires_grad):
-            return self._block(kernel, alpha)
-        return self._separate(data, form, alpha)
+def _of_parts(data: RidgeData, form: DiagonalForm, alpha: Tensor, criterion: Criterion) -> Tensor:
+    """A sum of scalar errors, one for each part of the outputs and pattern of observed rows."""
+    n = len(data.Y)
+    targets = data.root[:, None] * data.targets
+    rotated = targets if form.rotation is None else targets @ form.rotation
+    base = form.kernels[0]._gram(data.X, None) if len(form.kernels) == 1 else None
+    total = targets.new_zeros(())
+    for weights, outputs, rows in data.patterns:
+        if base is None:
+            gram = form.gram(weights, data.X)
+        else:  # a weight of one, as the identity has it, costs no product; without a gradient there is a copy
+            one = base.requires_grad and not weights.requires_grad and float(weights[0]) == 1.0
+            gram = base if one else base * weights[0]
+        gram = gram if len(rows) == n else gram[rows[:, None], rows]
+        gram, constants = beside_constants(gram, data.root[rows], intercept=data.intercept)
+        layout = Layout(n, criterion, constants, data.blocks(rows) if criterion == "loo" else None)
+        Y = _projected(rotated[rows[:, None], outputs], constants)
+        total = total + _Gram.apply(gram, alpha, Y, layout)
+    return total
 
-    def _separate(self, data: RidgeData, form: DiagonalForm, alpha: Tensor) -> Tensor:
-        """A sum of scalar errors, one for each part of the outputs and pattern of observed rows."""
-        n = len(self.Y)
-        rotated = self.Y if form.rotation is None else self.Y @ form.rotation
-        base = form.kernels[0]._gram(self.X, None) if len(form.kernels) == 1 else None
-        total = self.Y.new_zeros(())
-        for weights, outputs, rows in data.patterns:
-            if base is None:
-                gram = form.gram(weights, self.X)
-            else:  # a weight of one, as the identity has it, costs no product; without a gradient there is a copy
-                one = base.requires_grad and not weights.requires_grad and float(weights[0]) == 1.0
-                gram = base if one else base * weights[0]
-            gram = gram if len(rows) == n else gram[rows[:, None], rows]
-            blocks = data.blocks(rows) if self.criterion == "loo" else None
-            total = total + self._part(gram, self.root[rows], alpha, rotated[rows[:, None], outputs], blocks)
-        return total
 
-    def _part(
-        self,
-        gram: Tensor,
-        root: Tensor,
-        alpha: Tensor,
-        Y: Tensor,
-        blocks: list[Tensor] | None,
-        outputs: Tensor | None = None,
-    ) -> Tensor:
-        """The error of the entries of a Gram matrix."""
-        gram = weighted(gram, root)
-        constants = None
-        if self.intercept:
-            constants = constants_of(root, gram, outputs=outputs, count=self.Y.shape[1])
-            gram = constants.centred(gram)
-        layout = Layout(len(self.Y), self.criterion, constants, blocks)
-        return _Gram.apply(gram, alpha, _projected(Y, constants), layout)
-
-    def _block(self, kernel: OperatorKernel, alpha: Tensor) -> Tensor:
-        n, p = self.Y.shape
-        refuse_missing(self.observed, self.criterion)
-        entries = torch.arange(n * p)
-        if self.observed is not None:
-            entries = self.observed.reshape(-1).nonzero()[:, 0]
-        own = torch.arange(n) if self.groups is None else self.groups
-        blocks = group_members(own.repeat_interleave(p)[entries])
-        refuse_one_group(blocks, len(entries), self.intercept)
-        gram = block_gram(kernel, self.X, p, entries)
-        root = self.root.repeat_interleave(p)[entries]
-        return self._part(gram, root, alpha, self.Y.reshape(-1)[entries, None], blocks, entries % p)
-
-    def path(
-        self, kernel: OperatorKernel, alphas: Tensor, *, known: Known | None = None
-    ) -> tuple[Tensor, Known | None]:
-        """The errors for many values of alpha from one eigendecomposition (for each part of the outputs).
-
-        Also returns the spectrum of the weighted Gram matrix where there is just one, for the final fit.
-        """
-        return criterion_path(self.data(kernel), alphas, self.criterion, known)
+def _of_blocks(data: RidgeData, alpha: Tensor, criterion: Criterion) -> Tensor:
+    """The error of a block matrix without structure."""
+    refuse_missing(data.mask, criterion)
+    gram, constants = data.block_gram()
+    targets = data.entry_root[:, None] * data.Y.reshape(-1)[data.entries, None]
+    layout = Layout(len(data.Y), criterion, constants, data.entry_blocks())
+    return _Gram.apply(gram, alpha, _projected(targets, constants), layout)
 
 
 def _projected(Y: Tensor, constants: Constants | None) -> Tensor:
@@ -193,17 +131,6 @@ class Layout:
     criterion: Criterion
     constants: Constants | None = None
     blocks: list[Tensor] | None = None
-
-
-def smallest_alpha(kernel: OperatorKernel, X: Data, Y: Tensor) -> Tensor:
-    """Below this, n·alpha leaves fewer than a third of the digits of a solution, and the criterion is rounding.
-
-    The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed.
-    """
-    with torch.no_grad():
-        traces = kernel.diag(X, Y.shape[1]).sum(0)
-    info = torch.finfo(Y.dtype)
-    return (traces.max() * info.eps ** (2 / 3) / len(Y)).clamp(min=info.tiny ** (1 / 2))
 
 
 class _Gram(torch.autograd.Function):

@@ -225,10 +225,14 @@ class Decomposable(OperatorKernel):
     def diag(self, X: Data, p: int) -> Tensor:
         """The products k(x_i, x_i) A_jj."""
         diagonal = self.kernel._diag(X)
+        if self.operator is None:
+            return diagonal[:, None].repeat(1, p)
         return diagonal[:, None] * self._operator.as_matrix(p, diagonal).diagonal()
 
     def diagonal_form(self, p: int, like: Tensor) -> DiagonalForm:
         """The form in the eigenvectors of A, weighted by its eigenvalues."""
+        if self.operator is None:
+            return DiagonalForm(None, (self.kernel,), like.new_ones(1, p))
         spectrum = self._operator.spectrum(p, like)
         rotation = None if self._operator.diagonal else spectrum.vectors
         return DiagonalForm(rotation, (self.kernel,), spectrum.values[None])

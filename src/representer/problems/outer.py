@@ -19,7 +19,7 @@ from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Samples
 from representer.systems.frames import CentredFeatures, frame_of
-from representer.systems.ridge import SummedSystem, block_limit, normal_equations, with_alpha
+from representer.systems.ridge import SummedSystem, block_limit, normal_equations
 from representer.systems.sums import NormalStep
 
 
@@ -130,7 +130,7 @@ def fit_outer(
             least = system.least_alpha()
             grid = log_spaced(least, least * torch.finfo(features.dtype).eps ** (-2 / 3) * 10.0)
             alpha, criterion = best_alpha(lambda alphas: system.path(alphas, limit=limit), grid, refine=True)
-        system = with_alpha(system, alpha)
+        system = system.changed(alpha=alpha)
         theta = system.coefficients()
         b = system.intercept()
     constant = np.zeros(theta.shape[1]) if b is None else plain(b.to(features.dtype))

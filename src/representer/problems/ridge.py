@@ -18,7 +18,7 @@ from representer.functions import Expansion, FeatureFunction, StoredFeatures
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
 from representer.notices import warn
-from representer.objectives.operator_valued import CrossValidation
+from representer.objectives.operator_valued import cross_validation
 from representer.operators import Decomposable, Dense, Operator, OperatorKernel, OperatorSum
 from representer.operators.adapted import Representation, original, searched, silent_repairs
 from representer.operators.outputs import DataDriven
@@ -27,23 +27,26 @@ from representer.parameters import Packing
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
-from representer.systems.exact import criterion_path, require_memory, spectrum_beside_constants
+from representer.systems.exact import (
+    Known,
+    RidgeData,
+    criterion_path,
+    factor_system,
+    require_memory,
+    spectrum_beside_constants,
+    training_data,
+)
 from representer.systems.ridge import (
     ExactSystem,
     FalkonSystem,
     FittedSystem,
-    Known,
     SummedSystem,
-    TrainingData,
     block_limit,
     falkon_system,
     goes_by_sums,
     iterates,
-    least_alpha,
     pilot_features,
     summed_system,
-    training_data,
-    with_alpha,
 )
 from representer.values import Value
 
@@ -130,7 +133,9 @@ class RidgeProblem:
         self.seed = seed
         self.inputs = inputs
         self.approximation = model.approximation and model.approximation.sized(samples.n)
-        self.by_sums = goes_by_sums(samples, model.kernel, self.approximation, learned=model.learn_operator)
+        self.by_sums = self.approximation is not None and goes_by_sums(
+            samples, model.kernel, learned=model.learn_operator
+        )
         self.given = representation.adapted(model.kernel, repair=not self.by_sums)
 
     @property
@@ -140,11 +145,11 @@ class RidgeProblem:
 
     # -- the samples of a search --------------------------------------------------------------------------------------
     @cached_property
-    def _start(self) -> tuple[OperatorKernel, TrainingData]:
-        """The kernel with numbers where a search starts, and the samples that it looks at."""
+    def _start(self) -> RidgeData:
+        """The samples that a search looks at, with the kernel where it starts."""
         return self._started_on_sums() if self.by_sums else self._started_exactly()
 
-    def _started_on_sums(self) -> tuple[OperatorKernel, TrainingData]:
+    def _started_on_sums(self) -> RidgeData:
         model, samples = self.model, self.samples
         assert self.approximation is not None
         self.approximation.size(samples.n)
@@ -154,39 +159,36 @@ class RidgeProblem:
         samples.read_ahead(regular, drawn, search, samples.random_rows(limits.HELD_ROWS, self.seed))
         kernel = self.given.resolve(samples.rows(regular).X)
         data = training_data(kernel, positive(samples.rows(search)), intercept=model.intercept)
-        kernel = resolve_operator(kernel, data, learn=model.learn_operator)
-        return kernel, replace(data, data=replace(data.data, kernel=kernel))
+        return replace(data, kernel=resolve_operator(kernel, data, learn=model.learn_operator))
 
-    def _started_exactly(self) -> tuple[OperatorKernel, TrainingData]:
+    def _started_exactly(self) -> RidgeData:
         model, given = self.model, self.given
         found = training_data(given, self._all, intercept=model.intercept)
         fixed_alpha = isinstance(model.alpha, float)
         if self.approximation is None:
             undecided = _is_undecided(given)
-            require_memory(found.data, learned=bool(self.free), searched=not fixed_alpha, undecided=undecided)
+            require_memory(found, learned=bool(self.free), searched=not fixed_alpha, undecided=undecided)
         else:
             m = self.approximation.size(self.samples.n)  # features of all samples, where targets are missing
-            needed = 4 * self.samples.n * m * found.data.Y.element_size()
+            needed = 4 * self.samples.n * m * found.Y.element_size()
             require(needed, what=f"A fit with {m} features", advice="Use fewer of them.")
-        kernel = given.resolve(found.data.X)
-        data = replace(found, data=replace(found.data, kernel=kernel))
+        kernel = given.resolve(found.X)
+        data = replace(found, kernel=kernel)
         if not given.free() and self.approximation is None:
             data = data.with_gram()
-        kernel = resolve_operator(kernel, data, learn=model.learn_operator)
-        return kernel, replace(data, data=replace(data.data, kernel=kernel))
+        return replace(data, kernel=resolve_operator(kernel, data, learn=model.learn_operator))
 
     @property
     def _all(self) -> Block:
         return self.samples.rows(np.arange(self.samples.n))
 
-    def _subset(self, data: TrainingData, limit: int) -> TrainingData:
+    def _subset(self, whole: RidgeData, limit: int) -> RidgeData:
         """As many random samples as a criterion can afford; all of them where the outputs come apart."""
-        whole = data.data
         n, p = whole.Y.shape
         affordable = n if whole.form is not None else max(1, limits.DENSE_LIMIT // p)
         limit, wanted = min(limit, affordable), min(limit, n)
         if limit >= n:
-            return data
+            return whole
         if affordable < wanted:
             warn(
                 f"The outputs of {type(whole.kernel).__name__} do not come apart, and {n} samples of {p} outputs are "
@@ -198,21 +200,21 @@ class RidgeProblem:
             rows = torch.randperm(n, generator=generator)[:limit].sort().values
         else:
             rows = torch.from_numpy(limits.sample_groups(whole.groups.numpy(), limit, self.seed))
-        return TrainingData(_rows(whole, rows))
+        return _rows(whole, rows)
 
     @cached_property
-    def _searched(self) -> TrainingData:
-        data = self._start[1]
+    def _searched(self) -> RidgeData:
+        data = self._start
         if self.by_sums:
             return data
-        n = len(data.data.Y)
+        n = len(data.Y)
         approximation = self.approximation
         return self._subset(data, n if approximation is None else min(n, approximation.size(n)))
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
     @cached_property
     def _criterion(self) -> Search:
-        return Search(self._start[0], self._searched.data, self.free, self.model.alpha)
+        return Search(self._searched, self.free, self.model.alpha)
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The logarithm of the leave-one-out error and its gradient at points of raw hyperparameters (b, m)."""
@@ -222,7 +224,7 @@ class RidgeProblem:
 
     def choose(self, settings: SearchSettings) -> RidgeChoice:
         """What is free, chosen by the criterion; what is fixed stays."""
-        kernel, data = self._start
+        kernel, data = self._start.kernel, self._start
         alpha, criterion = self.model.alpha, settings.criterion or "loo"
         if isinstance(alpha, float) and not self.free:
             return RidgeChoice(kernel, alpha)
@@ -236,8 +238,7 @@ class RidgeProblem:
             return choice
         with silent_repairs():
             subset = self._searched
-            chosen = replace(subset, data=replace(subset.data, kernel=choice.model))
-            best = choose_alpha(chosen, alpha, criterion)
+            best = choose_alpha(replace(subset, kernel=choice.model), alpha, criterion)
         return replace(best, history=choice.history, known=best.known if subset is data else None)
 
     def held_out(
@@ -267,12 +268,12 @@ class RidgeProblem:
         return self._solve_exactly(choice)
 
     def _solve_exactly(self, choice: RidgeChoice) -> RidgeSolution:
-        kernel, data = choice.model, self._start[1]
-        data = replace(data, data=replace(data.data, kernel=kernel)).with_gram()
-        system = data.factored(choice.alpha, choice.known)
+        kernel = choice.model
+        data = replace(self._start, kernel=kernel).with_gram()
+        system = factor_system(data, choice.alpha, known=choice.known)
         block = self._all
         inputs = block.X if self.inputs is None else self.inputs
-        function = Expansion(kernel, inputs, data.known(system.coefficients()), system.intercept())
+        function = Expansion(kernel, inputs, data.at_new_points(system.coefficients()), system.intercept())
         stored = function.stored(self.representation)
         weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
         held = HeldSamples(
@@ -295,8 +296,8 @@ class RidgeProblem:
             best = choose_alpha(subset, alpha, criterion)
             known = best.known if subset is data else None
             choice = replace(choice, alpha=best.alpha, value=best.value, known=known)
-        system = data.factored(choice.alpha, choice.known)
-        U = data.data.X.mT @ system.coefficients()
+        system = factor_system(data, choice.alpha, known=choice.known)
+        U = data.X.mT @ system.coefficients()
         stored = StoredFeatures.of(self.approximation, features, self.representation)
         held = HeldSamples.of(block, np.arange(len(block)), self.seed)
         kept = ExactSystem(
@@ -327,7 +328,7 @@ class RidgeProblem:
                 messages.append(f"Conjugate gradients {system.problem}, or use solver='direct'.")
         function = feature_function(stored, operator, system.coefficients(), system.intercept())
         if isinstance(function, FeatureFunction):
-            system = _with_features(system, function.features)
+            system = system.changed(features=function.features)
         return RidgeSolution(function, system, choice, error, messages)
 
     def _summed(
@@ -351,7 +352,7 @@ class RidgeProblem:
             self.samples, features, operator, held, sample, intercept=intercept, limit=limit
         )
         alpha, value = alpha_by_sums(system, self.model.alpha, criterion, limit)
-        return with_alpha(system, alpha), replace(choice, alpha=alpha, value=value)
+        return system.changed(alpha=alpha), replace(choice, alpha=alpha, value=value)
 
     def _iterated(
         self,
@@ -388,13 +389,6 @@ class RidgeProblem:
         return system, replace(choice, alpha=alpha, value=value)
 
 
-def _with_features(system: Any, features: StoredFeatures) -> Any:
-    """The same system with features that store more of themselves."""
-    changed = replace(system, features=features)
-    vars(changed).update({name: value for name, value in vars(system).items() if name not in vars(changed)})
-    return changed
-
-
 def positive(block: Block) -> Block:
     """The samples of positive weight."""
     if block.weights is None:
@@ -402,7 +396,7 @@ def positive(block: Block) -> Block:
     return block.rows((block.weights > 0).nonzero()[:, 0].numpy())
 
 
-def _rows(data: Data, rows: Tensor) -> Any:
+def _rows(data: RidgeData, rows: Tensor) -> RidgeData:
     """The data of an exact system on some of the samples."""
     X = take(data.X, rows)
     weights = data.weights[rows]
@@ -414,6 +408,7 @@ def _rows(data: Data, rows: Tensor) -> Any:
         observed=None if data.observed is None else data.observed[rows],
         groups=None if data.groups is None else data.groups[rows],
         gram=None if data.gram is None else data.gram[rows[:, None], rows],
+        stayed=None,
     )
 
 
@@ -444,50 +439,35 @@ def alpha_by_sums(
     return best_alpha(lambda grid: system.path(grid, criterion, limit=limit), alphas, refine=refine)
 
 
-def choose_alpha(data: TrainingData, candidates: Data, criterion: Any) -> RidgeChoice:
+def choose_alpha(data: RidgeData, candidates: Data, criterion: Any) -> RidgeChoice:
     """The candidate, or the positive number, of least criterion: one eigendecomposition whatever their number."""
-    ridge = data.data
     refine = candidates is None
-    alphas = alpha_grid(least_alpha(ridge)) if refine else ridge.Y.new_tensor(candidates)
-    errors, known = criterion_path(ridge, alphas, criterion)
+    alphas = alpha_grid(data.least_alpha()) if refine else data.Y.new_tensor(candidates)
+    errors, known = criterion_path(data, alphas, criterion)
     if refine and known is not None:  # a finer grid between the neighbours costs only products
         coarse = [errors]
         alpha, value = best_alpha(
-            lambda grid: coarse.pop() if coarse else criterion_path(ridge, grid, criterion, known)[0],
+            lambda grid: coarse.pop() if coarse else criterion_path(data, grid, criterion, known)[0],
             alphas,
             refine=True,
         )
-        return RidgeChoice(ridge.kernel, alpha, value, known=known)
+        return RidgeChoice(data.kernel, alpha, value, known=known)
     best = least(errors)
-    return RidgeChoice(ridge.kernel, alphas[best].item(), errors[best].item(), known=known)
-
-
-def _score(ridge: Any, criterion: Any) -> CrossValidation:
-    return CrossValidation(
-        ridge.X,
-        ridge.Y,
-        weights=ridge.weights,
-        observed=ridge.observed,
-        criterion=criterion,
-        groups=ridge.groups,
-        intercept=ridge.intercept,
-        gram=ridge.gram,
-    )
+    return RidgeChoice(data.kernel, alphas[best].item(), errors[best].item(), known=known)
 
 
 @dataclass(frozen=True)
 class Search:
     """The criterion as a function of the free hyperparameters and, unless it is a number, of alpha."""
 
-    kernel: OperatorKernel
-    data: Data
+    data: RidgeData
     free: list[str]
     alpha: float | np.ndarray | None
     first_alpha: float | None = None  # where the search starts, if that is known
 
     @cached_property
     def _packed(self) -> tuple[OperatorKernel, Packing, Tensor]:
-        kernel = self.kernel
+        kernel = self.data.kernel
         if isinstance(kernel, Decomposable):
             kernel = Decomposable(searched(kernel.kernel, self.data.X), kernel.operator)
         packing, raw = kernel.packing(self.free)
@@ -500,8 +480,7 @@ class Search:
             return raw
         alpha = self.first_alpha
         if alpha is None:
-            data = TrainingData(replace(self.data, kernel=kernel))
-            alpha = choose_alpha(data, self.alpha, criterion).alpha
+            alpha = choose_alpha(replace(self.data, kernel=kernel), self.alpha, criterion).alpha
         return torch.cat([raw, raw.new_tensor([alpha]).log()])
 
     def unpack(self, point: Tensor) -> tuple[OperatorKernel, Tensor]:
@@ -514,7 +493,7 @@ class Search:
             # An operator and alpha matter only through their ratio: keep a mean diagonal of 1.
             values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
         moved = kernel.replace(values)
-        return moved, least_alpha(replace(self.data, kernel=moved)) + point[-1].exp()
+        return moved, replace(self.data, kernel=moved).least_alpha() + point[-1].exp()
 
     @cached_property
     def _known(self) -> Known | None:
@@ -527,10 +506,11 @@ class Search:
 
     def value_and_gradient(self, points: Tensor, criterion: Any) -> tuple[Tensor, Tensor]:
         """The logarithm of the criterion, so that stopping rules mean the same whatever the units of the targets."""
-        score = _score(self.data, criterion)
 
         def log_score(point: Tensor) -> Tensor:
-            value = score(*self.unpack(point), known=self._known)
+            kernel, alpha = self.unpack(point)
+            data = replace(self.data, kernel=kernel)
+            value = cross_validation(data, alpha, criterion, known=self._known)
             return value.clamp(min=torch.finfo(point.dtype).tiny).log()
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
@@ -571,11 +551,10 @@ def _initial_operator(Y: Tensor) -> Dense:
     return Dense((0.5 * (correlation + torch.eye(Y.shape[1], dtype=Y.dtype, device=Y.device))).cpu().numpy())
 
 
-def resolve_operator(kernel: OperatorKernel, training: TrainingData, *, learn: bool) -> OperatorKernel:
+def resolve_operator(kernel: OperatorKernel, data: RidgeData, *, learn: bool) -> OperatorKernel:
     """The kernel with the output operator that the targets decide, or where learning it starts."""
     if isinstance(kernel, OperatorSum):
-        return OperatorSum([resolve_operator(term, training, learn=False) for term in kernel.terms])
-    data = training.data
+        return OperatorSum([resolve_operator(term, data, learn=False) for term in kernel.terms])
     if not isinstance(kernel, Decomposable):
         return kernel
     if learn:

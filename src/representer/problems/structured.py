@@ -414,7 +414,7 @@ def learn_kernel(
         )
         # Of candidates for alpha, the one that is best where the search starts stays.
         alpha = None if model.alpha is None else choice.alpha
-        search = Search(data.kernel, data, [f"kernel__{name}" for name in free], alpha, choice.alpha)
+        search = Search(data, [f"kernel__{name}" for name in free], alpha, choice.alpha)
         learned = search.minimised(settings, "loo")
     kernel = original(learned.model.kernel).numbers()
     return replace(model, kernel=model.representation.adapted(kernel, repair=True)), learned

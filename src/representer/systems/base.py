@@ -20,7 +20,7 @@ class System(ABC):
     """min over f and b of Σ_i ‖y_i − f(x_i) − b‖²/noise_i + ‖f‖², with noise_i = alpha·Σw/w_i; b may be zero.
 
     Every system knows its coefficients and its backward error. What a kind of system cannot answer it refuses with a
-    ``ValueError`` that says why.
+    ``ValueError`` that says why. Criteria with gradients in what shapes the Gram matrix are objectives, not systems.
     """
 
     @abstractmethod
@@ -54,10 +54,6 @@ class System(ABC):
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one factorisation."""
         raise self._unavailable("Criteria of many alphas")
-
-    def gradient(self) -> Tensor:
-        """The derivative of the criterion in the Gram matrix."""
-        raise self._unavailable("Gradients")
 
     def _unavailable(self, what: str) -> ValueError:
         return ValueError(f"{what} are not known to {type(self).__name__}.")

@@ -2,6 +2,11 @@
 
 ``factor_system`` chooses: outputs that come apart have scalar systems, by a Cholesky factor, by a spectrum that several
 of them share, or by few features; others have the block matrix, or conjugate gradients where that is too large.
+
+All of them know P = (G + diag(noise))⁻¹ of a Gram matrix, beside constants at no cost if there is an intercept. With
+root weights D and a common shift, diag(noise) = shift·D⁻², so that P = D (D G D + shift·I)⁻¹ D. Constants at no cost
+are the limit c → ∞ of G + c·11ᵀ. There P = D (Π D G D Π + shift·Π)⁺ D, where Π projects onto what is orthogonal to E,
+the root weights as unit vectors, one for each output: the Gram matrix is centred, and P knows nothing along E.
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from representer.approximation import FeatureMap
 from representer.data import Data, count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
+    Cholesky,
     Eigenpairs,
     conjugate_gradient,
     eigh,
@@ -24,15 +31,17 @@ from representer.linalg import (
     kronecker_solve,
     nearest_kronecker,
     pivoted_cholesky,
+    repair_gram,
     spectrum_of_factor,
     woodbury,
 )
 from representer.linalg.memory import require, row_blocks
+from representer.operators.adapted import Projected, repaired_gram
 from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
 from representer.operators.outputs import clipped_spectrum
 from representer.samples import rows as limits
+from representer.samples.in_memory import Block
 from representer.systems.base import Criterion, System, group_members
-from representer.systems.inverse import Constants, GramInverse, constants_of, spectral_path
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -40,6 +49,240 @@ Solver = Literal["auto", "dense", "iterative"]
 PRECONDITIONER_RANK = 200
 
 
+# -- the inverse of a Gram matrix plus noise --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Constants:
+    """The constant functions beside f, as unit vectors E of root weights, and what the Gram matrix does to them.
+
+    Parameters
+    ----------
+    basis : tensor (N, q)
+        E: column a has the root weights of the entries of output a over ``norm`` a.
+    norm : tensor (q,)
+        The norms of the root weights; 1 for an output without entries.
+    image : tensor (N, q)
+        The product D G D E.
+    level : tensor ()
+        What the centred matrix has for an eigenvalue along E, instead of zero: so its factor is well conditioned.
+    """
+
+    basis: Tensor
+    norm: Tensor
+    image: Tensor
+    level: Tensor
+
+    @property
+    def inner(self) -> Tensor:
+        """The matrix Eᵀ D G D E of the constants."""
+        return self.basis.mT @ self.image
+
+    def project(self, values: Tensor) -> Tensor:
+        """The projection Π V of columns on what is orthogonal to the constants."""
+        return values - self.basis @ (self.basis.mT @ values)
+
+    def centred(self, gram: Tensor) -> Tensor:
+        """Π G Π + level·EEᵀ of a rooted Gram matrix; in its place unless it has a gradient."""
+        level = self.level * torch.eye(self.basis.shape[1], dtype=gram.dtype, device=gram.device)
+        less = self.image - 0.5 * self.basis @ (self.inner + level)
+        if gram.requires_grad:
+            return gram - less @ self.basis.mT - self.basis @ less.mT
+        return gram.addmm_(less, self.basis.mT, alpha=-1.0).addmm_(self.basis, less.mT, alpha=-1.0)
+
+    def scaled(self, weight: Tensor) -> Constants:
+        """The constants beside a multiple of the Gram matrix."""
+        return replace(self, image=weight * self.image, level=weight * self.level)
+
+    def means(self, targets: Tensor) -> Tensor:
+        """The weighted means (q, p) of rooted targets."""
+        return (self.basis.mT @ targets) / self.norm[:, None]
+
+    def intercepts(self, targets: Tensor, dual: Tensor) -> Tensor:
+        """b (q, p), of rooted targets and rooted coefficients."""
+        return self.means(targets) - (self.image.mT @ dual) / self.norm[:, None]
+
+    def centred_cross(self, cross: Tensor, outputs: Tensor | None = None) -> Tensor:
+        """Rooted k(x, X) of the centred kernel, rows x; ``outputs`` are those of the rows, if there are several."""
+        away = self.project(self.image) / self.norm
+        rows = away[:, 0] if outputs is None else away.mT[outputs]
+        return cross - (cross @ self.basis) @ self.basis.mT - rows
+
+    def centred_diagonal(
+        self, diagonal: Tensor, cross: Tensor, shift: Tensor, outputs: Tensor | None = None
+    ) -> Tensor:
+        """k(x, x) of the centred kernel plus what the data leave open of b, shift/Σw."""
+        means = (cross @ self.basis) / self.norm
+        own = (self.inner.diagonal() + shift) / self.norm**2
+        if outputs is None:
+            return diagonal - 2.0 * means[:, 0] + own[0]
+        return diagonal - 2.0 * means.gather(1, outputs[:, None])[:, 0] + own[outputs]
+
+
+def constants_of(
+    root: Tensor, gram: Tensor, *, outputs: Tensor | None = None, count: int = 1, factor: bool = False
+) -> Constants:
+    """The constants beside a rooted Gram matrix, or a rooted factor of it; ``outputs`` are those of the entries."""
+    basis = root[:, None]
+    if outputs is not None:
+        basis = torch.zeros(len(root), count, dtype=root.dtype, device=root.device)
+        basis[torch.arange(len(root)), outputs] = root
+    norm = basis.norm(dim=0)
+    norm = torch.where(norm > 0, norm, 1.0)
+    basis = basis / norm
+    if factor:
+        return Constants(basis, norm, gram @ (gram.mT @ basis), root.new_zeros(()))
+    level = gram.detach().diagonal().mean()
+    return Constants(basis, norm, gram @ basis, torch.where(level > 0, level, 1.0))
+
+
+@dataclass(frozen=True)
+class GramInverse:
+    """P by a Cholesky factor of the rooted (and centred) Gram matrix plus shift, or by the spectrum of that matrix."""
+
+    solver: Cholesky | Eigenpairs
+    shift: Tensor
+    root: Tensor
+    constants: Constants | None = None
+
+    def _solved(self, right: Tensor) -> Tensor:
+        return (
+            self.solver.solve(right)
+            if isinstance(self.solver, Cholesky)
+            else self.solver.solve(right, self.shift)
+        )
+
+    def rooted(self, values: Tensor) -> Tensor:
+        """The product D V: rows times the roots of their weights."""
+        return self.root[:, None] * values
+
+    def solve(self, right: Tensor) -> Tensor:
+        """The product P Y of the inverse with targets."""
+        rooted = self.rooted(right)
+        return self.rooted(self._solved(rooted if self.constants is None else self.constants.project(rooted)))
+
+    def intercepts(self, targets: Tensor, dual: Tensor) -> Tensor | None:
+        """b (q, p) of the fit to targets with coefficients ``dual``; None without constants."""
+        if self.constants is None:
+            return None
+        safe = torch.where(self.root > 0, self.root, 1.0)[:, None]
+        return self.constants.intercepts(self.rooted(targets), dual / safe)
+
+    def _along_constants(self) -> Tensor:
+        """The eigenvalue along E of the inverse that the solver knows."""
+        assert self.constants is not None
+        return 1.0 / (self.shift + self.constants.level)
+
+    @cached_property
+    def _inverse(self) -> Tensor:
+        assert isinstance(self.solver, Cholesky)
+        return self.solver.inverse()
+
+    @cached_property
+    def diagonal(self) -> Tensor:
+        """The diagonal of P."""
+        if isinstance(self.solver, Cholesky):
+            found = self._inverse.diagonal().clone()
+        else:
+            found = self.solver.inverse_diagonal(self.shift.reshape(1))[0]
+        if self.constants is not None:
+            found = found - self.constants.basis.square().sum(1) * self._along_constants()
+        return self.root**2 * found
+
+    def blocks(self, index: Tensor) -> Tensor:
+        """The blocks P_SS (g, b, b) of rows S (g, b)."""
+        if isinstance(self.solver, Cholesky):
+            found = self._inverse[index[:, :, None], index[:, None, :]]
+        else:
+            found = spectral_blocks(self.solver, index, self.shift)
+        if self.constants is not None:
+            E = self.constants.basis[index]
+            found = found - (E @ E.mT) * self._along_constants()
+        root = self.root[index]
+        return root[:, :, None] * root[:, None, :] * found
+
+    def residuals(self, dual: Tensor, blocks: list[Tensor] | None) -> Tensor:
+        """y_i − f₋ₛ(x_i), from the coefficients; ``blocks`` are the groups, if samples are not left out one by one."""
+        if blocks is None:
+            return dual / self.diagonal[:, None]
+        found = torch.zeros_like(dual)
+        for index in blocks:
+            found[index] = torch.linalg.solve(self.blocks(index), dual[index])
+        return found
+
+    def explained(self, cross: Tensor) -> Tensor:
+        """k_xᵀ P k_x for rooted (and centred) rows k_x."""
+        if isinstance(self.solver, Cholesky):
+            return self.solver.half_solve(cross.mT).square().sum(0)
+        return (cross.mT * self._solved(cross.mT)).sum(0)
+
+
+def spectral_blocks(spectrum: Eigenpairs, index: Tensor, shift: Tensor) -> Tensor:
+    """The blocks [(A + shift·I)⁻¹]_SS (g, b, b) of rows S (g, b)."""
+    rest = torch.as_tensor(spectrum._complement(shift), dtype=spectrum.values.dtype)
+    U = spectrum.vectors[index]
+    found = (U * (1.0 / (spectrum.values + shift) - rest)) @ U.mT
+    found.diagonal(dim1=-2, dim2=-1).add_(rest)
+    return found
+
+
+def spectral_path(
+    spectrum: Eigenpairs,
+    Y: Tensor,
+    shifts: Tensor,
+    criterion: Criterion,
+    *,
+    constants: Constants | None = None,
+    blocks: list[Tensor] | None = None,
+) -> Tensor:
+    """Σ ‖y_i − f₋ₛ(x_i)‖² of rooted targets for each shift, from one spectrum: two products for all of them."""
+    if constants is not None:
+        Y = constants.project(Y)
+    rotated = spectrum.vectors.mT @ Y
+    outside = Y - spectrum.vectors @ rotated
+    if blocks is not None:
+        mean = criterion == "gcv"
+        return torch.stack(
+            [_grouped(spectrum, rotated, outside, shift, constants, blocks, mean=mean) for shift in shifts]
+        )
+    diagonals = spectrum.inverse_diagonal(shifts)
+    if constants is not None:
+        along = constants.basis.square().sum(1)
+        diagonals = diagonals - along / (shifts[:, None] + constants.level)
+    if criterion == "gcv":
+        diagonals = diagonals.mean(1, keepdim=True)
+    errors = torch.zeros_like(shifts)
+    for j in range(Y.shape[1]):
+        inside = spectrum.vectors @ (rotated[:, j, None] / (spectrum.values[:, None] + shifts))
+        c = inside + outside[:, j, None] / shifts
+        errors += ((c.mT / diagonals) ** 2).sum(1)
+    return errors
+
+
+def _grouped(
+    spectrum: Eigenpairs,
+    rotated: Tensor,
+    outside: Tensor,
+    shift: Tensor,
+    constants: Constants | None,
+    blocks: list[Tensor],
+    *,
+    mean: bool,
+) -> Tensor:
+    dual = spectrum.vectors @ (rotated / (spectrum.values[:, None] + shift)) + outside / shift
+    total = shift.new_zeros(())
+    for index in blocks:
+        P = spectral_blocks(spectrum, index, shift)
+        if constants is not None:
+            E = constants.basis[index]
+            P = P - (E @ E.mT) / (shift + constants.level)
+        P = P.mean(0, keepdim=True).expand_as(P) if mean else P
+        total = total + torch.linalg.solve(P, dual[index]).square().sum()
+    return total
+
+
+Known = tuple[Eigenpairs, Constants | None]
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class RidgeData:
     """The samples of an exact system, as tensors.
@@ -62,6 +305,8 @@ class RidgeData:
         Is there a constant b?
     gram : tensor (n, n) or None
         The Gram matrix of the only scalar kernel, if it is known already.
+    stayed : tensor (n, r) or None
+        The eigenvectors that have stayed where the Gram matrix took a repair.
     """
 
     kernel: OperatorKernel
@@ -72,6 +317,7 @@ class RidgeData:
     groups: Tensor | None = None
     intercept: bool = False
     gram: Tensor | None = None
+    stayed: Tensor | None = None
 
     @cached_property
     def mask(self) -> Tensor | None:
@@ -115,6 +361,80 @@ class RidgeData:
             if len(rows)
         ]
 
+    def part_gram(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Σ_t w_t k_t(X, X) on some rows, in new memory."""
+        assert self.form is not None
+        matrix = self.form.gram(weights, self.X) if self.gram is None else self.gram * weights[0]
+        return matrix if len(rows) == len(self.Y) else matrix[rows[:, None], rows]
+
+    @cached_property
+    def entries(self) -> Tensor:
+        """The known targets as numbers of a flat matrix (n·p): the entries of the block matrix of coupled outputs."""
+        if self.mask is None:
+            return torch.arange(self.Y.numel())
+        return self.mask.reshape(-1).nonzero()[:, 0]
+
+    @property
+    def entry_root(self) -> Tensor:
+        """The root weights of the entries."""
+        return self.root.repeat_interleave(self.Y.shape[1])[self.entries]
+
+    def entry_blocks(self) -> list[Tensor]:
+        """The entries that are left out together: those of a group, or of a sample."""
+        own = torch.arange(len(self.Y)) if self.groups is None else self.groups
+        blocks = group_members(own.repeat_interleave(self.Y.shape[1])[self.entries])
+        if blocks:
+            refuse_one_group(blocks, len(self.entries), self.intercept)
+        return blocks
+
+    def block_gram(self) -> tuple[Tensor, Constants | None]:
+        """The rooted block matrix of the entries, centred where there is an intercept, and the constants beside it."""
+        p = self.Y.shape[1]
+        block = self.kernel.dense(self.X, None, p)
+        if len(self.entries) < len(block):
+            block = block[self.entries[:, None], self.entries]
+        outputs = self.entries % p
+        return beside_constants(block, self.entry_root, intercept=self.intercept, outputs=outputs, count=p)
+
+    # -- kernels that may need a repair -------------------------------------------------------------------------------
+    def with_gram(self) -> RidgeData:
+        """The Gram matrix of a kernel that is costly, or that may need a repair, is computed once."""
+        if self.gram is not None or not isinstance(self.kernel, Decomposable):
+            return self
+        if self.kernel.domain == "vectors" and isinstance(self.X, Tensor):
+            return self
+        gram, stayed = repaired_gram(self.kernel.kernel, self.X)
+        return replace(self, gram=gram, stayed=stayed)
+
+    def at_new_points(self, coefficients: Tensor) -> Tensor:
+        """The coefficients of a function of the training points that means the same at new ones."""
+        return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
+
+    def least_alpha(self) -> Tensor:
+        """Below this, n·alpha leaves fewer than a third of the digits of a solution, and a criterion is rounding.
+
+        The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed.
+        """
+        with torch.no_grad():
+            traces = self.kernel.diag(self.X, self.Y.shape[1]).sum(0)
+        info = torch.finfo(self.Y.dtype)
+        return (traces.max() * info.eps ** (2 / 3) / len(self.Y)).clamp(min=info.tiny ** (1 / 2))
+
+
+def training_data(
+    kernel: OperatorKernel, block: Block, *, intercept: bool, features: FeatureMap | None = None
+) -> RidgeData:
+    """The samples of an exact fit with a kernel that is adapted to them; with features, those of a linear kernel."""
+    Y, X, observed = block.Y, block.X, block.observed
+    weights = Y.new_ones(len(Y)) if block.weights is None else block.weights / block.weights.mean()
+    if features is not None:
+        X, operator = features(X), kernel.operator if isinstance(kernel, Decomposable) else None
+        kernel = Decomposable(Linear(), operator)
+    elif kernel.domain == "gram" and not isinstance(kernel, Decomposable):
+        X = repair_gram(X)
+    Y = Y if observed is None else torch.where(observed, Y, 0.0)
+    return RidgeData(kernel, X, Y, weights, observed, block.groups, intercept)
+
 
 def refuse_one_group(blocks: list[Tensor], n: int, intercept: bool) -> None:
     """Refuse to leave out all samples where a constant must be fitted to what is left."""
@@ -152,9 +472,20 @@ def weighted(gram: Tensor, root: Tensor) -> Tensor:
     return gram * root[:, None] * root if gram.requires_grad else gram.mul_(root[:, None]).mul_(root)
 
 
+def beside_constants(
+    gram: Tensor, root: Tensor, *, intercept: bool, outputs: Tensor | None = None, count: int = 1
+) -> tuple[Tensor, Constants | None]:
+    """D G D, centred where there is an intercept, and the constants beside it; overwrites G if it has no gradient."""
+    matrix = weighted(gram, root)
+    if not intercept:
+        return matrix, None
+    constants = constants_of(root, matrix, outputs=outputs, count=count)
+    return constants.centred(matrix), constants
+
+
 def gram_spectrum(
     kernel: Kernel, X: Data, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
-) -> tuple[Eigenpairs, Constants | None]:
+) -> Known:
     """The spectrum of D k(X, X) D, centred where there is an intercept, and the constants beside it.
 
     It comes from the features if the kernel is linear and has fewer of them than samples.
@@ -170,14 +501,26 @@ def gram_spectrum(
     return spectrum_beside_constants(gram, root, intercept=intercept)
 
 
-def spectrum_beside_constants(
-    gram: Tensor, root: Tensor, *, intercept: bool
-) -> tuple[Eigenpairs, Constants | None]:
+def spectrum_beside_constants(gram: Tensor, root: Tensor, *, intercept: bool) -> Known:
     """The spectrum of D G D, centred where there is an intercept, and the constants beside it; G is overwritten."""
-    matrix = weighted(gram, root)
-    constants = constants_of(root, matrix) if intercept else None
-    matrix = matrix if constants is None else constants.centred(matrix)
+    matrix, constants = beside_constants(gram, root, intercept=intercept)
     return eigh(matrix, name="The Gram matrix", overwrite=True), constants
+
+
+def part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor, shared: Known | None) -> Known:
+    """The spectrum of the rooted Gram matrix of some rows for outputs with these weights, and the constants beside it.
+
+    ``shared`` is that of the only scalar kernel, if it is known already.
+    """
+    assert data.form is not None
+    kernel, root = data.form.kernels[0], data.root[rows]
+    if shared is None and len(data.form.kernels) == 1 and has_few_features(kernel, data.X):
+        shared = gram_spectrum(kernel, take(data.X, rows), root, intercept=data.intercept)
+    if shared is None:
+        return spectrum_beside_constants(data.part_gram(weights, rows), root, intercept=data.intercept)
+    spectrum, constants = shared
+    scaled = None if constants is None else constants.scaled(weights[0])
+    return Eigenpairs(spectrum.vectors, weights[0] * spectrum.values), scaled
 
 
 # -- outputs that come apart ------------------------------------------------------------------------------------------
@@ -199,54 +542,42 @@ class ScalarPart:
 class SeparateOutputs(System):
     """The system of a kernel in diagonal form: one scalar system for each part of the outputs."""
 
-    def __init__(
-        self, data: RidgeData, alpha: float, known: tuple[Eigenpairs, Constants | None] | None = None
-    ):
+    def __init__(self, data: RidgeData, alpha: float, known: Known | None = None):
         assert data.form is not None
         self.data = data
         self.form = data.form
         self.shift = data.Y.new_tensor(len(data.Y) * alpha)
         self.parts = list(self._made(known))
 
-    def _made(self, known: tuple[Eigenpairs, Constants | None] | None) -> Iterator[ScalarPart]:
+    def _made(self, known: Known | None) -> Iterator[ScalarPart]:
         data, form = self.data, self.form
         single = len(form.kernels) == 1
         if data.mask is not None:
             known = None
         elif known is None and single and len(data.patterns) > 1:
             known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
+        thin = single and has_few_features(form.kernels[0], data.X)
         for weights, outputs, rows in data.patterns:
-            root, scale = data.root[rows], weights[0]
-            found = known
-            if found is None and single and has_few_features(form.kernels[0], data.X):
-                found = gram_spectrum(form.kernels[0], take(data.X, rows), root, intercept=data.intercept)
-            if found is None:
-                inverse = self._by_cholesky(weights, rows, root)
+            solver: Cholesky | Eigenpairs
+            if known is None and not thin:
+                solver, constants = self._by_cholesky(weights, rows)
             else:
-                spectrum = Eigenpairs(found[0].vectors, scale * found[0].values)
-                constants = None if found[1] is None else found[1].scaled(scale)
-                inverse = GramInverse(spectrum, self.shift, root, constants)
+                solver, constants = part_spectrum(data, weights, rows, known)
+            inverse = GramInverse(solver, self.shift, data.root[rows], constants)
             yield ScalarPart(weights, outputs, rows, inverse)
 
-    def _by_cholesky(self, weights: Tensor, rows: Tensor, root: Tensor) -> GramInverse:
-        constants: list[Constants] = []
+    def _by_cholesky(self, weights: Tensor, rows: Tensor) -> tuple[Cholesky, Constants | None]:
+        data = self.data
+        kept: list[Constants | None] = []
 
         def build() -> Tensor:
-            matrix = weighted(self._gram(weights, rows), root)
-            if self.data.intercept:
-                constants[:] = [constants_of(root, matrix)]
-                matrix = constants[0].centred(matrix)
+            gram = data.part_gram(weights, rows)
+            matrix, constants = beside_constants(gram, data.root[rows], intercept=data.intercept)
+            kept[:] = [constants]
             matrix.diagonal().add_(self.shift)
             return matrix
 
-        factor = factorize(build, name="The Gram matrix plus n·alpha")
-        return GramInverse(factor, self.shift, root, constants[0] if constants else None)
-
-    def _gram(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Σ_t w_t k_t(X, X) on some rows, in new memory."""
-        known = self.data.gram
-        matrix = self.form.gram(weights, self.data.X) if known is None else known * weights[0]
-        return matrix if len(rows) == len(self.data.Y) else matrix[rows[:, None], rows]
+        return factorize(build, name="The Gram matrix plus n·alpha"), kept[0]
 
     def _rotate(self, values: Tensor) -> Tensor:
         return values if self.form.rotation is None else values @ self.form.rotation
@@ -292,7 +623,7 @@ class SeparateOutputs(System):
         missed = torch.zeros_like(rotated)
         for part in self.parts:
             noise = (self.shift / part.inverse.root**2)[:, None]
-            image = self._gram(part.weights, part.rows) @ self._dual[part.index]
+            image = self.data.part_gram(part.weights, part.rows) @ self._dual[part.index]
             missed[part.index] = (
                 rotated[part.index] - image - b[part.outputs] - noise * self._dual[part.index]
             )
@@ -376,24 +707,19 @@ class CoupledOutputs(System):
     """The block matrix of the observed entries, factored: a scalar system whose entries are pairs (sample, output)."""
 
     def __init__(self, data: RidgeData, alpha: float):
-        n, p = data.Y.shape
         self.data = data
-        self.shift = data.Y.new_tensor(n * alpha)
-        mask = torch.ones(n, p, dtype=torch.bool) if data.mask is None else data.mask
-        self.entries = mask.reshape(-1).nonzero()[:, 0]
-        root = data.root.repeat_interleave(p)[self.entries]
-        constants: list[Constants] = []
+        self.shift = data.Y.new_tensor(len(data.Y) * alpha)
+        self.entries = data.entries
+        kept: list[Constants | None] = []
 
         def build() -> Tensor:
-            matrix = weighted(block_gram(data.kernel, data.X, p, self.entries), root)
-            if data.intercept:
-                constants[:] = [constants_of(root, matrix, outputs=self.entries % p, count=p)]
-                matrix = constants[0].centred(matrix)
+            matrix, constants = data.block_gram()
+            kept[:] = [constants]
             matrix.diagonal().add_(self.shift)
             return matrix
 
         factor = factorize(build, name="The block Gram matrix plus n·alpha")
-        self.inverse = GramInverse(factor, self.shift, root, constants[0] if constants else None)
+        self.inverse = GramInverse(factor, self.shift, data.entry_root, kept[0])
 
     def _flat(self, values: Tensor) -> Tensor:
         return values.reshape(-1)[self.entries, None]
@@ -428,19 +754,11 @@ class CoupledOutputs(System):
         size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
         return float(missed.norm() / size)
 
-    def _groups(self, groups: Tensor | None) -> Tensor:
-        n, p = self.data.Y.shape
-        groups = torch.arange(n) if groups is None else groups
-        return groups.repeat_interleave(p)
-
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f minus what the residuals of a sample's group change in it, for known and missing targets alike."""
         n, p = self.data.Y.shape
-        own = self._groups(self.data.groups if groups is None else groups)
-        blocks = group_members(own[self.entries])
-        if blocks:
-            refuse_one_group(blocks, len(self.entries), self.data.intercept)
-        residuals = self.inverse.residuals(self._dual, blocks)
+        data = self.data if groups is None else replace(self.data, groups=groups)
+        residuals = self.inverse.residuals(self._dual, data.entry_blocks())
         predictions = self.data.targets - self._unflat(residuals)
         unseen = torch.ones(n * p, dtype=torch.bool)
         unseen[self.entries] = False
@@ -454,7 +772,8 @@ class CoupledOutputs(System):
         if constants is not None:
             weights = constants.basis[:, places % p] / constants.norm[places % p]
             change = change + inverse.rooted(weights)
-        together = (own[self.entries][:, None] == own[places]).to(cross)
+        own = torch.arange(n) if data.groups is None else data.groups
+        together = (own[self.entries // p][:, None] == own[places // p]).to(cross)
         fitted = self._fitted().reshape(-1)[places] - ((change * together).mT @ residuals)[:, 0]
         flat = predictions.reshape(-1).clone()
         flat[places] = fitted
@@ -463,7 +782,7 @@ class CoupledOutputs(System):
     def left_out_variance(self) -> Tensor:
         """The diagonals of the inverted blocks of samples; NaN where a target is missing."""
         found = torch.empty_like(self._dual)[:, 0]
-        for index in group_members(self._groups(None)[self.entries]):
+        for index in group_members(self.entries // self.data.Y.shape[1]):
             found[index] = torch.linalg.inv(self.inverse.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return self._unflat(found, torch.nan)
 
@@ -481,12 +800,6 @@ class CoupledOutputs(System):
             diagonal = constants.centred_diagonal(diagonal, cross, self.shift, outputs)
             cross = constants.centred_cross(cross, outputs)
         return (diagonal - self.inverse.explained(cross)).clamp(min=0.0).reshape(-1, p)
-
-
-def block_gram(kernel: OperatorKernel, X: Data, p: int, entries: Tensor | None = None) -> Tensor:
-    """The block matrix of the entries, in new memory."""
-    block = kernel.dense(X, None, p)
-    return block if entries is None or len(entries) == len(block) else block[entries[:, None], entries]
 
 
 # -- coupled outputs, by the kernel's action --------------------------------------------------------------------------
@@ -605,7 +918,7 @@ def factor_system(
     data: RidgeData,
     alpha: float,
     *,
-    known: tuple[Eigenpairs, Constants | None] | None = None,
+    known: Known | None = None,
     solver: Solver = "auto",
 ) -> System:
     """Factor K + diag(n·alpha/weights) by the cheapest exact route that the kernel and the missing entries allow.
@@ -640,6 +953,12 @@ def factor_system(
         raise ValueError(
             f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets."
         )
+    if data.stayed is not None and isinstance(
+        data.kernel, Decomposable
+    ):  # what the repair means for new points
+        data = replace(
+            data, kernel=Decomposable(Projected(data.kernel.kernel, data.stayed), data.kernel.operator)
+        )
     if solver == "auto" and data.form is not None:
         return SeparateOutputs(data, alpha, known)
     dense = solver == "dense" or (solver == "auto" and data.Y.numel() <= limits.DENSE_LIMIT)
@@ -650,8 +969,8 @@ def criterion_path(
     data: RidgeData,
     alphas: Tensor,
     criterion: Criterion,
-    known: tuple[Eigenpairs, Constants | None] | None = None,
-) -> tuple[Tensor, tuple[Eigenpairs, Constants | None] | None]:
+    known: Known | None = None,
+) -> tuple[Tensor, Known | None]:
     """The criterion for many values of alpha from one eigendecomposition (for each part of the outputs).
 
     Also returns the spectrum of the weighted Gram matrix where there is just one, for the final fit.
@@ -670,48 +989,21 @@ def criterion_path(
         known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
     errors = torch.zeros_like(alphas)
     for weights, outputs, rows in data.patterns:
-        own, scale = (
-            (_part_spectrum(data, weights, rows), weights.new_ones(()))
-            if known is None
-            else (known, weights[0])
-        )
-        spectrum = Eigenpairs(own[0].vectors, scale * own[0].values)
-        constants = None if own[1] is None else own[1].scaled(scale)
+        spectrum, constants = part_spectrum(data, weights, rows, known)
         blocks = data.blocks(rows) if criterion == "loo" else None
         part = targets[rows[:, None], outputs]
         errors += spectral_path(spectrum, part, shifts, criterion, constants=constants, blocks=blocks)
     return errors / n, known
 
 
-def _part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor) -> tuple[Eigenpairs, Constants | None]:
-    """The spectrum of the weighted Gram matrix of some rows, for outputs with these weights."""
-    assert data.form is not None
-    form, root = data.form, data.root[rows]
-    if len(form.kernels) == 1 and has_few_features(form.kernels[0], data.X):
-        thin, constants = gram_spectrum(form.kernels[0], take(data.X, rows), root, intercept=data.intercept)
-        scaled = None if constants is None else constants.scaled(weights[0])
-        return Eigenpairs(thin.vectors, weights[0] * thin.values), scaled
-    matrix = form.gram(weights, data.X) if data.gram is None else data.gram * weights[0]
-    return spectrum_beside_constants(matrix[rows[:, None], rows], root, intercept=data.intercept)
-
-
 def _coupled_path(data: RidgeData, shifts: Tensor, criterion: Criterion) -> Tensor:
-    n, p = data.Y.shape
     refuse_missing(data.mask, criterion)
-    mask = torch.ones(n, p, dtype=torch.bool) if data.mask is None else data.mask
-    entries = mask.reshape(-1).nonzero()[:, 0]
-    root = data.root.repeat_interleave(p)[entries]
-    matrix = weighted(block_gram(data.kernel, data.X, p, entries), root)
-    constants = None
-    if data.intercept:
-        constants = constants_of(root, matrix, outputs=entries % p, count=p)
-        matrix = constants.centred(matrix)
+    matrix, constants = data.block_gram()
     spectrum = eigh(matrix, name="The block Gram matrix", overwrite=True)
-    own = torch.arange(n) if data.groups is None else data.groups
-    blocks = group_members(own.repeat_interleave(p)[entries])
-    refuse_one_group(blocks, len(entries), data.intercept)
-    targets = root[:, None] * data.Y.reshape(-1)[entries, None]
-    return spectral_path(spectrum, targets, shifts, criterion, constants=constants, blocks=blocks)
+    targets = data.entry_root[:, None] * data.Y.reshape(-1)[data.entries, None]
+    return spectral_path(
+        spectrum, targets, shifts, criterion, constants=constants, blocks=data.entry_blocks()
+    )
 
 
 def refuse_missing(mask: Tensor | None, criterion: Criterion) -> None:

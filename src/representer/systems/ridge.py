@@ -8,28 +8,32 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Falkon, FeatureMap, LandmarkFeatures, landmark_features
+from representer.approximation import Falkon, FeatureMap, LandmarkFeatures, landmark_features
 from representer.data import Data, count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import Eigenpairs, repair_gram
 from representer.linalg.memory import room_beside_sums, row_blocks
 from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
-from representer.operators.adapted import Projected, Representation, repaired_gram, silent_repairs
+from representer.operators.adapted import Representation, silent_repairs
 from representer.samples import rows as limits
 from representer.samples.held import HeldSamples
 from representer.samples.in_memory import Block, InMemory, Samples
 from representer.systems.base import Criterion, System, whole_groups
-from representer.systems.exact import IterativeOutputs, RidgeData, criterion_path, factor_system
+from representer.systems.exact import (
+    IterativeOutputs,
+    RidgeData,
+    criterion_path,
+    factor_system,
+    training_data,
+)
 from representer.systems.falkon import solve_falkon
 from representer.systems.frames import CentredFeatures, Frame, frame_of
-from representer.systems.inverse import Constants
 from representer.systems.sums import (
     NormalRidge,
     NormalStep,
@@ -38,8 +42,6 @@ from representer.systems.sums import (
     SeparateStep,
     SeparateSums,
 )
-
-Known = tuple[Eigenpairs, Constants | None]
 
 
 class FittedSystem(System):
@@ -64,6 +66,14 @@ class FittedSystem(System):
         """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
         return ((self.variance(X) + self.alpha * self.weight) * self.prior_scale()).sqrt()
 
+    def changed(self, **changes: Any) -> Self:
+        """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
+        system = replace(self, **changes)  # type: ignore[type-var]
+        stale = {"_solution"} if "alpha" in changes else set()
+        stay = {k: v for k, v in vars(self).items() if k not in vars(system) and k not in stale}
+        vars(system).update(stay)
+        return system
+
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
@@ -82,52 +92,6 @@ def prior_scale_of(system: System, data: RidgeData) -> Tensor:
 
 
 # -- all samples ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class TrainingData:
-    """Tensors of an exact fit, and the eigenvectors that have stayed where its Gram matrix took a repair."""
-
-    data: RidgeData
-    stayed: Tensor | None = None
-
-    def known(self, coefficients: Tensor) -> Tensor:
-        """The coefficients of a function of the training points that means the same at new ones."""
-        return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
-
-    def with_gram(self) -> TrainingData:
-        """The Gram matrix of a kernel that is costly, or that may need a repair, is computed once."""
-        data = self.data
-        if data.gram is not None or not isinstance(data.kernel, Decomposable):
-            return self
-        if data.kernel.domain == "vectors" and isinstance(data.X, Tensor):
-            return self
-        gram, stayed = repaired_gram(data.kernel.kernel, data.X)
-        return TrainingData(replace(data, gram=gram), stayed)
-
-    def factored(self, alpha: float, known: Known | None = None) -> System:
-        """The system; where k(X) was repaired, with what that means for new points."""
-        data = self.data
-        if self.stayed is not None and isinstance(data.kernel, Decomposable):
-            projected = Projected(data.kernel.kernel, self.stayed)
-            data = replace(data, kernel=Decomposable(projected, data.kernel.operator))
-        return factor_system(data, alpha, known=known)
-
-
-def training_data(
-    kernel: OperatorKernel, block: Block, *, intercept: bool, features: FeatureMap | None = None
-) -> TrainingData:
-    """The samples of an exact fit with a kernel that is adapted to them; with features, those of a linear kernel."""
-    Y, X = block.Y, block.X
-    observed = block.observed
-    weights = Y.new_ones(len(Y)) if block.weights is None else block.weights / block.weights.mean()
-    if features is not None:
-        X, operator = features(X), kernel.operator if isinstance(kernel, Decomposable) else None
-        kernel = Decomposable(Linear(), operator)
-    elif kernel.domain == "gram" and not isinstance(kernel, Decomposable):
-        X = repair_gram(X)
-    Y = Y if observed is None else torch.where(observed, Y, 0.0)
-    return TrainingData(RidgeData(kernel, X, Y, weights, observed, block.groups, intercept))
-
-
 @dataclass(frozen=True)
 class ExactSystem(FittedSystem):
     """The system of all samples, or of their features.
@@ -165,7 +129,7 @@ class ExactSystem(FittedSystem):
         return float(len(self.samples.Y) if w is None else w.sum())
 
     @cached_property
-    def _training(self) -> TrainingData:
+    def _training(self) -> RidgeData:
         kernel = self.representation.adapted(self.kernel, repair=self.features is None)
         block = self.samples.block(kernel, self.representation)
         features = None if self.features is None else self.features.map
@@ -175,14 +139,14 @@ class ExactSystem(FittedSystem):
 
     @cached_property
     def _system(self) -> System:
-        return self._training.factored(self.alpha)
+        return factor_system(self._training, self.alpha)
 
     def coefficients(self) -> Tensor:
         """C (n, p) of the samples, or U (m, p) of the features, with f(x) = φ(x)ᵀU A."""
         found = self._system.coefficients()
         if self.features is not None:
-            return self._training.data.X.mT @ found
-        return self._training.known(found)
+            return self._training.X.mT @ found
+        return self._training.at_new_points(found)
 
     def intercept(self) -> Tensor | None:
         """The constant b (p,), or None where there is none."""
@@ -206,41 +170,33 @@ class ExactSystem(FittedSystem):
 
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
-        return prior_scale_of(self._system, self._training.data)
+        return prior_scale_of(self._system, self._training)
 
     def least_alpha(self) -> Tensor:
         """The alpha below which a criterion is rounding."""
-        return least_alpha(self._training.data)
+        return self._training.least_alpha()
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one eigendecomposition."""
-        return criterion_path(self._training.data, alphas, criterion)[0]
+        return criterion_path(self._training, alphas, criterion)[0]
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""
         kernel = self.representation.adapted(self.kernel, repair=self.features is None)
         if self.kernel.domain == "gram" and self.rows is not None:
             X = X[:, self.rows]
-        inputs, data = self.representation.inputs(kernel, X), self._training.data
+        inputs, data = self.representation.inputs(kernel, X), self._training
         blocks = row_blocks(count(inputs), data.Y.numel() * data.Y.element_size())
         return torch.cat([self._variance(inputs[rows]) for rows in blocks])
 
     def _variance(self, inputs: Data) -> Tensor:
         if self.features is None:
             return self._system.variance(inputs)
-        features, kernel = self.features.map(inputs), self._training.data.kernel
+        features, kernel = self.features.map(inputs), self._training.kernel
         assert isinstance(kernel, Decomposable)
         missed = (self.features.map.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)
         own = kernel._operator.as_matrix(self.samples.Y.shape[1], features).diagonal()
         return self._system.variance(features) + missed[:, None] * own  # what no landmark sees is uncertain
-
-
-def least_alpha(data: RidgeData) -> Tensor:
-    """The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed."""
-    with torch.no_grad():
-        traces = data.kernel.diag(data.X, data.Y.shape[1]).sum(0)
-    info = torch.finfo(data.Y.dtype)
-    return (traces.max() * info.eps ** (2 / 3) / len(data.Y)).clamp(min=info.tiny ** (1 / 2))
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -483,14 +439,12 @@ def comes_apart(operator: Operator) -> bool:
     return isinstance(operator, Identity | Diagonal)
 
 
-def goes_by_sums(
-    samples: Samples, kernel: OperatorKernel, approximation: Approximation | None, *, learned: bool = False
-) -> bool:
+def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
     """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
 
     ``learned`` says whether the output operator is, which couples the outputs.
     """
-    if approximation is None or not isinstance(kernel, Decomposable):
+    if not isinstance(kernel, Decomposable):
         return False
     return samples.observed is None or (not learned and comes_apart(kernel._operator))
 
@@ -531,13 +485,6 @@ def summed_system(
     system = SummedSystem(features, operator, sums.map(plain), held, 0.0, intercept, stored)
     vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
     return system
-
-
-def with_alpha(system: SummedSystem, alpha: float) -> SummedSystem:
-    """The same normal equations at an alpha; what is factored stays at hand."""
-    chosen = replace(system, alpha=alpha)
-    vars(chosen)["ridge"] = system.ridge
-    return chosen
 
 
 def pilot_features(features: StoredFeatures) -> StoredFeatures:

@@ -8,7 +8,7 @@ import pytest
 import scipy.linalg  # noqa: F401  # its BLAS is one of those that are limited
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from representer.linalg.threads import FEW_ROWS, threads_for
+from representer.estimators.base import FEW_ROWS, threads_for
 
 
 def n_threads() -> set[int]:
