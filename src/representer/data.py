@@ -142,9 +142,8 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from representer.data import as_list
-    >>> as_list(np.array([["ab"], ["cde"]]), "strings")
+    >>> as_list(("ab", "cde"), "strings")
     ['ab', 'cde']
     """
     if is_single(X):

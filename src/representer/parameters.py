@@ -155,20 +155,17 @@ class Packing:
 
     def pack(self, values: Mapping[str, Tensor]) -> Tensor:
         """The flat raw vector of these values."""
-        parts = [self.constraints[name].raw(values[name].detach()).reshape(-1) for name in self.shapes]
-        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+        raw = [self.constraints[name].raw(values[name].detach()).reshape(-1) for name in self.shapes]
+        return torch.cat(raw) if raw else torch.zeros(0, dtype=torch.float64)
 
     def unpack(self, raw: Tensor) -> dict[str, Tensor]:
         """The named values of a raw vector, or of a batch of them."""
         values = {}
-        for part, (name, shape) in zip(
-            raw.split([s.numel() for s in self.shapes.values()], dim=-1), self.shapes.items(), strict=True
-        ):
-            if raw.ndim > 1 and len(shape) < 2:
-                part = part[..., None, :]
-            else:
-                part = part.reshape((*raw.shape[:-1], *shape))
-            values[name] = self.constraints[name].value(part)
+        pieces = raw.split([shape.numel() for shape in self.shapes.values()], dim=-1)
+        for piece, (name, shape) in zip(pieces, self.shapes.items(), strict=True):
+            batched = raw.ndim > 1 and len(shape) < 2
+            own = piece[..., None, :] if batched else piece.reshape((*raw.shape[:-1], *shape))
+            values[name] = self.constraints[name].value(own)
         return values
 
 

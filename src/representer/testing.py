@@ -148,10 +148,10 @@ def _check_blocks(kernel: Kernel, X: Data, Y: Data) -> None:
     order = np.random.default_rng(0).permutation(n)
     permuted = _take(kernel, X, order)
     _close(kernel(permuted), gram[order][:, order], "k(X) follows a permutation of the samples")
-    part = order[: n // 2 + 1]
-    _close(kernel(_take(kernel, X, part)), gram[part][:, part], "k of some samples is a block of k(X)")
+    half = order[: n // 2 + 1]
+    _close(kernel(_take(kernel, X, half)), gram[half][:, half], "k of half of the samples is a block of k(X)")
     if kernel.domain != "gram":
-        _close(kernel(permuted, _take(kernel, X, part)), gram[order][:, part], "k(X, Y) is a block of k(X)")
+        _close(kernel(permuted, _take(kernel, X, half)), gram[order][:, half], "k(X, Y) is a block of k(X)")
 
 
 def _check_cross(kernel: Kernel, X: Data, Y: Data) -> None:
@@ -377,8 +377,8 @@ def _check_structure(kernel: OperatorKernel, X: Data, p: int) -> None:
     block = kernel.dense(X, None, p).detach()
     form = kernel.diagonal_form(p, block)
     if form is not None:
-        parts = [torch.kron(k._gram(X, None), form.operator(t)) for t, k in enumerate(form.kernels)]
-        _close(torch.stack(parts).sum(0), block, "diagonal_form is the block matrix")
+        terms = [torch.kron(k._gram(X, None), form.operator(t)) for t, k in enumerate(form.kernels)]
+        _close(torch.stack(terms).sum(0), block, "diagonal_form is the block matrix")
     noise = torch.linspace(0.5, 1.0, count(X), dtype=block.dtype) * block.diagonal().mean()
     targets = torch.randn(count(X), p, generator=torch.Generator().manual_seed(3), dtype=block.dtype)
     weights = (1.0 / noise) / (1.0 / noise).mean()

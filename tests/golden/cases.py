@@ -488,7 +488,8 @@ def _autoencoder() -> None:
     for criterion in ("loo", "validation"):
         given = {**search, **ROUGH, "alpha": "auto", "encoder_alpha": 1e-2, "decoder_kernel": Laplacian(1.0)}
         _searched(learner, f"{criterion}", {**given, "criterion": criterion}, y=None)
-    for kind in ("strings", "gram", "fingerprints"):
+    # Strings are not here: their criterion moves by a tenth when the first alpha changes by some hundredths.
+    for kind in ("gram", "fingerprints"):
         _searched(learner, f"{kind}", {**search, "kernel": GIVEN[kind]}, data=kind, y=None)
     objective = {**options, **SEARCH, "tol": 1e-7, "max_iter": 100}
     _searched(learner, "objective", objective, "objective_value_", y=None)

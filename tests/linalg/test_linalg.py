@@ -15,9 +15,9 @@ from torch import Tensor
 
 from representer.linalg import (
     Cholesky,
+    Eigenpairs,
     IndefiniteGramWarning,
     NotPositiveDefiniteError,
-    Spectrum,
     conjugate_gradient,
     eigh,
     factorize,
@@ -80,7 +80,6 @@ def test_factorize(dtype: torch.dtype, n: int, p: int, batch: list[int], in_plac
     for rows in (B.mT.clone(memory_format=torch.contiguous_format), B.clone().mT):
         close(cholesky.half_solve_rows(rows), cholesky.half_solve(B).mT)
     close(cholesky.inverse(), torch.linalg.inv(kept))
-    close(cholesky.logdet(), torch.linalg.slogdet(kept).logabsdet)
     assert cholesky.jitter.shape == tuple(batch)
     assert not cholesky.jitter.any()
 
@@ -460,7 +459,6 @@ def test_woodbury(dtype: torch.dtype, n: int, r: int, batch: list[int]) -> None:
     inverse = woodbury(factor, 0.7)
     close(inverse.solve(B), torch.linalg.solve(dense, B))
     close(inverse.inverse_diagonal(), torch.linalg.inv(dense).diagonal(dim1=-2, dim2=-1))
-    close(inverse.logdet(), torch.linalg.slogdet(dense).logabsdet)
     assert torch.equal(factor, kept)
 
 
@@ -530,7 +528,7 @@ def test_is_finite() -> None:
 
 
 def test_a_spectrum_can_be_made_by_hand() -> None:
-    spectrum = Spectrum(torch.eye(3)[:, :1], torch.tensor([2.0]))
+    spectrum = Eigenpairs(torch.eye(3)[:, :1], torch.tensor([2.0]))
     close(spectrum.solve(torch.ones(3, 1), 1.0), torch.tensor([[1 / 3], [1.0], [1.0]]))
 
 

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import NAMES, as_kernel
 from representer.samples.on_dask import is_dask, refuse_frames
@@ -29,7 +29,7 @@ class FeatureMap(ABC):
     kernel: Kernel
 
     @abstractmethod
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """The features φ(x_i) as rows, (n, m)."""
 
     @property
@@ -47,7 +47,7 @@ class FeatureMap(ABC):
     def state(self) -> Any:
         """What was chosen or drawn: with the kernel, it makes the features again (``Approximation.restore``)."""
 
-    def columns(self, X: Any) -> Tensor:
+    def columns(self, X: Data) -> Tensor:
         """Functions of x that span the features; the features themselves unless others are cheaper."""
         return self(X)
 
@@ -87,7 +87,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
     random_state: Any = None
 
     # -- a transformer ------------------------------------------------------------------------------------------------
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None) -> Self:
         """Choose landmarks, or draw frequencies or hash functions.
 
         Parameters
@@ -110,7 +110,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
                 setattr(self, name, getattr(fitted, name))
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Data) -> np.ndarray:
         """The features of samples.
 
         Parameters
@@ -185,21 +185,21 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         """Which of n samples ``choose`` needs to see: few, however many there are."""
 
     @abstractmethod
-    def choose(self, kernel: Kernel, X: Any, seed: int) -> FeatureMap:
+    def choose(self, kernel: Kernel, X: Data, seed: int) -> FeatureMap:
         """The features of a kernel with numbers, from those samples (prepared data)."""
 
     @abstractmethod
     def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FeatureMap:
         """The features that were chosen before, from their ``state`` as arrays; ``prepare`` makes tensors of data."""
 
-    def features(self, kernel: Kernel, X: Any, *, seed: int) -> Any:
+    def features(self, kernel: Kernel, X: Data, *, seed: int) -> Any:
         """The features of a kernel with numbers for all hyperparameters, from data in memory."""
         X = kernel.prepare(X)
         rows = self.rows(count(X), seed)
         return self.choose(kernel, X if len(rows) == count(X) else take(X, torch.from_numpy(rows)), seed)
 
 
-def approximation_error(features: FeatureMap, X: Any) -> float:
+def approximation_error(features: FeatureMap, X: Data) -> float:
     """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both.
 
     Parameters

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
+from representer.data import Data
 from representer.kernels.base import Constant, Kernel, Product, Scaled, Sum
 from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, Stationary
 from representer.parameters import is_count
@@ -86,7 +87,7 @@ class FourierFeatures(FeatureMap):
     def _width(self, waves: list[Term]) -> int:
         return self.frequencies.shape[1] // max(1, sum(len(term.factors) for term in waves))
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """The cosines and sines φ(x_i) as rows, (n, m)."""
         X = self.kernel.prepare(X)
         terms = _terms(self.kernel, self.kernel)

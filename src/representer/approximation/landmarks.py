@@ -21,7 +21,7 @@ from representer.approximation.sampling import (
     pivots,
     sample_rows,
 )
-from representer.data import count, same_features, take
+from representer.data import Data, count, same_features, take
 from representer.kernels.base import Kernel
 from representer.linalg import (
     Cholesky,
@@ -75,7 +75,7 @@ class LandmarkFeatures(FeatureMap):
     """
 
     kernel: Kernel
-    landmarks: Any
+    landmarks: Data
     factor: Cholesky | PositivePart
 
     @property
@@ -93,7 +93,7 @@ class LandmarkFeatures(FeatureMap):
         """The landmarks, which were chosen or given."""
         return self.landmarks
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """Features (n, m), filled block by block."""
         X = self._prepared(X)
         m, r = self.factor.factor.shape
@@ -105,16 +105,16 @@ class LandmarkFeatures(FeatureMap):
             features[rows] = self._block(X[rows])
         return features
 
-    def _block(self, X: Any) -> Tensor:
+    def _block(self, X: Data) -> Tensor:
         return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
 
-    def _prepared(self, X: Any) -> Any:
+    def _prepared(self, X: Data) -> Any:
         X = self.kernel.prepare(X)
         if isinstance(X, Tensor) and self.kernel.domain == "vectors":
             X, _ = same_features(X.to(self.factor.factor), self.landmarks)
         return X
 
-    def columns(self, X: Any) -> Tensor:
+    def columns(self, X: Data) -> Tensor:
         """The Gram matrix k(X, Z), which is cheaper than the features."""
         return self.kernel._gram(self._prepared(X), self.landmarks)
 
@@ -144,7 +144,7 @@ class LandmarkFeatures(FeatureMap):
         return self.factor.half_solve(sums)
 
 
-def landmark_features(kernel: Kernel, landmarks: Any) -> LandmarkFeatures:
+def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
     """The features of given landmarks (prepared data); of an indefinite k(Z, Z), those of its positive part."""
     name = "The Gram matrix of the landmarks"
 
@@ -206,7 +206,7 @@ class Landmarks(Approximation):
     True
     """
 
-    def __init__(self, points: Any, *, kernel: Any = None):
+    def __init__(self, points: Data, *, kernel: Any = None):
         self.points = points
         self.kernel = kernel
 
@@ -220,7 +220,7 @@ class Landmarks(Approximation):
         """One: for the precision of the data."""
         return np.arange(1)
 
-    def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
+    def choose(self, kernel: Kernel, X: Data, seed: int) -> LandmarkFeatures:
         """The features of the landmarks that were given."""
         points = kernel.prepare(self.points)
         if isinstance(points, Tensor) and isinstance(X, Tensor):
@@ -346,7 +346,7 @@ class Nystroem(Approximation):
             raise ValueError(f"sampling of Nystroem must be one of {words}; got {self.sampling!r}.")
         return sample_rows(n, m, seed) if self.sampling == "uniform" else candidate_rows(n, m, seed)
 
-    def choose(self, kernel: Kernel, X: Any, seed: int) -> LandmarkFeatures:
+    def choose(self, kernel: Kernel, X: Data, seed: int) -> LandmarkFeatures:
         """Choose landmarks among the rows and factor their Gram matrix."""
         self.check(kernel, count(X))
         m = self.at_most(count(X))
@@ -359,7 +359,7 @@ class Nystroem(Approximation):
             return landmark_features(kernel, cluster_centres(kernel, X, m, seed))
         return landmark_features(kernel, take(X, self.chosen(kernel, X, seed)))
 
-    def chosen(self, kernel: Kernel, X: Any, seed: int) -> Tensor:
+    def chosen(self, kernel: Kernel, X: Data, seed: int) -> Tensor:
         """Choose landmarks among candidates X, the samples that ``rows`` names, and return their numbers in order."""
         m = self.at_most(count(X))
         if self.sampling == "leverage":
@@ -375,7 +375,7 @@ class Nystroem(Approximation):
             )
         return torch.arange(count(X))
 
-    def samples(self, kernel: Kernel, X: Any, *, seed: int) -> Tensor:
+    def samples(self, kernel: Kernel, X: Data, *, seed: int) -> Tensor:
         """The numbers of the rows of X (prepared data) that become landmarks."""
         rows = torch.from_numpy(self.rows(count(X), seed))
         return rows[self.chosen(kernel, take(X, rows), seed)]

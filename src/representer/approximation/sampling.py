@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels.base import Kernel, Scaled
 from representer.kernels.stationary import Stationary
 from representer.linalg import factorize, pivoted_cholesky, shifted
@@ -29,7 +28,7 @@ def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
     return sample_rows(n, max(CANDIDATES, CANDIDATES_PER_LANDMARK * m), seed)
 
 
-def pivots(kernel: Kernel, X: Any, m: int) -> Tensor:
+def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
     """One by one, where the kernel is matched worst so far; fewer than m where the rank is less."""
 
     def column(index: int) -> Tensor:
@@ -38,7 +37,7 @@ def pivots(kernel: Kernel, X: Any, m: int) -> Tensor:
     return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
 
 
-def entropy_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
+def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     """m rows, one after the other that with the least Σ k(x, chosen), so that −log mean k(chosen, chosen) stays large.
 
     Examples
@@ -60,7 +59,7 @@ def entropy_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
 
 
 # -- ridge leverage scores -------------------------------------------------------------------------------------------
-def leverage_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
+def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     """m rows drawn by recursive ridge leverage scores (Musco & Musco, 2017), in O(n m²) and without an n × n matrix.
 
     The scores [K(K + λI)⁻¹]_ii of the rows of a random half are estimated from rows drawn from a half of that half,
@@ -93,7 +92,7 @@ def leverage_sample(kernel: Kernel, X: Any, m: int, seed: int) -> Tensor:
     return order[clocks.argsort()[:m]].sort().values
 
 
-def _leverage(kernel: Kernel, X: Any, rows: Tensor, chosen: Tensor, weights: Tensor, rank: int) -> Tensor:
+def _leverage(kernel: Kernel, X: Data, rows: Tensor, chosen: Tensor, weights: Tensor, rank: int) -> Tensor:
     """(k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ for the rows x, with S chosen and D their weights."""
     anchors = take(X, chosen)
     gram = kernel._gram(anchors, None).double().cpu()

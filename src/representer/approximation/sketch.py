@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
+from representer.data import Data
 from representer.kernels.base import Kernel, Scaled
 from representer.kernels.products import Polynomial
 from representer.parameters import is_count
@@ -40,7 +41,7 @@ class SketchFeatures(FeatureMap):
         """The table of the hash functions."""
         return self.table
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """The sketches φ(x_i) as rows, (n, m)."""
         polynomial, scale = _polynomial(self.kernel)
         X = polynomial.prepare(X)

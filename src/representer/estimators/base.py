@@ -17,6 +17,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from representer.data import Data
 from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
 from representer.kernels import Kernel, as_kernel
 from representer.kernels.names import NAMES
@@ -79,7 +80,7 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     return all_or_nothing
 
 
-def _size(X: Any) -> float:
+def _size(X: Data) -> float:
     """How many samples a user passed; infinitely many where that is not known yet, as on Dask."""
     if is_dask(X):
         return math.inf
@@ -177,12 +178,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """The precision and the device of the learner's tensors."""
         return Representation(DTYPES[self.dtype], self.device, sparse)
 
-    def _new_inputs(self, X: Any, kernel: Kernel | OperatorKernel) -> Any:
+    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel) -> Any:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
         return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
 
-    def _keep_columns(self, X: Any) -> None:
+    def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""
         self.n_features_in_ = X.shape[1]
         self.__dict__.pop("feature_names_in_", None)
@@ -207,7 +208,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     # -- answers on Dask ----------------------------------------------------------------------------------------------
     def _lazily(
-        self, method: str, X: Any, width: int | None, *first: Any, dtype: Any = None, **options: Any
+        self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any
     ) -> Any:
         """Return ``method(chunk)`` for every chunk of a Dask collection: a Dask array (n, width), or (n,) for None.
 

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
-from representer.data import SparseRows, plain, take
+from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     check_alpha,
@@ -210,7 +210,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the embedding.
 
         Parameters
@@ -239,7 +239,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide: words in the kernels, landmarks, anchors, what is learned. So
@@ -281,8 +281,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self,
         model: ConditionalModel,
         given: Kernel,
-        X: Any,
-        y: Any,
+        X: Data,
+        y: Data,
         sample_weight: Any,
         groups: Any,
         callback: Callable[[HistoryEntry], bool],
@@ -343,8 +343,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self,
         model: ConditionalModel,
         given: Kernel,
-        X: Any,
-        y: Any,
+        X: Data,
+        y: Data,
         sample_weight: Any,
         groups: Any,
         callback: Callable[[HistoryEntry], bool],
@@ -409,7 +409,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _given_output_kernel(self) -> Kernel:
         return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
 
-    def _sparse_representation(self, X: Any) -> Representation:
+    def _sparse_representation(self, X: Data) -> Representation:
         return self._representation(sparse=isinstance(X, SparseRows))
 
     def _adapted(self, kernel: Kernel, how: Representation) -> Kernel:
@@ -418,7 +418,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             return kernel
         return Adapted(kernel, how.dtype, how.device, repair=self.approximation is None)
 
-    def _block(self, inputs: Any, X: Any, sample_weight: Any, groups: Any, how: Representation) -> Block:
+    def _block(self, inputs: Data, X: Data, sample_weight: Any, groups: Any, how: Representation) -> Block:
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
         return Block(
             inputs,
@@ -431,8 +431,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self,
         given: Kernel,
         output: Kernel,
-        X: Any,
-        y: Any,
+        X: Data,
+        y: Data,
         sample_weight: Any,
         groups: Any,
         *,
@@ -488,7 +488,7 @@ class ConditionalMeanEmbedding(KernelLearner):
                 f"Found n_samples=1: criterion={self.criterion!r} leaves samples out, so that at least 2 are needed."
             )
 
-    def _new_targets(self, y: Any) -> Any:
+    def _new_targets(self, y: Data) -> Any:
         """Targets of new inputs, of the kind and width of those that were fitted."""
         targets, _ = check_outputs(self.output_kernel_, y, reset=False)
         if self.output_kernel_.domain in ("vectors", "gram"):
@@ -512,7 +512,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         )
 
     # -- expectations -------------------------------------------------------------------------------------------------
-    def weights(self, X: Any) -> np.ndarray:
+    def weights(self, X: Data) -> np.ndarray:
         """The weights w_i(x) of the training samples, or of ``output_landmarks_``, in the distribution given x.
 
         Parameters
@@ -530,7 +530,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             return self._lazily("weights", X, len(self.function_.anchors))
         return plain(self.function_(self._inputs(X)))
 
-    def embedding(self, X: Any) -> Embedding:
+    def embedding(self, X: Data) -> Embedding:
         """The conditional mean embeddings as elements of the output RKHS.
 
         Parameters
@@ -546,7 +546,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         return self.function_.embedding(self._inputs(X))
 
-    def expect(self, g: Any, X: Any, samples: Any = None) -> np.ndarray:
+    def expect(self, g: Any, X: Data, samples: Any = None) -> np.ndarray:
         """E[g(Y) | X = x].
 
         Parameters
@@ -581,11 +581,11 @@ class ConditionalMeanEmbedding(KernelLearner):
             return self._lazily("_expectation", X, None if array.ndim == 1 else array.shape[1], array)
         return self._expectation(array, X)
 
-    def _expectation(self, values: np.ndarray, X: Any) -> np.ndarray:
+    def _expectation(self, values: np.ndarray, X: Data) -> np.ndarray:
         """The expectation of a function that is known at the anchors."""
         return plain(self.function_.expect(self.function_.representation.tensor(values), self._inputs(X)))
 
-    def _regression(self, regression: FeatureFunction, flat: bool, X: Any) -> np.ndarray:
+    def _regression(self, regression: FeatureFunction, flat: bool, X: Data) -> np.ndarray:
         """The expectation of a function that was regressed on the features."""
         values = plain(regression(self._inputs(X)))
         return values[:, 0] if flat else values
@@ -619,7 +619,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         source = with_targets(inputs, values[:, None] if width is None else values)
         return regressed(self._features, source, self.alpha_, self.memory_limit), width
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """The conditional mean, for targets that are vectors: the same as ``mean``.
 
         Parameters
@@ -634,7 +634,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         return self.mean(X)
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Data, y: Data) -> float:
         """Minus the mean squared distance ‖l(y, ·) − μ_x‖² in the output RKHS (Grünewälder et al., 2012).
 
         Parameters
@@ -663,7 +663,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return -float(errors.mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
-    def mean(self, X: Any) -> np.ndarray:
+    def mean(self, X: Data) -> np.ndarray:
         """E[Y | X = x].
 
         Parameters
@@ -678,7 +678,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         return self._moment("mean", X)
 
-    def var(self, X: Any) -> np.ndarray:
+    def var(self, X: Data) -> np.ndarray:
         """Var[Y_j | X = x], clipped at zero.
 
         Parameters
@@ -693,7 +693,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         return self._moment("var", X)
 
-    def _moment(self, what: str, X: Any) -> np.ndarray:
+    def _moment(self, what: str, X: Data) -> np.ndarray:
         check_is_fitted(self)
         flat = self.function_.flat
         if is_dask(X):
@@ -702,7 +702,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         values = plain(moments.mean() if what == "mean" else moments.variance())
         return values[:, 0] if flat else values
 
-    def cdf(self, X: Any, y: Any) -> np.ndarray:
+    def cdf(self, X: Data, y: Data) -> np.ndarray:
         """P[Y ≤ y | X = x], made monotone and between 0 and 1.
 
         Where the weights have no positive sum, far from all samples without an intercept, it is that of all targets.
@@ -724,7 +724,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             return self._lazily("cdf", X, np.size(y), y=y)
         return self.function_.cdf(self._inputs(X), _numbers(y, "y"))
 
-    def quantile(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
+    def quantile(self, X: Data, q: Any = (0.05, 0.5, 0.95)) -> np.ndarray:
         """The smallest y with P[Y ≤ y | X = x] ≥ q (see ``cdf``), among the training targets or anchors.
 
         Parameters
@@ -747,7 +747,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             raise ValueError(f"q must lie between 0 and 1; got {levels.tolist()}.")
         return self.function_.quantile(self._inputs(X), levels)
 
-    def density(self, X: Any, y: Any, bandwidth: float | None = None) -> np.ndarray:
+    def density(self, X: Data, y: Data, bandwidth: float | None = None) -> np.ndarray:
         """The density of Y given X = x, smoothed by a Gaussian, clipped at zero and divided by its integral.
 
         With negative weights the integral is a numerical one, good to about three digits. Where the weights have no
@@ -773,7 +773,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         inputs, d = self._inputs(X), self.function_.vectors("density").shape[1]
         return plain(self.function_.density(inputs, _points(y, d), bandwidth))
 
-    def sample(self, X: Any, n_samples: int = 1, method: str = "herding") -> Any:
+    def sample(self, X: Data, n_samples: int = 1, method: str = "herding") -> Any:
         """Samples of Y given X = x, among the training targets or, with an approximation, the anchors.
 
         Parameters
@@ -800,7 +800,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         draw = function.herded if method == "herding" else function.drawn
         return function.chosen(draw(inputs, n_samples))
 
-    def _inputs(self, X: Any) -> Any:
+    def _inputs(self, X: Data) -> Any:
         """New inputs, checked and prepared for the kernel."""
         check_is_fitted(self)
         return self._new_inputs(X, self.kernel_)
@@ -822,7 +822,7 @@ def _checked(kernel: Kernel, values: Any) -> Any:
     return check_outputs(kernel, values, reset=False)[0]
 
 
-def _points(y: Any, d: int) -> np.ndarray:
+def _points(y: Data, d: int) -> np.ndarray:
     """Where a density is wanted: (m, d), or numbers if d is 1, or one point of d entries."""
     points = np.asarray(y, dtype=float)
     wanted = "(m,)" if d == 1 else f"(m, {d})"

@@ -12,7 +12,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
-from representer.data import plain
+from representer.data import Data, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DeepSamples,
@@ -34,7 +34,7 @@ from representer.estimators.validation import (
     needs_approximation,
     one_hot_on_dask,
 )
-from representer.functions import Composed, Network
+from representer.functions import Composed, CompositionNetwork
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -219,7 +219,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -276,7 +276,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> DeepSamples:
         """The checked samples with codes as targets."""
         if is_dask(X):
@@ -358,11 +358,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return None if len(self.classes_) == 2 else len(self.classes_)
 
-    def _decisions(self, X: Any) -> np.ndarray:
+    def _decisions(self, X: Data) -> np.ndarray:
         check_is_fitted(self)
         return plain(self.function_(self._new_inputs(X, self.function_.kernel)))
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """Values of f_1 ∘ … ∘ f_L + b, the larger the surer.
 
         Parameters
@@ -380,7 +380,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """Predict class labels.
 
         Parameters
@@ -403,7 +403,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return self.classes_[np.where(tied, self.class_count_, -1).argmax(1)]
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.
 
         Parameters
@@ -428,7 +428,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self.calibration_(decisions)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Any) -> list[np.ndarray]:
+    def transform_layers(self, X: Data) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.
 
         Parameters
@@ -451,7 +451,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> Network:
+    def to_torch(self) -> CompositionNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns

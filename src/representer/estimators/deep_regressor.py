@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import SparseRows, plain, take
+from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -33,7 +33,7 @@ from representer.estimators.validation import (
     needs_approximation,
     seed_of,
 )
-from representer.functions import Composed, Expansion, Layer, Network
+from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.linalg import repair_gram
 from representer.linalg.memory import as_bytes
@@ -46,8 +46,8 @@ from representer.parameters import is_count, is_real
 from representer.problems import losses
 from representer.problems.composition import Composition
 from representer.problems.deep import Fitted, Solution, Splits, fit_composition
-from representer.problems.losses import Loss, Targets
-from representer.problems.outer import OuterFit, Part, fit_outer
+from representer.problems.losses import KnownTargets, Loss
+from representer.problems.outer import OuterFit, SeenSamples, fit_outer
 from representer.problems.spread import DeepSpread, Refits
 from representer.samples import rows as limits
 from representer.samples.in_memory import Block, InMemory
@@ -152,22 +152,22 @@ def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
 class DeepSamples:
     """The samples from which a deep learner is fitted: those that its inner layers see, and all if these are more."""
 
-    part: Part
+    part: SeenSamples
     Y: np.ndarray
     weights: np.ndarray | None
     groups: np.ndarray | None
     kept: np.ndarray  # the numbers of the samples that are seen among all n
     n: int
 
-    def targets(self, representation: Representation) -> Targets:
+    def targets(self, representation: Representation) -> KnownTargets:
         """The targets of a problem; weights have mean one."""
         tensor = representation.tensor
         weights = None if self.weights is None else tensor(self.weights / self.weights.mean())
-        return Targets(tensor(self.Y), weights, self.groups)
+        return KnownTargets(tensor(self.Y), weights, self.groups)
 
 
 def samples_on_dask(
-    learner: Any, kernel: OperatorKernel, X: Any, Y: Any, sample_weight: Any, groups: Any
+    learner: Any, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Any, groups: Any
 ) -> DeepSamples:
     """Samples in Dask collections, with numbers as targets."""
     needs_approximation(learner, kernel, kernel.domain)
@@ -179,14 +179,14 @@ def samples_on_dask(
     rows = source.random_rows(limits.INNER_ROWS, seed)
     block = source.rows(rows)
     weights, labels = (None if a is None else plain(a) for a in (block.weights, block.groups))
-    part = Part(plain(block.X), rows, seed, source if source.n > len(rows) else None)
+    part = SeenSamples(plain(block.X), rows, seed, source if source.n > len(rows) else None)
     return DeepSamples(part, plain(block.Y), weights, labels, rows, source.n)
 
 
 def samples_in_memory(
     learner: Any,
     kernel: OperatorKernel,
-    X: Any,
+    X: Data,
     Y: np.ndarray,
     weights: np.ndarray | None,
     groups: np.ndarray | None,
@@ -204,14 +204,14 @@ def samples_in_memory(
     if learner.approximation is not None:
         learner.approximation.size(len(Y))
     if whole or len(Y) <= limits.INNER_ROWS:
-        return DeepSamples(Part(X, np.arange(len(Y))), Y, weights, groups, rows, n)
+        return DeepSamples(SeenSamples(X, np.arange(len(Y))), Y, weights, groups, rows, n)
     how = learner._representation(sparse=isinstance(X, SparseRows))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
     source = InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
     seed = seed_of(learner.random_state)
     chosen = source.random_rows(limits.INNER_ROWS, seed)
     weights, groups = (None if a is None else a[chosen] for a in (weights, groups))
-    part = Part(take(X, torch.from_numpy(chosen)), chosen, seed, source)
+    part = SeenSamples(take(X, torch.from_numpy(chosen)), chosen, seed, source)
     return DeepSamples(part, Y[chosen], weights, groups, rows[chosen], n)
 
 
@@ -529,7 +529,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -568,7 +568,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self
 
     def _samples(
-        self, kernel: OperatorKernel, X: Any, y: Any, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> DeepSamples:
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
@@ -606,7 +606,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             refits,
         )
 
-    def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
+    def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
         """The outer function once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
         outer = fit_outer(
@@ -664,7 +664,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             )
         return losses.custom(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
 
         Parameters
@@ -703,7 +703,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return plain(values)[:, 0] if self._flat else plain(values)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Any) -> list[np.ndarray]:
+    def transform_layers(self, X: Data) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.
 
         Parameters
@@ -726,7 +726,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> Network:
+    def to_torch(self) -> CompositionNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.data import SparseRows, plain
+from representer.data import Data, SparseRows, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     check_alpha,
@@ -254,7 +254,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -284,7 +284,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -390,10 +390,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
         return on_device(kernel.__sklearn_clone__().numbers(), self.device)
 
-    def _sparse_representation(self, X: Any) -> Representation:
+    def _sparse_representation(self, X: Data) -> Representation:
         return self._representation(sparse=isinstance(X, SparseRows))
 
-    def _samples_in_memory(self, kernel: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any) -> InMemory:
+    def _samples_in_memory(
+        self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any
+    ) -> InMemory:
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         self.X_fit_ = plain(X, copy=True)
         self.classes_, labels = encode(X, y)
@@ -405,7 +407,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         # Under an approximation, a sample of weight zero must not become a landmark.
         return InMemory(block if self.approximation is None else positive_part(block, pairwise=False))
 
-    def _samples_on_dask(self, kernel: Kernel, X: Any, y: Any, sample_weight: Any, groups: Any) -> OnDask:
+    def _samples_on_dask(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         needs_approximation(self, kernel, kernel.domain)
         self.classes_, indicators = one_hot_on_dask(y)
         how = self._representation()
@@ -416,7 +418,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self.X_fit_ = None
         return samples
 
-    def _weights(self, X: Any, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
+    def _weights(self, X: Data, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
         """The weights of samples times those of their classes; None where all are equal."""
         weights = check_weights(sample_weight, X)
         if self.class_weight is None:
@@ -440,7 +442,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         of_classes = self._class_weights(self.classes_, totals)
         return (indicators * of_classes).sum(1) * given
 
-    def _batch_labels(self, X: Any, y: Any, classes: Any) -> np.ndarray:
+    def _batch_labels(self, X: Data, y: Data, classes: Any) -> np.ndarray:
         """The positions of a batch's labels among the classes, which the first batch gives to the learner."""
         if not hasattr(self, "n_samples_seen_"):
             classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
@@ -525,7 +527,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             )
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def embedding(self, X: Any) -> np.ndarray:
+    def embedding(self, X: Data) -> np.ndarray:
         """The raw estimates of the probabilities, equation (5): not clipped, and without an intercept not normalised.
 
         Parameters
@@ -543,7 +545,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             return self._lazily("embedding", X, len(self.classes_))
         return plain(self.function_(self._new_inputs(X, self.kernel_)))
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Data) -> np.ndarray:
         """The raw estimates, or their difference for two classes.
 
         Parameters
@@ -559,7 +561,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates = self.embedding(X)
         return estimates[:, 1] - estimates[:, 0] if len(self.classes_) == 2 else estimates
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Data) -> np.ndarray:
         """Predict class labels.
 
         Parameters
@@ -578,7 +580,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         estimates = self.embedding(X)
         return self.classes_[estimates.argmax(1)]
 
-    def predict_proba(self, X: Any, kind: str | None = None) -> np.ndarray:
+    def predict_proba(self, X: Data, kind: str | None = None) -> np.ndarray:
         """Predict class probabilities.
 
         Parameters
@@ -609,7 +611,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             raise ValueError("kind='calibrated' needs a model that was fitted with calibration='loo'.")
         return self.calibration_(estimates)
 
-    def entropy(self, X: Any, kind: str | None = None) -> np.ndarray:
+    def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.
 
         Parameters

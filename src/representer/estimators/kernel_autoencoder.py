@@ -17,7 +17,7 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import SparseRows, count, plain
+from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DeepSamples,
@@ -41,7 +41,7 @@ from representer.estimators.validation import (
     check_options,
     check_weights,
 )
-from representer.functions import Composed, Layer, Network
+from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
@@ -55,8 +55,8 @@ from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Fitted, Splits
 from representer.problems.fixed_gram import precompute
 from representer.problems.hyperparameters import minimise
-from representer.problems.losses import Targets
-from representer.problems.outer import Part, fit_outer
+from representer.problems.losses import KnownTargets
+from representer.problems.outer import SeenSamples, fit_outer
 from representer.problems.target_space import (
     FeatureSpace,
     KernelSpace,
@@ -338,7 +338,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit encoder and decoder.
 
         Parameters
@@ -387,7 +387,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
             values = torch.cat([coordinates, labels], 1)
         weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
-        fit = self._problem(composition, encoder_input, Targets(values, weights, samples.groups), samples)
+        fit = self._problem(
+            composition, encoder_input, KnownTargets(values, weights, samples.groups), samples
+        )
         with restore.advice():
             solution, collapsed = rescued(fit, fit.run())
         if collapsed:
@@ -409,7 +411,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.X_fit_ = plain(X, copy=True)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Any, sample_weight: Any, groups: Any) -> DeepSamples:
+    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> DeepSamples:
         """The checked samples, which are their own targets; batches see all of them."""
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
@@ -424,7 +426,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
         return samples if vectors else replace(samples, part=replace(samples.part, source=None))
 
-    def _problem(self, composition: Composition, X: Any, targets: Targets, samples: DeepSamples) -> DeepFit:
+    def _problem(
+        self, composition: Composition, X: Data, targets: KnownTargets, samples: DeepSamples
+    ) -> DeepFit:
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
@@ -436,7 +440,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         loss = losses.squared(self.fit_intercept)
         return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
 
-    def _fit_to_all(self, fitted: Fitted, part: Part) -> None:
+    def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
         """The decoder once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
         outer = fit_outer(
@@ -455,7 +459,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return tags
 
     def _make_space(
-        self, kernel: OperatorKernel, data: Any, gram: Tensor | None, like: Tensor
+        self, kernel: OperatorKernel, data: Data, gram: Tensor | None, like: Tensor
     ) -> TargetSpace:
         """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
@@ -493,7 +497,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             )
 
     def _keep(
-        self, space: TargetSpace, coordinates: Tensor, data: Any, code: int, weights: Tensor | None
+        self, space: TargetSpace, coordinates: Tensor, data: Data, code: int, weights: Tensor | None
     ) -> None:
         r = coordinates.shape[1]
         self.function_ = self.function_.first_columns(r)
@@ -524,12 +528,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The target space of tensors."""
         return self.space_ if isinstance(self.space_, FeatureSpace) else self.space_.loaded
 
-    def _inputs(self, X: Any) -> Any:
+    def _inputs(self, X: Data) -> Any:
         """Checked inputs of a fitted autoencoder, prepared."""
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
-    def _codes(self, X: Any) -> Tensor:
+    def _codes(self, X: Data) -> Tensor:
         """The codes of prepared data."""
         with torch.no_grad():
             for f in self.function_.inner[: self.code_layer_ + 1]:
@@ -540,7 +544,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Coordinates of reconstructions in the target space."""
         return self.function_.from_image(codes, self.code_layer_ + 1)
 
-    def _check_codes(self, Z: Any) -> Tensor:
+    def _check_codes(self, Z: Data) -> Tensor:
         check_is_fitted(self)
         codes = check_array(plain(Z), dtype=np.float64, input_name="Z")
         if codes.shape[1] != self.n_components_:
@@ -549,11 +553,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             )
         return self._representation().tensor(codes)
 
-    def _distortion(self, X: Any, norms: Tensor) -> Tensor:
+    def _distortion(self, X: Data, norms: Tensor) -> Tensor:
         """‖φ(x) − f(x)‖², up to rounding, which may make it negative."""
         return self._space.squared_distances(X, self._decode(self._codes(X)), norms)
 
-    def _squared_norms(self, X: Any, diagonal: Any, *, strict: bool = True) -> Tensor:
+    def _squared_norms(self, X: Data, diagonal: Any, *, strict: bool = True) -> Tensor:
         """k(x, x), or ‖x‖²; of Gram rows as far as it is known, or with ``strict=False`` that of the average sample."""
         domain = self.function_.kernel.domain
         if diagonal is not None:
@@ -585,7 +589,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return X.new_full((len(X),), known)
 
     # -- pre-images ---------------------------------------------------------------------------------------------------
-    def _preimage(self, values: Tensor, candidates: Any, diagonal: Any) -> Any:
+    def _preimage(self, values: Tensor, candidates: Data, diagonal: Any) -> Any:
         """Objects for elements of the RKHS."""
         space = self._space
         assert isinstance(space, KernelSpace)
@@ -622,7 +626,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         )
 
     # -- codes and back -----------------------------------------------------------------------------------------------
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Data) -> np.ndarray:
         """Encode data.
 
         Parameters
@@ -640,7 +644,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return self._lazily("transform", X, self._n_features_out)
         return plain(self._codes(self._inputs(X)))
 
-    def inverse_transform(self, Z: Any, candidates: Any = None, diagonal: Any = None) -> Any:
+    def inverse_transform(self, Z: Data, candidates: Data = None, diagonal: Any = None) -> Any:
         """Decode codes.
 
         Parameters
@@ -669,7 +673,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             return plain(values)
         return self._preimage(values, candidates, diagonal)
 
-    def reconstruct(self, X: Any, candidates: Any = None, diagonal: Any = None) -> Any:
+    def reconstruct(self, X: Data, candidates: Data = None, diagonal: Any = None) -> Any:
         """Encode and decode data: ``inverse_transform(transform(X))``.
 
         Parameters
@@ -694,7 +698,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 
     # -- how well -----------------------------------------------------------------------------------------------------
-    def reconstruction_error(self, X: Any, diagonal: Any = None) -> np.ndarray:
+    def reconstruction_error(self, X: Data, diagonal: Any = None) -> np.ndarray:
         """Distortion of each sample, ‖x − f(x)‖² in the target space (appendix B.7 of the paper).
 
         Parameters
@@ -716,7 +720,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         X = self._inputs(X)
         return plain(self._distortion(X, self._squared_norms(X, diagonal)).clamp(min=0.0))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Data, y: Data = None) -> float:
         """Share of the variance of X around the training mean that reconstructions keep; higher is better.
 
         Parameters
@@ -761,7 +765,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return estimated_bound(functions, self._bound_data, delta)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Any) -> list[np.ndarray]:
+    def transform_layers(self, X: Data) -> list[np.ndarray]:
         """Image of X under each inner layer, from the input on.
 
         Parameters
@@ -784,7 +788,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> Network:
+    def to_torch(self) -> CompositionNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns
@@ -798,7 +802,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
 
 # -- labels as further targets ----------------------------------------------------------------------------------------
-def label_targets(y: Any, coordinates: Tensor, weight: float, n: int) -> Tensor:
+def label_targets(y: Data, coordinates: Tensor, weight: float, n: int) -> Tensor:
     """Columns for y whose variance is ``weight`` times that of the data; NaN where a label is missing.
 
     Numbers (floats) are centred; classes (anything else) become one column each.
@@ -819,7 +823,7 @@ def label_targets(y: Any, coordinates: Tensor, weight: float, n: int) -> Tensor:
     return torch.as_tensor(columns / np.sqrt(variance)).to(coordinates) * scale * weight**0.5
 
 
-def rows_of(y: Any, rows: np.ndarray) -> Any:
+def rows_of(y: Data, rows: np.ndarray) -> Any:
     """The labels of some samples, which may be all; what does not fit is left to be complained about."""
     if y is None:
         return y

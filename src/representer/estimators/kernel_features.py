@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
-from representer.data import SparseRows, count, plain
+from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner
 from representer.estimators.validation import (
     DTYPES,
@@ -103,7 +103,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Data, y: Data = None) -> Self:
         """Choose landmarks, or draw frequencies or hash functions.
 
         Parameters
@@ -144,7 +144,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         self._n_features_out = features.n_features
         return self
 
-    def _samples(self, kernel: Kernel, X: Any) -> tuple[Samples, Representation]:
+    def _samples(self, kernel: Kernel, X: Data) -> tuple[Samples, Representation]:
         """The samples without targets, and how arrays become tensors."""
         if is_dask(X):
             self._keep_columns(X)
@@ -166,7 +166,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         check_is_fitted(self)
         return self.features_.landmarks
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Data) -> np.ndarray:
         """The features of samples.
 
         Parameters

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.data import SparseRows, as_scipy, plain, take
+from representer.data import Data, SparseRows, as_scipy, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -207,7 +207,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -242,7 +242,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @available_if(_takes_batches)
     @fitting
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
@@ -317,7 +317,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
         return SearchSettings(*options, self._iteration_callback())
 
-    def _on_dask(self, model: RidgeModel, X: Any, y: Any, sample_weight: Any, groups: Any) -> OnDask:
+    def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         needs_approximation(self, model.kernel, model.kernel.domain)
         if y is None:
@@ -328,7 +328,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return samples
 
     def _in_memory(
-        self, model: RidgeModel, X: Any, y: Any, sample_weight: Any, groups: Any, *, reset: bool
+        self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
     ) -> tuple[Any, InMemory, np.ndarray | None]:
         """Checked inputs, the samples of positive weight, and their numbers if some have none."""
         kernel = model.kernel
@@ -352,7 +352,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         some = block.rows(kept)
         return X, InMemory(replace(some, X=_some(some.X, kept, kernel, columns=True))), kept
 
-    def _solved(self, samples: Samples, model: RidgeModel, inputs: Any) -> RidgeSolution:
+    def _solved(self, samples: Samples, model: RidgeModel, inputs: Data) -> RidgeSolution:
         self._seed = seed_of(self.random_state)
         problem = RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
         settings = self._settings()
@@ -370,7 +370,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     def _stored_samples(
-        self, X: Any, y: Any, sample_weight: Any, groups: Any, solution: RidgeSolution
+        self, X: Data, y: Data, sample_weight: Any, groups: Any, solution: RidgeSolution
     ) -> HeldSamples | None:
         """All samples of a fit with features, in memory of their own; those of an exact fit are stored already."""
         if X is None or isinstance(solution.system, ExactSystem):
@@ -381,7 +381,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return HeldSamples(np.empty(0, dtype=np.uint64), plain(X, copy=True), targets.copy(), *own)
 
     def _keep(
-        self, solution: RidgeSolution, samples: HeldSamples | None, kept: np.ndarray | None, inputs: Any
+        self, solution: RidgeSolution, samples: HeldSamples | None, kept: np.ndarray | None, inputs: Data
     ) -> None:
         """Keep the solution of a fit."""
         function, system, choice = solution.function, solution.system, solution.choice
@@ -479,7 +479,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             found = predictions
         return self._shaped(found)
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
 
         Parameters
@@ -509,7 +509,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
 
 
-def _some(X: Any, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:
+def _some(X: Data, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:
     """Some samples; of a Gram matrix, their rows (unless taken already) and columns."""
     rows = X if columns else take(X, torch.from_numpy(kept))
     return rows[:, kept] if kernel.domain == "gram" else rows

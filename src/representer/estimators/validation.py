@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.data import SparseRows, as_items, is_single, plain
+from representer.data import Data, SparseRows, as_items, is_single, plain
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.columns import as_records
@@ -61,7 +61,7 @@ def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> Operator
     return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
 
 
-def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
+def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
     """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
 
     With ``sparse``, vectors may be a sparse matrix.
@@ -94,7 +94,7 @@ def check_inputs(estimator: Any, X: Any, domain: Domain, *, reset: bool, sparse:
     return objects
 
 
-def refuse_non_numbers(data: Any, name: str) -> None:
+def refuse_non_numbers(data: Data, name: str) -> None:
     """Strings of digits and dates would be converted to numbers without a word."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
@@ -131,7 +131,7 @@ def check_gram(gram: np.ndarray) -> None:
         )
 
 
-def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
+def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
     """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -170,7 +170,7 @@ def check_targets(y: Any, n: int) -> tuple[np.ndarray, bool]:
     return targets, flat
 
 
-def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
+def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     """Outputs of an output kernel's kind, and whether vectors came as one number each."""
     if Y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -200,7 +200,7 @@ def check_outputs(kernel: Kernel, Y: Any, *, reset: bool) -> tuple[Any, bool]:
     return objects, False
 
 
-def as_collection(Y: Any, kernel: Kernel, message: str) -> Any:
+def as_collection(Y: Data, kernel: Kernel, message: str) -> Any:
     """Outputs as a collection with one for each sample; ``message`` refuses a single object."""
     if not hasattr(Y, "__len__") and hasattr(Y, "__array__"):
         Y = np.asarray(Y)
@@ -213,7 +213,7 @@ def as_collection(Y: Any, kernel: Kernel, message: str) -> Any:
     return Y
 
 
-def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, np.ndarray | None]:
+def labelled_outputs(kernel: Kernel, Y: Data) -> tuple[Any, np.ndarray | None]:
     """The outputs without gaps, and the numbers of the samples that have one; None if all have.
 
     A gap is None, or among numbers a row of NaN (of a Gram matrix, with its column).
@@ -244,13 +244,13 @@ def labelled_outputs(kernel: Kernel, Y: Any) -> tuple[Any, np.ndarray | None]:
     return there, labelled
 
 
-def integer_type(Y: Any) -> np.dtype | None:
+def integer_type(Y: Data) -> np.dtype | None:
     """The type of outputs that are integers or truth values; None for others."""
     dtype = np.asarray(plain(Y)).dtype
     return dtype if dtype.kind in "iub" else None
 
 
-def check_numbers(outputs: Any, n: int) -> np.ndarray:
+def check_numbers(outputs: Data, n: int) -> np.ndarray:
     """Numbers of training outputs."""
     numbers = np.asarray(plain(outputs))
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not ((numbers >= 0) & (numbers < n)).all():
@@ -269,7 +269,7 @@ def check_left_out(n: int, groups: Tensor | None) -> None:
         )
 
 
-def check_weights(sample_weight: Any, X: Any) -> np.ndarray | None:
+def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
     """Non-negative sample weights, not all zero; None where all are equal to one."""
     if sample_weight is None:
         return None
@@ -297,7 +297,7 @@ def check_groups(groups: Any, n: int) -> np.ndarray | None:
     return np.unique(labels, return_inverse=True)[1]
 
 
-def is_flat(y: Any) -> bool:
+def is_flat(y: Data) -> bool:
     """Is each target one number? Lists are asked through NumPy, which would import Dask to ask its collections."""
     return (y.ndim if hasattr(y, "ndim") else np.ndim(y)) == 1
 
@@ -330,7 +330,7 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
         raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
 
 
-def encode(X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -364,7 +364,7 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return (np.asarray(labels).reshape(-1, 1) == classes).astype(float)
 
 
-def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
+def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Any]:
     """The classes of labels, and these as a Dask array of zeros and ones."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
@@ -375,7 +375,7 @@ def one_hot_on_dask(y: Any) -> tuple[np.ndarray, Any]:
     return classes, labels.map_blocks(one_hot, classes=classes, dtype=float, new_axis=1, chunks=chunks)
 
 
-def check_columns(learner: Any, X: Any) -> None:
+def check_columns(learner: Any, X: Data) -> None:
     """Refuse a Dask collection with other columns than those of the fit."""
     names = getattr(learner, "feature_names_in_", None)
     if names is not None and hasattr(X, "columns") and list(X.columns) != list(names):

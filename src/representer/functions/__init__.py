@@ -9,12 +9,13 @@ from representer.functions.expansion import Expansion
 from representer.functions.features import ExplicitFunction, FeatureFunction, StoredFeatures
 from representer.functions.herding import herd, herd_rows
 from representer.functions.layers import Layer
-from representer.functions.network import Network
+from representer.functions.network import CompositionNetwork
 from representer.functions.weights import EmbeddingFunction
 
 __all__ = [
     "Chain",
     "Composed",
+    "CompositionNetwork",
     "ConditionalEmbedding",
     "Embedding",
     "EmbeddingFunction",
@@ -23,7 +24,6 @@ __all__ = [
     "FeatureFunction",
     "Function",
     "Layer",
-    "Network",
     "StoredFeatures",
     "herd",
     "herd_rows",

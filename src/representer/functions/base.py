@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from representer.data import Data
+
 
 class Function(ABC):
     """A function of an RKHS; a subclass is a frozen dataclass of kernels, other functions and arrays.
@@ -18,14 +20,14 @@ class Function(ABC):
     """
 
     @abstractmethod
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """f(x_i) as rows, (n, p), in blocks of bounded memory."""
 
     def norm(self) -> float:
         """‖f‖ in the RKHS, without the intercept."""
         raise ValueError(f"The norm of {type(self).__name__} is not known.")
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms (n, terms, p) of the sum that f(x) is: with the intercept they sum to f(x)."""
         raise ValueError(f"{type(self).__name__} is no sum over samples, landmarks or features.")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.functions.expansion import Expansion
-from representer.functions.layers import Layer, Outputs, Part
+from representer.functions.layers import Layer, OutputBlock, Outputs
 from representer.functions.polynomials import feature_count, features
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.parameters import is_count
@@ -61,7 +61,7 @@ class Chain:
     def __init__(
         self,
         layers: Sequence[Layer],
-        X: Any,
+        X: Data,
         *,
         tol: float = 1e-12,
         max_rank: int | None = None,
@@ -104,7 +104,7 @@ class Chain:
     def _pairwise(self) -> bool:
         return self.layers[0].domain == "gram"
 
-    def _first_gram(self, part: Part, rows: Tensor | None, columns: Tensor | None) -> Tensor:
+    def _first_gram(self, part: OutputBlock, rows: Tensor | None, columns: Tensor | None) -> Tensor:
         """The first layer's Gram matrix between training points; None means all of X, or the same points."""
         if self._pairwise:
             gram = part.gram(self.X, None)
@@ -118,18 +118,18 @@ class Chain:
         return part.gram(points, None if columns is None else take(self.X, columns))
 
     # -- the first layer ----------------------------------------------------------------------------------------------
-    def _choose_pivots(self, part: Part, tol: float) -> Tensor:
+    def _choose_pivots(self, part: OutputBlock, tol: float) -> Tensor:
         """Rows of the first Gram matrix (of its entries, where outputs are coupled) that span the others."""
         rows = pivot_candidates(self.rows, self.max_rank)
         _, chosen = pivoted_cholesky(self._first_gram(part, rows, None), tol=tol, max_rank=self.max_rank)
         return part.entries(rows)[chosen]
 
-    def _first_cholesky(self, part: Part, pivots: Tensor) -> Cholesky:
+    def _first_cholesky(self, part: OutputBlock, pivots: Tensor) -> Cholesky:
         samples, entries = part.locate(pivots)
         gram = self._first_gram(part, samples, None)[entries[:, None], entries]
         return factorize(gram, name="The Gram matrix of the first layer's pivots")
 
-    def _first_factor(self, part: Part, pivots: Tensor) -> Tensor:
+    def _first_factor(self, part: OutputBlock, pivots: Tensor) -> Tensor:
         """B = K(X, pivots) L⁻ᵀ with L Lᵀ = K(pivots, pivots), differentiable in the kernel."""
         samples, entries = part.locate(pivots)
         cross = self._first_gram(part, None, samples)[:, entries]
@@ -160,16 +160,16 @@ class Chain:
         spaced = torch.linspace(0, len(others) - 1, self.max_rank - len(chosen)).round().long()
         return torch.cat([chosen, others[spaced]])
 
-    def _anchor_cholesky(self, part: Part, anchors: Tensor) -> Cholesky:
+    def _anchor_cholesky(self, part: OutputBlock, anchors: Tensor) -> Cholesky:
         """A member of a batch that cannot be factored is NaN, and does not stop the others."""
         name = "The Gram matrix of a layer's anchors"
         return factorize(part.gram(anchors, None), name=name, strict=anchors.ndim < 3)
 
-    def _is_explicit(self, part: Part, dimension: int) -> bool:
+    def _is_explicit(self, part: OutputBlock, dimension: int) -> bool:
         """Does a later layer's kernel have fewer features than there are anchors?"""
         return feature_count(part.kernel, dimension) < len(self.later_rows)
 
-    def _later_factor(self, part: Part, Z: Tensor) -> Tensor:
+    def _later_factor(self, part: OutputBlock, Z: Tensor) -> Tensor:
         """B with K ≈ B Bᵀ at the images Z, exactly so if all of them are anchors, or if features are explicit."""
         if self._is_explicit(part, Z.shape[-1]):
             return features(part.kernel, Z)
@@ -184,13 +184,13 @@ class Chain:
             return cholesky.factor  # with jitter it is not the factor that functions evaluated elsewhere have
         return cholesky.half_solve(part.gram(Z, anchors).mT).mT
 
-    def _later_rank(self, part: Part, before: int) -> int:
+    def _later_rank(self, part: OutputBlock, before: int) -> int:
         dimension = self.layers[before].size
         if self._is_explicit(part, dimension):
             return int(feature_count(part.kernel, dimension))
         return len(part.entries(self.later_rows))
 
-    def _later_dual(self, part: Part, anchors: Tensor, theta: Tensor) -> Tensor:
+    def _later_dual(self, part: OutputBlock, anchors: Tensor, theta: Tensor) -> Tensor:
         """Coefficients on the anchors: L⁻ᵀΘ, or Φ(ΦᵀΦ)⁻¹Θ of explicit features."""
         if self._is_explicit(part, anchors.shape[-1]):
             phi = features(part.kernel, anchors)
@@ -284,7 +284,7 @@ class Chain:
         X = self.X if self._pairwise else take(self.X, anchors)
         return Expansion(self.layers[0].operator_kernel, X, outputs.coefficients(spread))
 
-    def evaluate(self, coordinates: Sequence[Tensor], X: Any) -> list[Tensor]:
+    def evaluate(self, coordinates: Sequence[Tensor], X: Data) -> list[Tensor]:
         """Every intermediate image of new points."""
         images = []
         for function in self.expansions(coordinates):

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.functions.base import Function
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction
-from representer.functions.network import Network
+from representer.functions.network import CompositionNetwork
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel
 from representer.operators.adapted import Representation
@@ -51,13 +52,13 @@ class Composed(Function):
         assert isinstance(first, Expansion)  # features are of images
         return first
 
-    def inputs(self, X: Any) -> Any:
+    def inputs(self, X: Data) -> Any:
         """Checked inputs as the first kernel takes them."""
         first = self._first
         assert first.representation is not None
         return first.representation.inputs(first.loaded.kernel, X)
 
-    def images(self, X: Any) -> list[Any]:
+    def images(self, X: Data) -> list[Any]:
         """The prepared inputs, and their images under each inner function."""
         images = [self.inputs(X)]
         with torch.no_grad():
@@ -65,12 +66,12 @@ class Composed(Function):
                 images.append(f.loaded(images[-1]))
         return images
 
-    def at_image(self, Z: Any) -> Tensor:
+    def at_image(self, Z: Data) -> Tensor:
         """f_L + b at images, (n, p)."""
         with torch.no_grad():
             return self.outer.loaded(Z) if isinstance(self.outer, Expansion) else self.outer(Z)
 
-    def from_image(self, Z: Any, layer: int) -> Tensor:
+    def from_image(self, Z: Data, layer: int) -> Tensor:
         """The values (n, p) at images under the first ``layer`` inner functions."""
         with torch.no_grad():
             for f in self.inner[layer:]:
@@ -84,7 +85,7 @@ class Composed(Function):
             self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b)
         )
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """The values (n, p)."""
         return self.at_image(self.images(X)[-1])
 
@@ -92,7 +93,7 @@ class Composed(Function):
         """‖f_L‖, the norm of the outer function."""
         return self.outer.norm()
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
 
@@ -106,7 +107,7 @@ class Composed(Function):
             )
         if not self.inner:
             return kernel.kernel
-        inner = Network([f.loaded for f in self.inner]).cpu().requires_grad_(False)
+        inner = CompositionNetwork([f.loaded for f in self.inner]).cpu().requires_grad_(False)
         return Pullback(kernel.kernel, inner, domain=self.kernel.domain)
 
     def outer_expansion(self) -> Expansion:
@@ -122,7 +123,7 @@ class Composed(Function):
             features.representation,
         )
 
-    def network(self) -> Network:
+    def network(self) -> CompositionNetwork:
         """The composition as a ``torch.nn.Module`` on the processor."""
         functions = [f.loaded for f in (*self.inner, self.outer_expansion())]
-        return Network(functions, functions[-1].intercept).cpu()
+        return CompositionNetwork(functions, functions[-1].intercept).cpu()

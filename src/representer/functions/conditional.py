@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows, plain, take
+from representer.data import Data, SparseRows, plain, take
 from representer.functions.base import Function
 from representer.functions.embedding import Embedding
 from representer.functions.herding import herd_rows
@@ -29,10 +29,10 @@ INTEGRATION_POINTS = 4096
 class Weighing(Protocol):
     """A function x ↦ w(x) whose combinations Vᵀw(x) are known without its n values."""
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """w(x_i) as rows, (q, n)."""
 
-    def combined(self, X: Any, values: Tensor) -> Tensor:
+    def combined(self, X: Data, values: Tensor) -> Tensor:
         """Vᵀw(x_i) as rows, (q, p)."""
 
 
@@ -86,7 +86,7 @@ class ConditionalEmbedding(Function):
 
     weights: Any
     kernel: Kernel
-    anchors: Any
+    anchors: Data
     representation: Representation
     total_is_one: bool
     flat: bool = False
@@ -95,7 +95,7 @@ class ConditionalEmbedding(Function):
     moments: Function | None = None
     centre: np.ndarray | None = None
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """w(x_i) as rows, (q, n)."""
         return self.weights(X)
 
@@ -113,7 +113,7 @@ class ConditionalEmbedding(Function):
         """The y_i as l takes them."""
         return self.prepared(self.anchors)
 
-    def prepared(self, Y: Any) -> Any:
+    def prepared(self, Y: Data) -> Any:
         """Checked targets as l takes them."""
         numeric = self.kernel.domain in ("vectors", "gram")
         return self.kernel.prepare(self.representation.tensor(Y) if numeric else Y)
@@ -130,17 +130,17 @@ class ConditionalEmbedding(Function):
         return self.representation.tensor(Y)
 
     # -- expectations -------------------------------------------------------------------------------------------------
-    def embedding(self, X: Any) -> Embedding:
+    def embedding(self, X: Data) -> Embedding:
         """The elements μ_x of the RKHS of l."""
         return Embedding(self.output_kernel, self.targets, self(X))
 
-    def expect(self, values: Tensor, X: Any) -> Tensor:
+    def expect(self, values: Tensor, X: Data) -> Tensor:
         """Σ_i w_i(x) g(y_i) for values g(y_i), (n,) or (n, p)."""
         # Weights of sum one: centred values, so that no large constant multiplies the rounding error of the sum.
         c = middle(values) if self.total_is_one else torch.zeros_like(values[0])
         return c + self._combined(X, values - c)
 
-    def _combined(self, X: Any, values: Tensor) -> Tensor:
+    def _combined(self, X: Data, values: Tensor) -> Tensor:
         columns = values[:, None] if values.ndim == 1 else values
         if hasattr(self.weights, "combined") and bool(columns.isfinite().all()):
             result = self.weights.combined(X, columns)
@@ -148,7 +148,7 @@ class ConditionalEmbedding(Function):
             result = torch.cat([self(part) @ columns for part in self._parts(X)])
         return result[:, 0] if values.ndim == 1 else result
 
-    def _parts(self, X: Any) -> Iterator[Any]:
+    def _parts(self, X: Data) -> Iterator[Any]:
         """Checked inputs, so many at a time that their weights are no large matrix."""
         if not isinstance(X, np.ndarray | SparseRows | list):
             yield X
@@ -156,7 +156,7 @@ class ConditionalEmbedding(Function):
         for rows in row_blocks(len(X), 6 * len(self.anchors) * self.representation.dtype.itemsize):
             yield X[rows]
 
-    def distribution_moments(self, X: Any, what: str) -> Moments:
+    def distribution_moments(self, X: Data, what: str) -> Moments:
         """The moments; where the y_i stand for cells, of all samples.
 
         Where the weights sum to one E[1] is one exactly: c² would multiply its rounding error.
@@ -172,7 +172,7 @@ class ConditionalEmbedding(Function):
         first, second = both[:, : len(c)], both[:, len(c) :]
         return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
 
-    def proper(self, X: Any) -> Tensor:
+    def proper(self, X: Data) -> Tensor:
         """Weights in rows of sum one; where they have no positive sum, far from all samples, those of all targets."""
         return proper(self(X), self._marginal())
 
@@ -180,14 +180,14 @@ class ConditionalEmbedding(Function):
         return None if self.shares is None else self.representation.tensor(self.shares)
 
     # -- distribution functions ---------------------------------------------------------------------------------------
-    def cdf(self, X: Any, y: np.ndarray) -> np.ndarray:
+    def cdf(self, X: Data, y: np.ndarray) -> np.ndarray:
         """P[Y ≤ y | X = x], (q, m)."""
         levels, order, last = self._levels("cdf")
         index = np.searchsorted(levels, y, side="right")
         steps = (self._steps(part, order, last) for part in self._parts(X))
         return np.concatenate([np.pad(part, ((0, 0), (1, 0)))[:, index] for part in steps])
 
-    def quantile(self, X: Any, q: np.ndarray) -> np.ndarray:
+    def quantile(self, X: Data, q: np.ndarray) -> np.ndarray:
         """The smallest y among the y_i with P[Y ≤ y | X = x] ≥ q, (q, m)."""
         levels, order, last = self._levels("quantile")
         rows = [
@@ -209,7 +209,7 @@ class ConditionalEmbedding(Function):
         last = np.append(levels[1:] != levels[:-1], True)
         return levels[last], order, last
 
-    def _steps(self, X: Any, order: np.ndarray, last: np.ndarray) -> np.ndarray:
+    def _steps(self, X: Data, order: np.ndarray, last: np.ndarray) -> np.ndarray:
         """The distribution function at the distinct targets: monotone, ending at one."""
         raw = plain(self.proper(X))[:, order].cumsum(1)[:, last]
         # Negative weights make it fall in places: the mean of the least majorant and the greatest minorant is as near
@@ -220,7 +220,7 @@ class ConditionalEmbedding(Function):
         steps[:, -1] = 1.0
         return steps
 
-    def density(self, X: Any, points: np.ndarray, bandwidth: float | None) -> Tensor:
+    def density(self, X: Data, points: np.ndarray, bandwidth: float | None) -> Tensor:
         """The density at points (m, d), smoothed by a Gaussian, clipped at zero and divided by its integral, (q, m)."""
         Y, where = self.vectors("density"), self.representation.tensor(points)
         parts = []
@@ -232,14 +232,14 @@ class ConditionalEmbedding(Function):
         return torch.cat(parts)
 
     # -- draws --------------------------------------------------------------------------------------------------------
-    def herded(self, X: Any, n_samples: int) -> Tensor:
+    def herded(self, X: Data, n_samples: int) -> Tensor:
         """The numbers of targets that kernel herding chooses, (q, n_samples)."""
         with silent_repairs():
             gram, _ = repaired_gram(self.output_kernel, self.targets)
         chosen = [herd_rows(self(part) @ gram, gram.__getitem__, n_samples) for part in self._parts(X)]
         return torch.cat(chosen)
 
-    def drawn(self, X: Any, n_samples: int) -> Tensor:
+    def drawn(self, X: Data, n_samples: int) -> Tensor:
         """The numbers of targets drawn with the weights as probabilities, negative ones clipped, (q, n_samples)."""
         generator, chosen = torch.Generator().manual_seed(self.seed), []
         marginal = self._marginal()

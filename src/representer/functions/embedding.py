@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, same_features, take
+from representer.data import Data, count, same_features, take
 from representer.kernels.base import Kernel
 from representer.kernels.names import as_kernel
 from representer.linalg.memory import row_blocks
@@ -42,7 +42,7 @@ class Embedding:
     """
 
     kernel: Kernel
-    anchors: Any
+    anchors: Data
     weights: Tensor
 
     def __len__(self) -> int:
@@ -52,13 +52,13 @@ class Embedding:
         """The elements with these numbers."""
         return Embedding(self.kernel, self.anchors, self.weights[rows].reshape(-1, self.weights.shape[1]))
 
-    def __call__(self, Y: Any) -> Tensor:
+    def __call__(self, Y: Data) -> Tensor:
         """μ_a(y_j), (q, m): the expectations of l(y_j, ·)."""
         Y = self._prepared(Y)
         step = row_blocks(count(Y), self.weights.shape[1] * self.weights.element_size())
         return torch.cat([self.weights @ self._gram(Y[rows]) for rows in step], -1)
 
-    def _prepared(self, Y: Any) -> Any:
+    def _prepared(self, Y: Data) -> Any:
         """Samples as the kernel takes them, in the precision of the weights."""
         Y = self.kernel.prepare(Y)
         if isinstance(Y, Tensor):
@@ -67,7 +67,7 @@ class Embedding:
             Y = Y.to(self.weights)
         return Y
 
-    def _gram(self, Y: Any) -> Tensor:
+    def _gram(self, Y: Data) -> Tensor:
         return self.kernel._gram(self.anchors, Y).to(self.weights)
 
     def expect(self, g: Any) -> Tensor:
@@ -89,7 +89,7 @@ class Embedding:
         squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
         return squares.clamp(min=0.0).sqrt()
 
-    def explained(self, Y: Any) -> float:
+    def explained(self, Y: Data) -> float:
         """R² in the RKHS: 1 − Σ‖φ(y_a) − μ_a‖² / Σ‖φ(y_a) − mean‖² for the true y_a (q,) of the elements."""
         Y, q = self._prepared(Y), len(self)
         norms = self.kernel._diag(Y).to(self.weights).sum()
@@ -139,7 +139,7 @@ def own_copy(samples: Any) -> Any:
     return samples.copy() if hasattr(samples, "copy") else samples
 
 
-def mean_embedding(Y: Any, kernel: Any = "rbf", *, weights: Any | None = None) -> Embedding:
+def mean_embedding(Y: Data, kernel: Any = "rbf", *, weights: Any | None = None) -> Embedding:
     """The mean embedding Σ_i w_i l(·, y_i) of a sample.
 
     Parameters

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Array, count, plain, same_features
+from representer.data import Array, Data, count, plain, same_features
 from representer.functions.base import Function
 from representer.linalg.memory import row_blocks
 from representer.operators import Decomposable, OperatorKernel
@@ -45,7 +45,7 @@ class Expansion(Function):
     """
 
     kernel: OperatorKernel
-    anchors: Any
+    anchors: Data
     coefficients: Array
     intercept: Array = None
     representation: Representation | None = None
@@ -71,7 +71,7 @@ class Expansion(Function):
         b = None if self.intercept is None else how.tensor(self.intercept)
         return Expansion(kernel, how.inputs(kernel, self.anchors), how.tensor(self.coefficients), b)
 
-    def _inputs(self, X: Any) -> Any:
+    def _inputs(self, X: Data) -> Any:
         """New inputs as the kernel takes them."""
         f = self.loaded
         X = f.kernel.prepare(X) if self.representation is None else self.representation.inputs(f.kernel, X)
@@ -81,7 +81,7 @@ class Expansion(Function):
                 same_features(X, f.anchors)
         return X
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
         f, X = self.loaded, self._inputs(X)
         if isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
@@ -95,7 +95,7 @@ class Expansion(Function):
             values = torch.cat(parts, dim=-2)  # coefficients may be a batch
         return values if f.intercept is None else values + f.intercept
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows."""
         f, X = self.loaded, self._inputs(X)
         m, p = f.coefficients.shape

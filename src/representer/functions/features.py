@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
 from representer.approximation.landmarks import PositivePart
-from representer.data import as_scipy, count, plain
+from representer.data import Data, as_scipy, count, plain
 from representer.functions.base import Function
 from representer.kernels.base import Kernel
 from representer.linalg import Cholesky
@@ -99,7 +99,7 @@ class StoredFeatures:
         """The landmarks, or None where the approximation has none."""
         return as_scipy(self.drawn) if hasattr(self.map, "landmarks") else None
 
-    def inputs(self, X: Any) -> Any:
+    def inputs(self, X: Data) -> Any:
         """Checked inputs as the map takes them."""
         return self.representation.inputs(self._adapted, X)
 
@@ -141,7 +141,7 @@ class ExplicitFunction(Function):
     intercept: np.ndarray | None
     representation: Representation
 
-    def _features(self, X: Any) -> Iterator[Tensor]:
+    def _features(self, X: Data) -> Iterator[Tensor]:
         """φ(x) as rows, a block of inputs at a time."""
         how = self.representation
         kernel = self.kernel
@@ -154,7 +154,7 @@ class ExplicitFunction(Function):
                 assert features is not None  # as in the fit
                 yield features
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """f(x_i), (n, p), in blocks of rows."""
         theta = self.representation.tensor(self.coefficients)
         values = torch.cat([features @ theta for features in self._features(X)])
@@ -164,7 +164,7 @@ class ExplicitFunction(Function):
         """The norm ‖f‖ = ‖Θ‖."""
         return float(np.linalg.norm(self.coefficients))
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms (n, q, p) of the features."""
         theta = self.representation.tensor(self.coefficients)
         return torch.cat([features[:, :, None] * theta for features in self._features(X)])
@@ -203,7 +203,7 @@ class FeatureFunction(Function):
         theta = self.features.representation.tensor(self.coefficients)
         return plain(self.features.map.coefficients(theta))
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """f(x_i), (n, p), in blocks of rows."""
         X = self.features.inputs(X)
         coefficients, b, by_columns = self.loaded
@@ -216,7 +216,7 @@ class FeatureFunction(Function):
         """‖f‖ = ‖Θ‖: the features are orthonormal functions."""
         return float(np.linalg.norm(self.coefficients))
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms (n, m, p) of the landmarks, or of the features where there are none."""
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import take
+from representer.data import Data, take
 from representer.functions.embedding import Embedding
 from representer.parameters import is_count
 
 
-def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Any | None = None) -> Any:
+def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Data | None = None) -> Any:
     """Samples that represent a distribution better than random ones: kernel herding (Chen, Welling & Smola, 2010).
 
     Chooses y_1, y_2, … one after the other, each where μ(y) − 1/(t + 1) Σ_{s≤t} l(y, y_s) is greatest: so the mean of

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.kernels import as_kernel
 from representer.kernels.base import Domain, Kernel
 from representer.operators import Decomposable, Identity, Operator, OperatorKernel
@@ -119,7 +120,7 @@ class Layer(Value):
                 f"{slopes.tolist()}. Without that, no representer theorem holds."
             )
 
-    def check_size(self, X: Any) -> None:
+    def check_size(self, X: Data) -> None:
         """Raise if the kernel implies another number of outputs on these inputs."""
         implied = self.operator_kernel.n_outputs(X)
         if implied is not None and implied != self.size:
@@ -139,7 +140,7 @@ class Layer(Value):
 
 
 @dataclass(frozen=True)
-class Part:
+class OutputBlock:
     """Outputs of a layer that share one scalar Gram matrix, and so one factor.
 
     A kernel without a diagonal form is a single part with one row for each entry of the output: ``coupled``.
@@ -192,18 +193,18 @@ class Outputs:
         self.rotation: Tensor | None = None
         form = kernel.diagonal_form(size, like)
         if isinstance(kernel, Decomposable):
-            self.parts = [Part(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
+            self.parts = [OutputBlock(kernel.kernel._gram, kernel.kernel._diag, every, kernel=kernel.kernel)]
             if not isinstance(kernel._operator, Identity):
                 self.root, self.inverse_root = (_power(kernel._operator, size, like, s) for s in (0.5, -0.5))
         elif form is not None:
             self.rotation = form.rotation
             self.parts = [
-                Part(partial(form.gram, weights), partial(form.diag, weights), outputs)
+                OutputBlock(partial(form.gram, weights), partial(form.diag, weights), outputs)
                 for weights, outputs in form.groups()
             ]
         else:
             self.parts = [
-                Part(
+                OutputBlock(
                     partial(block_matrix, kernel, size),
                     lambda X: kernel.diag(X, size).reshape(-1),
                     every,
@@ -282,7 +283,7 @@ def _power(operator: Operator, size: int, like: Tensor, power: float) -> Tensor:
     return (spectrum.vectors * powers) @ spectrum.vectors.mT
 
 
-def block_matrix(kernel: OperatorKernel, size: int, X: Any, Y: Any | None) -> Tensor:
+def block_matrix(kernel: OperatorKernel, size: int, X: Data, Y: Data | None) -> Tensor:
     """The block matrix, member by member of a batch."""
     if isinstance(X, Tensor) and X.ndim > 2:
         others = [None] * len(X) if Y is None else Y

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.functions.expansion import Expansion
 
 
-class Network(torch.nn.Module):
+class CompositionNetwork(torch.nn.Module):
     """f_1 ∘ … ∘ f_L + b as a ``torch.nn.Module``: a layer's neurons are its anchors, its weights the coefficients.
 
     Parameters
@@ -23,11 +24,11 @@ class Network(torch.nn.Module):
     Examples
     --------
     >>> import torch
-    >>> from representer.functions import Expansion, Network
+    >>> from representer.functions import Expansion, CompositionNetwork
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
     >>> double = Expansion(Decomposable(Linear()), torch.tensor([[1.0]]), torch.tensor([[2.0]]))
-    >>> Network([double, double], intercept=torch.tensor([1.0]))(torch.tensor([[3.0]])).tolist()
+    >>> CompositionNetwork([double, double], intercept=torch.tensor([1.0]))(torch.tensor([[3.0]])).tolist()
     [[13.0]]
     """
 
@@ -45,7 +46,7 @@ class Network(torch.nn.Module):
             )
         self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
 
-    def forward(self, X: Any) -> Tensor:
+    def forward(self, X: Data) -> Tensor:
         """The values (n, p)."""
         for i, kernel in enumerate(self.kernels):
             anchors = self.objects[i] if i in self.objects else getattr(self, f"anchors_{i}")

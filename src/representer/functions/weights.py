@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import plain
+from representer.data import Data, plain
 from representer.functions.base import Function
 from representer.functions.embedding import Embedding
 from representer.functions.expansion import Expansion
@@ -51,12 +51,12 @@ class EmbeddingFunction(Function):
     """
 
     kernel: Kernel
-    anchors: Any
+    anchors: Data
     coordinates: Expansion | FeatureFunction
     representation: Representation
     features: StoredFeatures | None = None
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """w(x_i), (n, number of anchors), in blocks of rows."""
         return self._weighed(self.coordinates(X))
 
@@ -66,7 +66,7 @@ class EmbeddingFunction(Function):
             return coordinates
         return self.features.map.coefficients(coordinates.mT).mT
 
-    def embedding(self, X: Any) -> Embedding:
+    def embedding(self, X: Data) -> Embedding:
         """The elements g(x_i) of the output RKHS, as sums of anchors."""
         return self.element(self(X))
 
@@ -95,7 +95,7 @@ class EmbeddingFunction(Function):
         b = self.coordinates.intercept
         return None if b is None else plain(self._weighed(self.representation.tensor(b)[None])[0])
 
-    def contributions(self, X: Any) -> Tensor:
+    def contributions(self, X: Data) -> Tensor:
         """The terms (n, number of points z, number of anchors) of w(x)."""
         terms = self.coordinates.contributions(X)
         return self._weighed(terms.flatten(0, 1)).unflatten(0, terms.shape[:2])

@@ -42,7 +42,7 @@ class Bags:
         """The number of the bag of each point."""
         return torch.repeat_interleave(torch.tensor(self.sizes)).to(self.weights.device)
 
-    def parts(self, limit: int) -> Iterator[Bags]:
+    def groups(self, limit: int) -> Iterator[Bags]:
         """Consecutive bags of up to ``limit`` points together, at least one bag each."""
         first, start, total = 0, 0, 0
         for i, size in enumerate([*self.sizes, limit + 1]):
@@ -134,13 +134,13 @@ class OnBags(Kernel, ABC):
 
     def _between(self, left: Bags, right: Bags | None) -> Tensor:
         """The kernel of all pairs of bags, block by block; of a symmetric matrix, half is computed."""
-        rows = list(left.parts(BLOCK_POINTS))
-        columns = rows if right is None else list(right.parts(BLOCK_POINTS))
+        rows = list(left.groups(BLOCK_POINTS))
+        columns = rows if right is None else list(right.groups(BLOCK_POINTS))
         grid: list[list[Tensor]] = []
-        for i, part in enumerate(rows):
+        for i, group in enumerate(rows):
             done = [strip[i].mT for strip in grid] if right is None else []
-            rest = (None if other is part else other for other in columns[len(done) :])
-            grid.append(done + [self._block(part, other) for other in rest])
+            rest = (None if other is group else other for other in columns[len(done) :])
+            grid.append(done + [self._block(group, other) for other in rest])
         return torch.cat([torch.cat(strip, -1) for strip in grid], -2)
 
     def _block(self, left: Bags, right: Bags | None) -> Tensor:
@@ -157,7 +157,7 @@ class OnBags(Kernel, ABC):
 
     def _within(self, bags: Bags) -> Tensor:
         """The kernel of each bag with itself."""
-        blocks = (self._block(part, None) for part in bags.parts(DIAGONAL_POINTS))
+        blocks = (self._block(group, None) for group in bags.groups(DIAGONAL_POINTS))
         return torch.cat([block.diagonal(dim1=-2, dim2=-1) for block in blocks], -1)
 
     def _gram(self, X: Sequence[Data], Y: Sequence[Data] | None) -> Tensor:
@@ -275,8 +275,7 @@ class Match(OnBags):
 
     Notes
     -----
-    A bag is an array (n_points, n_features), or a list of the objects that ``kernel`` takes; with weights, a tuple
-    (points, weights). Weights are divided by their sum; points of weight 0 are left out.
+    Bags have the form that ``MeanMap`` takes.
 
     Examples
     --------

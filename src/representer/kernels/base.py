@@ -116,7 +116,7 @@ class Kernel(Value, ABC):
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.
 
-        A word such as ``lengthscale="median"`` is given its number by X here only if Y is None.
+        A word such as ``lengthscale="median"`` gets its number from X here only if Y is None.
         """
         self.check_hyperparameters()
         if self.domain == "vectors" and all(isinstance(x, np.ndarray) and x.ndim == 1 for x in (X, Y)):

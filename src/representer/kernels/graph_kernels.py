@@ -369,7 +369,7 @@ class RandomWalk(Kernel):
             grams = [torch.zeros(n, end - skipped, dtype=torch.float64) for _ in range(1 + slope)]
             for a, b in runs(sizes, WALK_PAIRS // max(1, graphs.size)):
                 first = a if Y is None else n  # of k(X), one half is the mirror image of the other
-                blocks = _common_walks(graphs.part(a, b), graphs.part(first, end), decay, slope)
+                blocks = _common_walks(graphs.between(a, b), graphs.between(first, end), decay, slope)
                 for gram, block in zip(grams, blocks, strict=True):
                     gram[a:b, first - skipped :] = block
                     if Y is None:
@@ -384,7 +384,7 @@ class RandomWalk(Kernel):
         graphs = union(X)
 
         def walks(decay: float, slope: bool) -> list[Tensor]:
-            members = [graphs.part(i, i + 1) for i in range(len(X))]
+            members = [graphs.between(i, i + 1) for i in range(len(X))]
             each = [torch.cat(_common_walks(member, member, decay, slope)).reshape(-1) for member in members]
             return list(torch.stack(each, dim=-1))
 

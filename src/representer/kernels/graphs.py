@@ -289,7 +289,7 @@ class Union:
         """The number of nodes."""
         return len(self.graph)
 
-    def part(self, first: int, last: int) -> Union:
+    def between(self, first: int, last: int) -> Union:
         """The graphs from ``first`` up to ``last``, which is left out, with the same numbers for labels."""
         begin, end = np.searchsorted(self.graph, [first, last])
         arcs = slice(*np.searchsorted(self.sources, [begin, end]))

@@ -159,8 +159,8 @@ class Signature(Kernel):
         total: Tensor | None = None
         for m, level in enumerate(levels, start=1):
             scale = number(self, "scale", level)
-            part = combine("mul", level, (scale if per_matrix else per_row(scale)) ** (2 * m))
-            total = 1.0 + part if total is None else combine("add", total, part)
+            term = combine("mul", level, (scale if per_matrix else per_row(scale)) ** (2 * m))
+            total = 1.0 + term if total is None else combine("add", total, term)
         assert total is not None  # the depth is positive
         return total
 
@@ -220,13 +220,13 @@ def signatures(paths: Sequence[Tensor], depth: int) -> list[Tensor]:
     n, channels = len(values), values.shape[2]
     levels = [values.new_zeros(n, channels**m) for m in range(1, depth + 1)]
     for rows in row_blocks(n, 8 * 3 * channels**depth):
-        part = [level[rows] for level in levels]  # views
+        block = [level[rows] for level in levels]  # views
         for step in values[rows].diff(dim=1).unbind(1):
             for m in range(depth, 0, -1):
                 product = step / m
                 for lower in range(1, m):
-                    product = _outer(product + part[lower - 1], step / (m - lower))
-                part[m - 1] += product
+                    product = _outer(product + block[lower - 1], step / (m - lower))
+                block[m - 1] += product
     return levels
 
 

@@ -15,6 +15,7 @@ from representer.data import Data, as_list
 from representer.kernels.base import Domain, Kernel, with_derivative
 from representer.kernels.heuristics import median_distance
 from representer.kernels.parallel import Block, pairwise_blocks
+from representer.linalg import row_blocks
 from representer.parameters import Hyperparameter, Positive, Setting, Word, is_count
 from representer.values import number, per_row
 
@@ -181,8 +182,8 @@ class GlobalAlignment(Kernel):
         step = max(1, BLOCK_ENTRIES // max(map(len, X)))
 
         def pairs(scale: float, slope: bool) -> Sequence[Tensor]:
-            parts = [X[i : i + step] for i in range(0, len(X), step)]
-            blocks = [log_alignments(part, None, scale, self.triangular, slope=slope) for part in parts]
+            series = [X[rows] for rows in row_blocks(len(X), 1, step)]
+            blocks = [log_alignments(block, None, scale, self.triangular, slope=slope) for block in series]
             return list(torch.cat(blocks, -1))
 
         return with_derivative(pairs, per_row(number(self, "lengthscale")))
@@ -249,8 +250,8 @@ def log_alignments(
     band = n + m if triangular is None else int(triangular)
     # The last three antidiagonals, log M (and its derivative) of row i at i + 1; an alignment starts from (−1, −1).
     sums = [x.new_zeros(1 + slope, n + 1, *rows.shape) for _ in range(3)]
-    for part in sums:
-        part[0] = -math.inf
+    for antidiagonal in sums:
+        antidiagonal[0] = -math.inf
     sums[-2][0, 0] = 0.0
     result = torch.zeros_like(sums[0][:, 0])
     result[0] = -math.inf

@@ -29,8 +29,8 @@ from representer.linalg.memory import (
     row_blocks,
 )
 from representer.linalg.spectral import (
+    Eigenpairs,
     IndefiniteGramWarning,
-    Spectrum,
     eigh,
     gram_factor,
     repair_gram,
@@ -46,12 +46,12 @@ from representer.linalg.structured import (
 __all__ = [
     "BLOCK_BYTES",
     "Cholesky",
+    "Eigenpairs",
     "IndefiniteGramWarning",
     "Limits",
     "MemoryWarning",
     "NotPositiveDefiniteError",
     "RitzPairs",
-    "Spectrum",
     "Woodbury",
     "as_bytes",
     "broyden",

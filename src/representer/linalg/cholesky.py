@@ -74,10 +74,6 @@ class Cholesky:
         (trtri,) = get_lapack_funcs(("trtri",), (factor,))
         return torch.from_numpy(trtri(factor, lower=True, overwrite_c=True)[0]).tril_().square_().sum(0)
 
-    def logdet(self) -> Tensor:
-        """The logarithm of the determinant of A."""
-        return 2.0 * self.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-
 
 def factorize(
     matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix", strict: bool = True
@@ -222,11 +218,6 @@ class Woodbury:
     def inverse_diagonal(self) -> Tensor:
         """The diagonal of (B Bᵀ + shift·I)⁻¹."""
         return (1.0 - (self.inner.half_solve(self.factor.mT) ** 2).sum(-2)) / self.shift
-
-    def logdet(self) -> Tensor:
-        """The logarithm log det (B Bᵀ + shift·I) of the determinant."""
-        n, r = self.factor.shape[-2:]
-        return self.inner.logdet() + (n - r) * torch.log(torch.as_tensor(self.shift, dtype=self.factor.dtype))
 
 
 def woodbury(factor: Tensor, shift: float) -> Woodbury:

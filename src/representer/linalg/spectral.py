@@ -32,7 +32,7 @@ SCIPY_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class Eigenpairs:
     """A positive semi-definite matrix A = U diag(e) Uᵀ; U is n × r with r ≤ n orthonormal columns (zero elsewhere).
 
     Every function of A + shift·I costs two products once U is known, whatever the shift (positive if A is singular).
@@ -64,7 +64,7 @@ class Spectrum:
 
 def eigh(
     matrix: Tensor, *, name: str = "the matrix", overwrite: bool = False, dtype: torch.dtype | None = None
-) -> Spectrum:
+) -> Eigenpairs:
     """Eigenvalues (ascending, negative ones from rounding set to zero) and eigenvectors of a PSD matrix.
 
     Negative eigenvalues beyond rounding raise; see ``repair_gram`` for matrices that are known to be indefinite.
@@ -88,7 +88,7 @@ def eigh(
             "is not positive semi-definite. Check the kernel, or repair the matrix with "
             "representer.linalg.repair_gram."
         )
-    return Spectrum(vectors, values.clamp(min=0.0))
+    return Eigenpairs(vectors, values.clamp(min=0.0))
 
 
 def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor, Tensor]:
@@ -110,12 +110,12 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
     return vectors, values
 
 
-def spectrum_of_factor(factor: Tensor) -> Spectrum:
+def spectrum_of_factor(factor: Tensor) -> Eigenpairs:
     """The spectrum of B Bᵀ from one n × r factor B, in O(n r²): directions that vanish to rounding are left out."""
     small = eigh(factor.mT @ factor, name="the inner product of the factor")
     keep = small.values > small.values[-1:] * factor.shape[-1] * torch.finfo(factor.dtype).eps
     values = small.values[keep]
-    return Spectrum(factor @ (small.vectors[:, keep] / values.sqrt()), values)
+    return Eigenpairs(factor @ (small.vectors[:, keep] / values.sqrt()), values)
 
 
 def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram matrix") -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from representer.linalg.cholesky import mirrored
 from representer.linalg.memory import empty_matrix
-from representer.linalg.spectral import Spectrum, eigh
+from representer.linalg.spectral import Eigenpairs, eigh
 
 
 def symmetric_products(
@@ -34,19 +34,18 @@ def symmetric_products(
     A, B = left.contiguous().numpy().T, right.contiguous().numpy().T
     total = empty_matrix((len(left), len(left)), left).numpy().T
     syr2k(1.0, A, B, trans=1, lower=True, c=total, overwrite_c=True)
-    for sign, some in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
-        if not bool(some.any()):
-            continue
-        root = weights[some].abs().sqrt()[:, None]
-        if len(root) == len(rows):
-            part = torch.mul(rows, root, out=empty_matrix(rows.shape, rows))
+    for sign, members in ((1.0, weights > 0), (-1.0, ~(weights > 0))):
+        root = weights[members].abs().sqrt()[:, None]
+        if len(root) == len(rows):  # nothing is left out, and the memory of an earlier product serves
+            scaled = torch.mul(rows, root, out=empty_matrix(rows.shape, rows))
         else:
-            part = rows[some].mul_(root)
-        syrk(sign, part.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
+            scaled = rows[members].mul_(root)
+        if len(scaled):
+            syrk(sign, scaled.numpy().T, lower=True, beta=1.0, c=total, overwrite_c=True)
     return mirrored(torch.from_numpy(total.T))
 
 
-def kronecker_solve(left: Spectrum, right: Spectrum, rhs: Tensor, shift: Tensor | float) -> Tensor:
+def kronecker_solve(left: Eigenpairs, right: Eigenpairs, rhs: Tensor, shift: Tensor | float) -> Tensor:
     """The C with A C B + shift·C = R for PSD A, B: U [(Uᵀ R V) / (e dᵀ + shift)] Vᵀ, in O(n³ + p³)."""
     rotated = left.vectors.mT @ rhs @ right.vectors
     weights = 1.0 / (left.values[..., :, None] * right.values[..., None, :] + shift)

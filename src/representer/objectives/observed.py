@@ -14,7 +14,7 @@ from representer.objectives.low_rank import FactorEvaluation, OnFactor
 
 
 @dataclass(frozen=True)
-class Part:
+class ObservedPart:
     """Columns of the targets that are known in the same rows, and their objective."""
 
     columns: Tensor
@@ -30,7 +30,7 @@ class Observed:
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of ObservedPart
         With objectives of squared loss.
     n, p : int
         Samples and columns in all.
@@ -40,12 +40,12 @@ class Observed:
 
     penalty = None
 
-    def __init__(self, parts: Sequence[Part], n: int, p: int, *, on_factor: bool = False):
+    def __init__(self, parts: Sequence[ObservedPart], n: int, p: int, *, on_factor: bool = False):
         self.parts, self.n, self.p, self._on_factor = list(parts), n, p, on_factor
         self.alpha = self.parts[0].objective.alpha if not on_factor else 1.0
         self.intercept = any(getattr(part.objective, "intercept", False) for part in self.parts)
 
-    def _restricted(self, matrix: Tensor, part: Part) -> Tensor:
+    def _restricted(self, matrix: Tensor, part: ObservedPart) -> Tensor:
         if len(part.rows) == self.n:
             return matrix
         return matrix[..., part.rows, :] if self._on_factor else matrix[..., part.rows[:, None], part.rows]
@@ -90,7 +90,7 @@ class Observed:
 
     def on_factor(self) -> Observed:
         """The same as a function of a factor of the Gram matrix."""
-        parts = [Part(part.columns, part.rows, OnFactor(part.objective)) for part in self.parts]
+        parts = [ObservedPart(part.columns, part.rows, OnFactor(part.objective)) for part in self.parts]
         return Observed(parts, self.n, self.p, on_factor=True)
 
 
@@ -111,5 +111,5 @@ def observed(Y: Tensor, make: Callable[[Tensor, Tensor], Any | None]) -> Any:
         rows = everything[~pattern]
         objective = make(Y[rows][:, columns], rows) if len(rows) else None
         if objective is not None:
-            parts.append(Part(columns, rows, objective))
+            parts.append(ObservedPart(columns, rows, objective))
     return Observed(parts, len(Y), Y.shape[1])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.linalg import Spectrum, eigh, factorize, shifted, symmetric_products
+from representer.linalg import Eigenpairs, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
 from representer.operators.base import Decomposable, DiagonalForm
 from representer.operators.outputs import clipped_spectrum
@@ -42,7 +42,7 @@ def cross_validation(
         The samples, and a kernel with numbers or differentiable tensors for all hyperparameters.
     alpha : tensor ()
     criterion : {"loo", "gcv"}
-    known : (Spectrum, Constants or None), optional
+    known : (Eigenpairs, Constants or None), optional
         What ``gram_spectrum`` gives of the scalar kernel: it saves time where only the output operator is learned.
 
     Returns
@@ -195,7 +195,7 @@ class _Kronecker(torch.autograd.Function):
         alpha: Tensor,
         Y: Tensor,
         layout: Layout,
-        spectrum: Spectrum | None,
+        spectrum: Eigenpairs | None,
     ) -> Tensor:
         n, criterion = len(Y), layout.criterion
         left = (
@@ -258,7 +258,7 @@ class _Kronecker(torch.autograd.Function):
 
 
 def _grouped(
-    layout: Layout, blocks: list[Tensor], left: Spectrum, d: Tensor, shift: Tensor, C: Tensor
+    layout: Layout, blocks: list[Tensor], left: Eigenpairs, d: Tensor, shift: Tensor, C: Tensor
 ) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor], Tensor, Tensor | None]:
     """Residuals R, q = 2/n P_SS⁻¹R, their coordinates in U for each group, their moments there and along constants."""
     R, q = torch.empty_like(C), torch.empty_like(C)
@@ -267,7 +267,7 @@ def _grouped(
     lost = None if basis is None else C.new_zeros(len(d), len(d))
     for index in blocks:
         for k in range(len(d)):
-            S = spectral_blocks(Spectrum(left.vectors, d[k] * left.values), index, shift)
+            S = spectral_blocks(Eigenpairs(left.vectors, d[k] * left.values), index, shift)
             if layout.constants is not None and basis is not None:
                 E = basis[index]
                 S = S - (E @ E.mT) / (layout.constants.level * d[k] + shift)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from representer.linalg import Spectrum, factorize, shifted
+from representer.linalg import Eigenpairs, factorize, shifted
 from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite, Word, is_count
 from representer.values import Value, number
 
@@ -24,11 +24,11 @@ class Operator(Value, ABC):
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
         """The p × p matrix, in the dtype and on the device of ``like``."""
 
-    def spectrum(self, p: int, like: Tensor) -> Spectrum:
+    def spectrum(self, p: int, like: Tensor) -> Eigenpairs:
         """Eigenvalues and eigenvectors; a diagonal operator keeps the outputs in their order."""
         matrix = self.as_matrix(p, like)
         if self.diagonal:
-            return Spectrum(torch.eye(p, dtype=like.dtype, device=like.device), matrix.diagonal())
+            return Eigenpairs(torch.eye(p, dtype=like.dtype, device=like.device), matrix.diagonal())
         return clipped_spectrum(matrix)
 
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Operator:
@@ -38,10 +38,10 @@ class Operator(Value, ABC):
         return self
 
 
-def clipped_spectrum(matrix: Tensor) -> Spectrum:
+def clipped_spectrum(matrix: Tensor) -> Eigenpairs:
     """Eigenvalues and eigenvectors of an operator, whose entries may be rounded: negative eigenvalues count as 0."""
     values, vectors = torch.linalg.eigh(matrix)
-    return Spectrum(vectors, values.clamp(min=0.0))
+    return Eigenpairs(vectors, values.clamp(min=0.0))
 
 
 class Identity(Operator):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count
+from representer.data import Data, count
 from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.linalg.memory import row_blocks
@@ -35,21 +35,21 @@ class Decoder(Value, ABC):
         if cls.__dict__.get("short_name"):
             Decoder.named[cls.__dict__["short_name"]] = cls
 
-    def resolve(self, kernel: Kernel, Y: Any) -> Self:
+    def resolve(self, kernel: Kernel, Y: Data) -> Self:
         """This decoder for the RKHS of a kernel (with numbers) and training outputs; raises where it does not fit."""
         new = copy.copy(self)
         new._learn(kernel, Y)
         return new
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         """Check that the decoder fits, and keep what it needs of the training outputs, in attributes of this copy."""
 
-    def calibrate(self, embedding: Embedding, Y: Any) -> Self:
+    def calibrate(self, embedding: Embedding, Y: Data) -> Self:
         """This decoder with its thresholds chosen on held-out predictions and their true outputs; by default itself."""
         return self
 
     @abstractmethod
-    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
         """One object for each element; X are the inputs they were predicted from, for decoders that ask for them."""
 
     def _state(self, name: str) -> Any:
@@ -77,12 +77,12 @@ class Custom(Decoder):
     def __init__(self, function: Any):
         self.function = function
 
-    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
         """What the function returns, checked for its length."""
         return _one_each(self.function(embedding, X), len(embedding), "The decoder function")
 
 
-def _one_each(objects: Any, n: int, who: str) -> Any:
+def _one_each(objects: Data, n: int, who: str) -> Any:
     if not hasattr(objects, "__len__") or len(objects) != n:
         got = f"{len(objects)} objects" if hasattr(objects, "__len__") else type(objects).__name__
         raise ValueError(f"{who} must return one object for each of the {n} predictions; it returned {got}.")
@@ -111,7 +111,7 @@ def as_decoder(decoder: Any) -> Decoder:
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------
-def candidate_scores(embedding: Embedding, candidates: Any, *, diagonal: Any | None = None) -> Tensor:
+def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Any | None = None) -> Tensor:
     """2⟨g, φ(y)⟩ − ‖φ(y)‖², (q, c): ‖g‖² minus the squared distance of candidate y from g. Higher is better.
 
     One matrix product, in blocks of candidates, and evaluations of the kernel between candidates and anchors.
@@ -141,7 +141,7 @@ def candidate_scores(embedding: Embedding, candidates: Any, *, diagonal: Any | N
     return found.mT
 
 
-def prepared_like(embedding: Embedding, Y: Any) -> Any:
+def prepared_like(embedding: Embedding, Y: Data) -> Any:
     """Outputs as the kernel takes them, vectors in the precision and on the device of an embedding, and as wide."""
     Y = embedding.kernel.prepare(Y)
     if not isinstance(Y, Tensor):
@@ -151,14 +151,14 @@ def prepared_like(embedding: Embedding, Y: Any) -> Any:
     return Y.to(embedding.weights)
 
 
-def check_width(kernel: Kernel, Y: Any, width: int) -> None:
+def check_width(kernel: Kernel, Y: Data, width: int) -> None:
     """Outputs that are vectors have as many numbers as the training outputs."""
     if Y.shape[-1] != width:
         what = "columns" if kernel.domain == "gram" else "features"
         raise ValueError(f"These outputs have {Y.shape[-1]} {what}, but the training outputs have {width}.")
 
 
-def squared_norms(embedding: Embedding, Y: Any, diagonal: Any | None = None) -> Tensor:
+def squared_norms(embedding: Embedding, Y: Data, diagonal: Any | None = None) -> Tensor:
     """The values l(y, y) of prepared outputs."""
     kernel, like = embedding.kernel, embedding.weights
     if kernel.domain != "gram":
@@ -187,7 +187,7 @@ def squared_norms(embedding: Embedding, Y: Any, diagonal: Any | None = None) -> 
     return own.mean().expand(count(Y))
 
 
-def score_blocks(embedding: Embedding, Y: Any, norms: Tensor) -> Iterator[tuple[slice, Tensor]]:
+def score_blocks(embedding: Embedding, Y: Data, norms: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """The scores (q, b) of prepared candidates, b of them at a time."""
     weights = embedding.weights
     for rows in row_blocks(count(Y), sum(weights.shape) * weights.element_size()):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows, count, is_single
+from representer.data import Data, SparseRows, count, is_single
 from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.kernels.columns import as_records
@@ -53,11 +53,11 @@ class Candidates(Decoder):
 
     short_name = "candidates"
 
-    def __init__(self, candidates: Any | None = None, *, diagonal: Any | None = None):
+    def __init__(self, candidates: Data | None = None, *, diagonal: Any | None = None):
         self.candidates = candidates
         self.diagonal = diagonal
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         self._objects: Any = None
         if callable(self.candidates):
             if self.diagonal is not None:
@@ -80,7 +80,7 @@ class Candidates(Decoder):
             self._objects if isinstance(prepared, Tensor) else prepared
         )  # a fitted learner keeps no tensors
 
-    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
         """The best candidate of each element, the first of equals."""
         if callable(self.candidates):
             best = [pick(objects, rows)[0] for objects, rows, _ in self._own_best(embedding, 1, X)]
@@ -88,7 +88,7 @@ class Candidates(Decoder):
         _, rows = self._shared_best(embedding, 1)
         return self._answers(embedding, rows[:, 0])
 
-    def topk(self, embedding: Embedding, k: int, X: Any | None = None) -> tuple[Any, np.ndarray]:
+    def topk(self, embedding: Embedding, k: int, X: Data | None = None) -> tuple[Any, np.ndarray]:
         """The k best candidates of each element, best first, and their scores (q, k).
 
         Where a callable gives fewer than k candidates, the list of objects is shorter and the other scores are −inf.
@@ -132,7 +132,7 @@ class Candidates(Decoder):
         return best, numbers
 
     def _own_best(
-        self, embedding: Embedding, k: int, X: Any | None
+        self, embedding: Embedding, k: int, X: Data | None
     ) -> Iterable[tuple[Any, np.ndarray, np.ndarray]]:
         """For each input its candidates, the numbers of the k best, and their scores."""
         if X is None or count(X) != len(embedding):
@@ -171,7 +171,7 @@ def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 # -- collections of objects -------------------------------------------------------------------------------------------
-def as_objects(Y: Any) -> Any:
+def as_objects(Y: Data) -> Any:
     """A collection that can be indexed: arrays (also of tensors and frames), sparse rows or a list."""
     if isinstance(Y, Tensor):
         return Y.detach().cpu().numpy()
@@ -180,7 +180,7 @@ def as_objects(Y: Any) -> Any:
     return Y if isinstance(Y, np.ndarray | SparseRows) else SparseRows(Y) if hasattr(Y, "tocsr") else list(Y)
 
 
-def pick(objects: Any, rows: np.ndarray) -> Any:
+def pick(objects: Data, rows: np.ndarray) -> Any:
     """The objects with these numbers, in the shape of ``rows``: an array from an array, lists from a list."""
     if isinstance(objects, np.ndarray) or (isinstance(objects, SparseRows) and rows.ndim == 1):
         return objects[rows]
@@ -189,12 +189,12 @@ def pick(objects: Any, rows: np.ndarray) -> Any:
     return [objects[int(i)] for i in rows]
 
 
-def _items(X: Any) -> Any:
+def _items(X: Data) -> Any:
     """One input after another: rows of arrays and frames."""
     return X.to_numpy() if hasattr(X, "to_numpy") else X
 
 
-def _given(kernel: Kernel, candidates: Any, who: str) -> Any:
+def _given(kernel: Kernel, candidates: Data, who: str) -> Any:
     """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
     if kernel.domain == "records":
         return as_records(candidates)
@@ -210,7 +210,7 @@ def _given(kernel: Kernel, candidates: Any, who: str) -> Any:
     return array.reshape(-1, 1) if array.ndim == 1 else array
 
 
-def _not_empty(candidates: Any, who: str) -> Any:
+def _not_empty(candidates: Data, who: str) -> Any:
     if candidates is None or is_single(candidates):
         raise ValueError(
             f"{who} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list."
@@ -222,7 +222,7 @@ def _not_empty(candidates: Any, who: str) -> Any:
     return candidates
 
 
-def _first_of_equals(objects: Any) -> np.ndarray | None:
+def _first_of_equals(objects: Data) -> np.ndarray | None:
     """The first of each set of equal objects; None where they cannot be compared, or are all different."""
     if isinstance(objects, SparseRows):
         return None

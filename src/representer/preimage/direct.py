@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import SparseRows, count
+from representer.data import Data, SparseRows, count
 from representer.functions import Embedding
 from representer.kernels import Centered, Constant, Functional, Kernel, Linear, Scaled, Sum
 from representer.preimage.base import Decoder, _one_each
@@ -45,7 +45,7 @@ class Direct(Decoder):
     def __init__(self, inverse: Any | None = None):
         self.inverse = inverse
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         if self.inverse is not None:
             self._columns = kernel.explicit_features(Y).columns  # raises where there are none
         elif not is_linear(kernel):
@@ -54,7 +54,7 @@ class Direct(Decoder):
                 "Candidates(), for vectors Gradient(), or Direct(inverse) for features that are one to one."
             )
 
-    def decode(self, embedding: Embedding, X: Any | None = None) -> Any:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> Any:
         """Sums of the training outputs, or what the inverse makes of their features."""
         kernel, weights = embedding.kernel, embedding.weights
         if self.inverse is None:
@@ -92,7 +92,7 @@ def _both_orders(pair: Sum) -> Iterator[tuple[Kernel, Kernel]]:
     yield pair.right, pair.left
 
 
-def combination(kernel: Kernel, anchors: Any, weights: Tensor) -> Any:
+def combination(kernel: Kernel, anchors: Data, weights: Tensor) -> Any:
     """The vectors (q, d), or the curves with the times of all anchors, nearest to Σ_i w_i φ(y_i) of a linear kernel.
 
     Features that are centred at m give Σ w_i y_i + (1 − Σ w_i) m.
@@ -117,7 +117,7 @@ def _center(kernel: Any) -> Any | None:
     return _center(kernel.kernel) if isinstance(kernel, Scaled) else None
 
 
-def weighted_sum(points: Any, weights: Tensor) -> Any:
+def weighted_sum(points: Data, weights: Tensor) -> Any:
     """Σ_i w_i p_i of vectors, an array (q, d), or of curves (times, values), which get the times of all points."""
     if isinstance(points, Tensor):
         return (weights @ points.to(weights)).cpu().numpy()

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows
+from representer.data import Data, SparseRows
 from representer.functions import Embedding
 from representer.kernels import Kernel
 from representer.linalg.memory import row_blocks
@@ -71,7 +71,7 @@ class LabelSet(Decoder):
         self.search = search
         self.max_labels = max_labels
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         self._check_options()
         if kernel.domain != "vectors":
             raise ValueError(
@@ -123,7 +123,7 @@ class LabelSet(Decoder):
                 row += 1
         return sets
 
-    def calibrate(self, embedding: Embedding, Y: Any) -> Self:
+    def calibrate(self, embedding: Embedding, Y: Data) -> Self:
         """The decoder with the threshold that is best for these predictions, if it is ``"auto"``."""
         self._state("_decide")
         if self.threshold != "auto":
@@ -134,7 +134,7 @@ class LabelSet(Decoder):
         new._decide = best_threshold(values, _indicators(Y), self.measure)
         return new
 
-    def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> np.ndarray:
         """The sets of labels as rows of zeros and ones, (q, n_labels)."""
         decide = self._state("_decide")
         if isinstance(decide, str):
@@ -195,7 +195,7 @@ def _expected(embedding: Embedding) -> np.ndarray:
     return np.asarray(combination(embedding.kernel, embedding.anchors, embedding.weights))
 
 
-def _indicators(Y: Any) -> np.ndarray:
+def _indicators(Y: Data) -> np.ndarray:
     labels = as_objects(Y)
     labels = labels.toarray() if isinstance(labels, SparseRows) else np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():

@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import count
+from representer.data import Data, count
 from representer.functions import Embedding
 from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree, coded, one_kind
 from representer.linalg import row_blocks
@@ -69,7 +69,7 @@ class Sequence(Decoder):
         self.transitions = transitions
         self.weight = weight
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         self._check_options()
         self._form = _form(kernel)
         strings = kernel.prepare(Y)
@@ -121,7 +121,7 @@ class Sequence(Decoder):
         return self.weight * table if self.weight else np.zeros_like(table)
 
     # -- decoding -----------------------------------------------------------------------------------------------------
-    def decode(self, embedding: Embedding, X: Any | None = None) -> list[Any]:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> list[Any]:
         """The best string for each element."""
         self._state("_form")
         lengths = self._lengths_of(len(embedding), X)
@@ -133,7 +133,7 @@ class Sequence(Decoder):
             answers += self._block(tables, None if lengths is None else lengths[rows], rows.start)
         return answers
 
-    def _lengths_of(self, n: int, X: Any | None) -> np.ndarray | None:
+    def _lengths_of(self, n: int, X: Data | None) -> np.ndarray | None:
         if self.lengths is None:
             return None
         if is_count(self.lengths):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.functions import Embedding
 from representer.kernels import Delta, Gaussian, Kernel, Laplacian, MinMax, Scaled, Tanimoto
 from representer.linalg.memory import row_blocks
@@ -29,7 +29,7 @@ class Climb(Decoder):
         self.max_iter = max_iter
         self.tol = tol
 
-    def _learn(self, kernel: Kernel, Y: Any) -> None:
+    def _learn(self, kernel: Kernel, Y: Data) -> None:
         check_limits(self.max_iter, self.tol)
         if kernel.domain != "vectors" or not isinstance(kernel.prepare(Y), Tensor):
             raise ValueError(
@@ -46,7 +46,7 @@ class Climb(Decoder):
     def _climb(self, embedding: Embedding, starts: Tensor, rows: Tensor) -> Tensor:
         """Points (b, d) from starts (b, d) for the elements ``rows`` (b,), none with a lower score than its start."""
 
-    def decode(self, embedding: Embedding, X: Any | None = None) -> np.ndarray:
+    def decode(self, embedding: Embedding, X: Data | None = None) -> np.ndarray:
         """The vectors (q, d) where climbing from the best training outputs ends."""
         self._state("_resolved")
         anchors = embedding.anchors.to(embedding.weights)

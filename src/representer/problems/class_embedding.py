@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Nystroem, RandomFeatures
-from representer.data import plain
+from representer.data import Data, plain
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
 from representer.kernels import Kernel
 from representer.kernels.stationary import Stationary
@@ -189,7 +189,7 @@ def search_classes(
 
 # -- exact fits -------------------------------------------------------------------------------------------------------
 def solve_classes(
-    model: ClassModel, choice: Choice, block: Block, anchors: Any, representation: Representation
+    model: ClassModel, choice: Choice, block: Block, anchors: Data, representation: Representation
 ) -> ClassFit:
     """The fit to all samples with the chosen kernel and alpha; ``anchors`` are the inputs as they are stored."""
     kernel, Y, w = choice.model, block.Y, block.weights

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import take
+from representer.data import Data, take
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize
@@ -20,7 +20,7 @@ from representer.objectives import Interpolation, Ridge
 from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.parameters import Hyperparameter
-from representer.problems.losses import Objectives, Targets
+from representer.problems.losses import KnownTargets, Objectives
 from representer.values import Value
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
@@ -44,7 +44,7 @@ class Composition(Value):
 
 
 @dataclass(frozen=True)
-class Block:
+class OuterBlock:
     """Outputs (in rotated coordinates) that share an outer Gram matrix."""
 
     gram: Callable[[Any, Any], Tensor]
@@ -61,8 +61,8 @@ class DeepProblem:
     ----------
     composition : Composition
         With numbers for all hyperparameters; they may be exchanged for others at each evaluation.
-    X, Y : prepared data, tensor (n, p) or Targets
-        All samples; ``Targets`` have weights and groups.
+    X, Y : prepared data, tensor (n, p) or KnownTargets
+        All samples; ``KnownTargets`` have weights and groups.
     objectives : Objectives
     rows : tensor of int, optional
         The training samples; the others serve the score only.
@@ -79,8 +79,8 @@ class DeepProblem:
     def __init__(
         self,
         composition: Composition,
-        X: Any,
-        Y: Tensor | Targets,
+        X: Data,
+        Y: Tensor | KnownTargets,
         objectives: Objectives,
         *,
         rows: Tensor | None = None,
@@ -89,7 +89,7 @@ class DeepProblem:
         free: Sequence[str] = (),
         chain: Chain | None = None,
     ):
-        self.targets = Targets(Y) if isinstance(Y, Tensor) else Y
+        self.targets = KnownTargets(Y) if isinstance(Y, Tensor) else Y
         self.composition, self.X, self.Y = composition, X, self.targets.Y
         self.inner_moves = any(name.startswith("layers__") and not name.endswith("__alpha") for name in free)
         self.outer_moves = any(name.startswith("kernel__") for name in free)
@@ -124,7 +124,7 @@ class DeepProblem:
         return new
 
     # -- the outer function -------------------------------------------------------------------------------------------
-    def _blocks(self, kernel: OperatorKernel) -> tuple[Tensor | None, list[Block]]:
+    def _blocks(self, kernel: OperatorKernel) -> tuple[Tensor | None, list[OuterBlock]]:
         p = self.Y.shape[1]
         grams, rotation, coupled = outer_grams(kernel, p, self.Y)
         if coupled:
@@ -136,12 +136,12 @@ class DeepProblem:
                     "on centred targets."
                 )
             score = None if self.objectives.score is None else self.objectives.score(entries)
-            return None, [Block(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
+            return None, [OuterBlock(grams[0][0], torch.arange(p), fit, score, scale=float(p))]
         targets = self.targets if rotation is None else self.targets.rotated(rotation)
         training = targets if self._all_rows else targets.rows(self.rows)
         score = self.objectives.score
         return rotation, [
-            Block(
+            OuterBlock(
                 gram,
                 outputs,
                 self.objectives.fit(training.columns(outputs)),
@@ -150,14 +150,14 @@ class DeepProblem:
             for gram, outputs in grams
         ]
 
-    def _current(self, composition: Composition) -> list[Block]:
+    def _current(self, composition: Composition) -> list[OuterBlock]:
         """The blocks with the Gram matrices of these hyperparameters."""
         if composition is self.composition or not self.outer_moves:
             return self.blocks
         grams, _, _ = outer_grams(composition.kernel, self.Y.shape[1], self.Y)
         return [replace(block, gram=gram) for block, (gram, _) in zip(self.blocks, grams, strict=True)]
 
-    def _gram(self, block: Block, Z: Any, rows: Tensor | None) -> Tensor:
+    def _gram(self, block: OuterBlock, Z: Data, rows: Tensor | None) -> Tensor:
         """The outer Gram matrix of the images of some rows, or its factor if there are landmarks."""
         rows = None if rows is self.rows and self._all_rows else rows
         if self.landmarks is not None:
@@ -199,7 +199,7 @@ class DeepProblem:
             total = total + block.scale * self._fit_value(block, gram, Z, composition)
         return total + self.penalty(points, composition)
 
-    def _fit_value(self, block: Block, gram: Tensor, Z: Any, composition: Composition) -> Tensor:
+    def _fit_value(self, block: OuterBlock, gram: Tensor, Z: Data, composition: Composition) -> Tensor:
         alpha = torch.as_tensor(composition.alpha, dtype=gram.dtype, device=gram.device)
         if isinstance(block.fit, Interpolation):
             points = {"points": Z[..., self.rows, :]} if block.fit.separation > 0 else {}
@@ -330,7 +330,7 @@ class DeepProblem:
 
         return product
 
-    def _batch(self, gram: Tensor, Z: Any, points: Tensor) -> Tensor:
+    def _batch(self, gram: Tensor, Z: Data, points: Tensor) -> Tensor:
         """One Gram matrix for each point."""
         if isinstance(Z, Tensor) and Z.requires_grad and not gram.requires_grad:
             raise ValueError(
@@ -342,7 +342,7 @@ class DeepProblem:
     def _alpha(self, like: Tensor) -> Tensor:
         return torch.as_tensor(self.composition.alpha, dtype=like.dtype, device=like.device)
 
-    def _fit_envelope(self, block: Block, gram: Tensor) -> tuple[Tensor, Tensor]:
+    def _fit_envelope(self, block: OuterBlock, gram: Tensor) -> tuple[Tensor, Tensor]:
         """The part of J that a block adds, and its gradient in the Gram matrix."""
         alpha = self._alpha(gram).expand(len(gram))
         with torch.no_grad():
@@ -374,7 +374,7 @@ class DeepProblem:
         points = images[-1][anchors[:, None], anchors] if pairwise else take(images[-1], anchors)
         return Expansion(self.composition.kernel, points, columns), intercept, images
 
-    def _solve_block(self, block: Block, Z: Any) -> tuple[Tensor, Tensor | None]:
+    def _solve_block(self, block: OuterBlock, Z: Data) -> tuple[Tensor, Tensor | None]:
         gram = self._gram(block, Z, self.rows)
         own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
         options = {} if own else {"alpha": self.composition.alpha / block.scale}

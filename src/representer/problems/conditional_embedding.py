@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Landmarks, Nystroem, approximation_error
-from representer.data import plain, take
+from representer.data import Data, plain, take
 from representer.functions import ConditionalEmbedding, FeatureFunction
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
@@ -111,7 +111,7 @@ def solve_conditionals(
     model: ConditionalModel,
     choice: Choice,
     block: Block,
-    inputs: Any,
+    inputs: Data,
     targets: ConditionalEmbedding,
 ) -> ConditionalEmbedding:
     """The embedding of the fit to all samples; ``inputs`` as they are stored, ``targets`` without weights."""
@@ -185,7 +185,7 @@ def _numbers(chunk: np.ndarray, reader: TargetSource, cells: Cells) -> np.ndarra
     return plain(cells(reader.prepared(reader.check(chunk))))[:, None].astype(float)
 
 
-def with_targets(samples: Samples, Y: Any) -> Samples:
+def with_targets(samples: Samples, Y: Data) -> Samples:
     """The same inputs, weights and groups, with targets in memory or on Dask."""
     if isinstance(samples, OnDask):
         return OnDask(samples.X, plain(Y), samples.weights, dtype=samples.dtype, groups=samples.groups)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.functions import Expansion
 from representer.linalg import eigh
 from representer.operators import Decomposable
@@ -20,7 +20,7 @@ from representer.optimize.search import Choice, SearchSettings, log_spaced
 from representer.problems.composition import Composition, DeepProblem, outer_grams
 from representer.problems.fixed_gram import Restore, precompute
 from representer.problems.hyperparameters import Fold, HyperparameterSearch, minimise
-from representer.problems.losses import Loss, Objectives, Targets, on_factor
+from representer.problems.losses import KnownTargets, Loss, Objectives, on_factor
 from representer.problems.starts import beginning, flat, principal_start, random_starts
 
 Split = tuple[Tensor, Tensor]  # training rows and held-out rows
@@ -85,7 +85,7 @@ class DeepFit:
     ----------
     composition : Composition
     X : prepared data
-    targets : Targets
+    targets : KnownTargets
     loss : Loss
     settings : SearchSettings
         Its criterion is "auto", "validation", "loo" or "gcv".
@@ -96,8 +96,8 @@ class DeepFit:
     """
 
     composition: Composition
-    X: Any
-    targets: Targets
+    X: Data
+    targets: KnownTargets
     loss: Loss
     settings: SearchSettings
     splits: Splits
@@ -255,7 +255,7 @@ class DeepFit:
         pairwise = self.start is None and given.input_kernel.domain == "gram"
         return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, whole)[0], **alphas}
 
-    def _ridge_alpha(self, X: Any, targets: Targets) -> tuple[float, float]:
+    def _ridge_alpha(self, X: Data, targets: KnownTargets) -> tuple[float, float]:
         """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
         and this error as a share of the variance.
 
@@ -299,7 +299,7 @@ class DeepFit:
     def _stopped(self) -> Choice:
         return Choice(self.composition, self.composition.alpha, interrupted=True)
 
-    def _look_again(self, image: Tensor, targets: Targets) -> None:
+    def _look_again(self, image: Tensor, targets: KnownTargets) -> None:
         """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
         alpha, unexplained = self._ridge_alpha(image, targets)
         if "alpha" in self.free:
@@ -307,7 +307,7 @@ class DeepFit:
         if self.settings.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
             self.criterion = "validation"
 
-    def _descend(self, X: Any, targets: Targets, images: list[Tensor]) -> Choice:
+    def _descend(self, X: Data, targets: KnownTargets, images: list[Tensor]) -> Choice:
         """The search itself: by squared loss, then alpha by the loss that is meant."""
         some = None if len(self.splits.rows) == len(self.Y) else self.splits.rows
         splits: Sequence[Any] = self.splits.folds(some) if self.criterion == "validation" else [(None, None)]
@@ -348,7 +348,7 @@ class DeepFit:
         self.composition = choice.model
         return choice
 
-    def _explore(self, X: Any, targets: Targets) -> tuple[list[Tensor], bool]:
+    def _explore(self, X: Data, targets: KnownTargets) -> tuple[list[Tensor], bool]:
         """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
         current = self.composition.hyperparameter_values()
         gentle = {
@@ -369,8 +369,8 @@ class DeepFit:
     def _fold(
         self,
         loss: Loss,
-        X: Any,
-        targets: Targets,
+        X: Data,
+        targets: KnownTargets,
         images: Sequence[Tensor],
         training: Tensor | None,
         validation: Tensor | None,
@@ -384,25 +384,25 @@ class DeepFit:
         return Fold(problem, point)
 
 
-def _known(targets: Targets) -> Targets:
+def _known(targets: KnownTargets) -> KnownTargets:
     """The columns of the targets that every sample has."""
     missing = targets.Y.isnan().any(0)
     return targets.columns(torch.nonzero(~missing)[:, 0]) if bool(missing.any()) else targets
 
 
-def _centred(targets: Targets) -> Tensor:
-    """Targets around their mean, each times the root of its weight; the weights have mean one."""
+def _centred(targets: KnownTargets) -> Tensor:
+    """The targets around their mean, each times the root of its weight; the weights have mean one."""
     if targets.weights is None:
         return targets.Y - targets.Y.mean(0)
     w = (targets.weights / targets.weights.mean())[:, None]
     return w.sqrt() * (targets.Y - (w * targets.Y).mean(0))
 
 
-def _variance(targets: Targets) -> float:
+def _variance(targets: KnownTargets) -> float:
     return _centred(targets).square().sum(1).mean().item()
 
 
-def leave_one_out_path(composition: Composition, X: Any, targets: Targets) -> tuple[Tensor, Tensor]:
+def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets) -> tuple[Tensor, Tensor]:
     """Values of alpha, and the leave-one-out error of ridge fits by the outer kernel at these points for each.
 
     One eigendecomposition k = U diag(e) Uᵀ serves them all: P = U diag(1/(e + nα)) Uᵀ.
@@ -465,8 +465,8 @@ class Fitted:
 
 def fit_composition(
     composition: Composition,
-    X: Any,
-    targets: Targets,
+    X: Data,
+    targets: KnownTargets,
     loss: Loss,
     settings: SearchSettings,
     splits: Splits,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FourierFeatures, RandomFeatures
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels import Kernel
 from representer.kernels.learned import Neural
 from representer.linalg import NotPositiveDefiniteError
@@ -63,7 +63,7 @@ class InputGram:
         The Gram matrix where it is computed once and for all; if it was repaired, the eigenvectors that have stayed.
     """
 
-    X: Any
+    X: Data
     pairwise: bool = False
     features: Features | None = None
     gram: Tensor | None = None
@@ -157,7 +157,7 @@ def require_groups(groups: np.ndarray | None) -> None:
         )
 
 
-def _explicit(kernel: Kernel, X: Any) -> Tensor:
+def _explicit(kernel: Kernel, X: Data) -> Tensor:
     features = kernel.features(X)
     assert features is not None  # asked before
     return features

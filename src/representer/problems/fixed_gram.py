@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import SparseRows, take
+from representer.data import Data, SparseRows, take
 from representer.functions import Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, repair_gram
@@ -35,7 +35,7 @@ ADVICE = (
 class Restore:
     """The way back from what a fit has worked with to the kernel and the data that it was given."""
 
-    data: Any
+    data: Data
     kernel: OperatorKernel | None = None  # the first one, where its Gram matrix was computed once
     kept: Tensor | None = None  # if that was repaired, the eigenvectors that have stayed
     learned: bool = False  # is it a scalar kernel of objects with hyperparameters that were searched?
@@ -76,7 +76,7 @@ class Restore:
 
 
 def precompute(
-    composition: Composition, data: Any, like: Tensor, *, once: bool = True
+    composition: Composition, data: Data, like: Tensor, *, once: bool = True
 ) -> tuple[Composition, Any, Restore]:
     """The composition and the data that a fit works with, and the way back.
 
@@ -125,7 +125,7 @@ def _with_first(composition: Composition, kernel: OperatorKernel) -> Composition
     return Composition(layers, composition.kernel, composition.alpha)
 
 
-def _is_indefinite(kernel: Any, data: Any) -> bool:
+def _is_indefinite(kernel: Any, data: Data) -> bool:
     """Would the Gram matrix of a scalar kernel be repaired with a warning, or refused?"""
     with warnings.catch_warnings():
         warnings.simplefilter("error", IndefiniteGramWarning)

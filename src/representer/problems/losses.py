@@ -31,7 +31,7 @@ Criterion = str  # "validation", "loo" or "gcv"
 
 
 @dataclass(frozen=True)
-class Targets:
+class KnownTargets:
     """What a loss is made of: targets (n, p), and weights and groups (n,) of the samples if they have any."""
 
     Y: Tensor
@@ -41,41 +41,43 @@ class Targets:
     def __len__(self) -> int:
         return len(self.Y)
 
-    def rows(self, rows: Tensor) -> Targets:
+    def rows(self, rows: Tensor) -> KnownTargets:
         """Some of the samples."""
         index = rows.cpu()
         weights = None if self.weights is None else self.weights[rows]
-        return Targets(self.Y[rows], weights, None if self.groups is None else self.groups[index.numpy()])
+        return KnownTargets(
+            self.Y[rows], weights, None if self.groups is None else self.groups[index.numpy()]
+        )
 
-    def rotated(self, rotation: Tensor) -> Targets:
+    def rotated(self, rotation: Tensor) -> KnownTargets:
         """The targets in other coordinates."""
-        return Targets(self.Y @ rotation, self.weights, self.groups)
+        return KnownTargets(self.Y @ rotation, self.weights, self.groups)
 
-    def columns(self, outputs: Tensor) -> Targets:
+    def columns(self, outputs: Tensor) -> KnownTargets:
         """Some of the outputs."""
-        return Targets(self.Y[:, outputs], self.weights, self.groups)
+        return KnownTargets(self.Y[:, outputs], self.weights, self.groups)
 
-    def entries(self) -> Targets:
+    def entries(self) -> KnownTargets:
         """Every entry as a sample of its own, for outputs that are coupled."""
         p = self.Y.shape[1]
         weights = None if self.weights is None else self.weights.repeat_interleave(p)
         groups = None if self.groups is None else np.repeat(self.groups, p)
-        return Targets(self.Y.reshape(-1, 1), weights, groups)
+        return KnownTargets(self.Y.reshape(-1, 1), weights, groups)
 
 
 @dataclass(frozen=True)
 class Objectives:
     """What a loss makes of targets: the fit to the training rows, and the error that chooses hyperparameters."""
 
-    fit: Callable[[Targets], Any]
-    score: Callable[[Targets], Any] | None = None
+    fit: Callable[[KnownTargets], Any]
+    score: Callable[[KnownTargets], Any] | None = None
 
 
 @dataclass(frozen=True)
 class Loss:
     """A loss as a family of objectives; ``make`` gives the one for some targets."""
 
-    make: Callable[[Targets], Any]
+    make: Callable[[KnownTargets], Any]
     intercept: bool
     squared: bool = False  # closed form, exact leave-one-out
     learnable: bool = True  # can alpha be chosen by an error on new data?
@@ -99,13 +101,13 @@ class Loss:
             )
         return Objectives(self.make, lambda T: known(T, lambda T, rows: self._closed_form(criterion, T)))
 
-    def _closed_form(self, criterion: Criterion, T: Targets) -> Any:
+    def _closed_form(self, criterion: Criterion, T: KnownTargets) -> Any:
         options: dict[str, Any] = {"alpha": 1.0, "intercept": self.intercept, "sample_weight": T.weights}
         if criterion == "gcv":
             return GeneralizedCrossValidation(T.Y, **options)
         return LeaveOneOut(T.Y, groups=T.groups, **options)
 
-    def _held_out(self, validation: Tensor, T: Targets, rows: Tensor) -> HeldOut | None:
+    def _held_out(self, validation: Tensor, T: KnownTargets, rows: Tensor) -> HeldOut | None:
         """The error on the validation rows among those in which Y is known, if there are any of both kinds."""
         held_out = torch.isin(rows, validation.to(rows.device))
         if not bool(held_out.any()) or bool(held_out.all()):
@@ -118,12 +120,12 @@ class Loss:
         return self if self.squared or not self.learnable else squared(self.intercept)
 
 
-def known(targets: Targets, make: Callable[[Targets, Tensor], Any]) -> Any:
+def known(targets: KnownTargets, make: Callable[[KnownTargets, Tensor], Any]) -> Any:
     """The objective of targets without gaps, or a sum over columns with the same gaps (NaN), each on rows it has."""
 
     def of_rows(Y: Tensor, rows: Tensor) -> Any:
         part = targets.rows(rows) if len(rows) < len(targets) else targets
-        return make(Targets(Y, part.weights, part.groups), rows)
+        return make(KnownTargets(Y, part.weights, part.groups), rows)
 
     return observed(targets.Y, of_rows)
 
@@ -143,7 +145,7 @@ def _on_factor(objective: Any) -> Any:
 def squared(intercept: bool) -> Loss:
     """1/n Σ‖y − f‖² over the samples that have a target (NaN where there is none)."""
 
-    def make(T: Targets) -> Any:
+    def make(T: KnownTargets) -> Any:
         return known(T, lambda T, _: Ridge(T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights))
 
     return Loss(make, intercept, squared=True)
@@ -160,7 +162,7 @@ def custom(function: Callable[..., Tensor], intercept: bool, penalty: Any) -> Lo
     """Any differentiable function of all values, and any increasing penalty α Θ(‖f‖²) of the outer function."""
     weight = 1.0 if penalty is None else penalty
 
-    def make(T: Targets) -> CustomLoss:
+    def make(T: KnownTargets) -> CustomLoss:
         return CustomLoss(function, T.Y, penalty=weight, intercept=intercept, sample_weight=T.weights)
 
     return Loss(make, intercept, learnable=False)
@@ -176,7 +178,7 @@ def convex(name: str, intercept: bool, **options: float) -> Loss:
         "logistic": Logistic,
     }
 
-    def make(T: Targets) -> Any:
+    def make(T: KnownTargets) -> Any:
         return kinds[name](T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights, **options)
 
     return Loss(make, intercept)

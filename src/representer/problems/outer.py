@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
-from representer.data import plain
+from representer.data import Data, plain
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.operators import Decomposable, Identity
 from representer.operators.adapted import silent_repairs
@@ -50,14 +50,14 @@ class ImageFeatures(FeatureMap):
         """The landmarks, which are images."""
         return self.outer.state
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         for function in self.inner:
             X = function(X)
         return self.outer(X)
 
 
 @dataclass(frozen=True)
-class Part:
+class SeenSamples:
     """The samples that a deep machine sees, and all of them if these are more.
 
     Parameters
@@ -72,7 +72,7 @@ class Part:
         All samples, if the outer function is to be fitted to them.
     """
 
-    X: Any
+    X: Data
     rows: np.ndarray
     seed: int = 0
     source: Samples | None = None
@@ -95,7 +95,12 @@ class OuterFit:
 
 
 def fit_outer(
-    function: Composed, part: Part, alpha: float | None, *, intercept: bool, memory_limit: int | str | None
+    function: Composed,
+    part: SeenSamples,
+    alpha: float | None,
+    *,
+    intercept: bool,
+    memory_limit: int | str | None,
 ) -> OuterFit:
     """Fit the outer function once more, to all samples; alpha too, if it is None, by leave-one-out errors of samples
     that the inner layers have not seen."""
@@ -134,7 +139,7 @@ def fit_outer(
     return OuterFit(replace(function, outer=fitted), system, criterion, value)
 
 
-def _image(inner: tuple[Expansion, ...], X: Any) -> Any:
+def _image(inner: tuple[Expansion, ...], X: Data) -> Any:
     for f in inner:
         X = f(X)
     return X

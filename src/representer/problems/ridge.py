@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Falkon, approximation_error
-from representer.data import plain, take
+from representer.data import Data, plain, take
 from representer.functions import Expansion, FeatureFunction, StoredFeatures
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
@@ -125,7 +125,7 @@ class RidgeProblem:
         representation: Representation,
         *,
         seed: int = 0,
-        inputs: Any = None,
+        inputs: Data = None,
     ):
         self.samples = samples
         self.model = model
@@ -439,7 +439,7 @@ def alpha_by_sums(
     return best_alpha(lambda grid: system.path(grid, criterion, limit=limit), alphas, refine=refine)
 
 
-def choose_alpha(data: RidgeData, candidates: Any, criterion: Any) -> RidgeChoice:
+def choose_alpha(data: RidgeData, candidates: Data, criterion: Any) -> RidgeChoice:
     """The candidate, or the positive number, of least criterion: one eigendecomposition whatever their number."""
     refine = candidates is None
     alphas = alpha_grid(data.least_alpha()) if refine else data.Y.new_tensor(candidates)

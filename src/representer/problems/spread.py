@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
-from representer.data import count
+from representer.data import Data, count
 from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import repair_gram
@@ -22,7 +22,7 @@ from representer.optimize.search import SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
 from representer.problems.fixed_gram import precompute
-from representer.problems.losses import Targets, squared
+from representer.problems.losses import KnownTargets, squared
 from representer.systems import RidgeData, factor_system
 
 
@@ -50,12 +50,12 @@ class PredictiveSpread:
     def __init__(
         self,
         kernel: OperatorKernel,
-        Z: Any,
+        Z: Data,
         Y: Tensor,
         alpha: float,
         *,
         intercept: bool,
-        landmarks: Any = None,
+        landmarks: Data = None,
         residuals: Tensor | None = None,
         weights: Tensor | None = None,
     ):
@@ -79,11 +79,11 @@ class PredictiveSpread:
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = Y.numel() * Y.element_size()
 
-    def __call__(self, Z: Any) -> Tensor:
+    def __call__(self, Z: Data) -> Tensor:
         """Standard deviations (m, p) at the images Z."""
         return torch.cat([self._block(Z[rows]) for rows in row_blocks(count(Z), self.bytes_per_row)])
 
-    def _block(self, Z: Any) -> Tensor:
+    def _block(self, Z: Data) -> Tensor:
         points = Z if self.features is None else self.features(Z)
         variance = self.system.variance(points)
         if self.features is not None:
@@ -111,7 +111,7 @@ class DeepSpread:
     """
 
     function: Composed
-    X: Any
+    X: Data
     Y: np.ndarray
     weights: np.ndarray | None
     alpha: float
@@ -149,11 +149,11 @@ class DeepSpread:
             self.alpha,
             intercept=self.intercept,
             landmarks=outer.anchors if self.by_landmarks else None,
-            residuals=self._held_out_residuals(images, Targets(Y, weights)),
+            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)),
             weights=weights,
         )
 
-    def _held_out_residuals(self, images: list[Any], targets: Targets) -> Tensor | None:
+    def _held_out_residuals(self, images: list[Any], targets: KnownTargets) -> Tensor | None:
         """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
         if self.refits is None:
             return None

@@ -11,6 +11,7 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
+from representer.data import Data
 from representer.functions import Chain, Layer
 from representer.notices import warn
 from representer.problems.composition import Composition
@@ -114,7 +115,7 @@ class Beginning:
 
 def beginning(
     composition: Composition,
-    data: Any,
+    data: Data,
     max_rank: int | None,
     generator: torch.Generator,
     weights: Tensor | None = None,
@@ -137,7 +138,7 @@ def beginning(
     return Beginning(Composition(numbered, kernel, composition.alpha), chain, point, image)
 
 
-def warn_if_blind(layer: Layer, inputs: Any, image: Tensor) -> None:
+def warn_if_blind(layer: Layer, inputs: Data, image: Tensor) -> None:
     """Say so if a layer takes samples that differ to the same image, for nothing can be learned behind it."""
 
     def differ(values: Tensor, rounding: float) -> bool:

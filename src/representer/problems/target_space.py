@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, plain, take
+from representer.data import Data, count, plain, take
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky
@@ -66,7 +66,7 @@ class KernelSpace:
 
     kernel: Kernel
     pivots: Tensor
-    points: Any
+    points: Data
     cholesky: Cholesky
     of_gram: bool = False
 
@@ -78,7 +78,7 @@ class KernelSpace:
 
     @classmethod
     def of(
-        cls, kernel: Kernel, X: Any, like: Tensor, *, gram: Tensor | None = None, max_rank: int | None = None
+        cls, kernel: Kernel, X: Data, like: Tensor, *, gram: Tensor | None = None, max_rank: int | None = None
     ) -> KernelSpace:
         """The span of prepared data; with ``max_rank`` of so many of them at most, and no n × n matrix is made.
 
@@ -103,12 +103,12 @@ class KernelSpace:
         pivots = rows[chosen]
         return cls(kernel, pivots, X if kernel.domain == "gram" else take(X, pivots), cholesky, given)
 
-    def _cross(self, X: Any) -> Tensor:
+    def _cross(self, X: Data) -> Tensor:
         if self.kernel.domain == "gram":
             return X[:, self.pivots]
         return self.kernel._gram(X, self.points)
 
-    def coordinates(self, X: Any, gram: Tensor | None = None) -> Tensor:
+    def coordinates(self, X: Data, gram: Tensor | None = None) -> Tensor:
         """k(x, P) L⁻ᵀ, (n, r), block by block; of the training samples from k(X), if that is known (and repaired)."""
         like = self.cholesky.factor
         if gram is not None and self.of_gram:
@@ -118,11 +118,11 @@ class KernelSpace:
             values[rows] = self.cholesky.half_solve(self._cross(X[rows]).to(like).mT).mT
         return values
 
-    def squared_norms(self, X: Any) -> Tensor:
+    def squared_norms(self, X: Data) -> Tensor:
         """The squared norms k(x_i, x_i) of the images."""
         return self.kernel._diag(X).to(self.cholesky.factor)
 
-    def squared_distances(self, X: Any, values: Tensor, norms: Tensor) -> Tensor:
+    def squared_distances(self, X: Data, values: Tensor, norms: Tensor) -> Tensor:
         """‖φ(x) − v‖² of elements v with these coordinates, row by row; ``norms`` are k(x, x)."""
         cross = (self.coordinates(X) * values).sum(-1)
         return norms - 2.0 * cross + values.square().sum(-1)
@@ -147,7 +147,7 @@ class StoredSpace:
 
     kernel: Kernel
     pivots: np.ndarray
-    points: Any
+    points: Data
     factor: np.ndarray
     representation: Representation
 
@@ -192,7 +192,7 @@ class TargetStatistics:
 
     @classmethod
     def of(
-        cls, space: TargetSpace, X: Any, coordinates: Tensor, norms: Tensor, weights: Tensor | None
+        cls, space: TargetSpace, X: Data, coordinates: Tensor, norms: Tensor, weights: Tensor | None
     ) -> TargetStatistics:
         """The statistics of prepared data with weights of mean one."""
         w = torch.ones_like(norms) if weights is None else weights

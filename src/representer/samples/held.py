@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from scipy import sparse
 
-from representer.data import SparseRows, plain
+from representer.data import Data, SparseRows, plain
 from representer.samples.in_memory import Block
 from representer.samples.rows import sampling_keys
 
@@ -19,8 +19,8 @@ class HeldSamples:
     """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
 
     keys: np.ndarray
-    X: Any
-    Y: Any
+    X: Data
+    Y: Data
     weights: np.ndarray | None
     groups: np.ndarray | None = None
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.linalg.memory import recycling, row_blocks
 from representer.samples.rows import sample_groups, sample_rows
 
@@ -28,8 +28,8 @@ class Block:
         Samples of one group are left out together.
     """
 
-    X: Any
-    Y: Any
+    X: Data
+    Y: Data
     weights: Tensor | None = None
     groups: Tensor | None = None
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
+from representer.data import Data
 from representer.data import is_dask as is_dask
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 
@@ -89,7 +90,7 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def _chunk_block(
-    X: Any, Y: Any, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None
+    X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None
 ) -> Block:
     """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
 
@@ -123,7 +124,7 @@ def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return chunk[weights.reshape(len(weights)) != 0]
 
 
-def _chunk_total(step: Step, X: Any, Y: Any, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
+def _chunk_total(step: Step, X: Data, Y: Data, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
     return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
 
 
@@ -153,7 +154,9 @@ class OnDask(Samples):
         Labels of what belongs together; they are brought into memory.
     """
 
-    def __init__(self, X: Any, Y: Any, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
+    def __init__(
+        self, X: Data, Y: Data, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None
+    ):
         self.X = as_rows(X, "X")
         _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
@@ -263,7 +266,7 @@ class OnDask(Samples):
             return parts[0].compute()
 
 
-def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Any, width: int | None, dtype: Any) -> Any:
+def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int | None, dtype: Any) -> Any:
     """function(chunk) for every chunk of rows, lazily: a Dask array (n, width), or (n,) for a width of None."""
     dask = require_dask()
     rows = as_rows(X, "X", sizes=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from representer.data import Data
 from representer.linalg.memory import row_blocks
 from representer.systems.groups import Groups
 
@@ -42,7 +43,7 @@ class System(ABC):
         """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a target is missing."""
         raise self._unavailable("Variances of left-out samples")
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points, in units of the prior's scale."""
         raise self._unavailable("Variances")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.data import count
+from representer.data import Data, count
 from representer.kernels.base import Kernel
 from representer.linalg.memory import row_blocks
 from representer.samples.in_memory import Block, Step
@@ -32,7 +31,7 @@ class Cells:
     """
 
     kernel: Kernel
-    landmarks: Any  # prepared
+    landmarks: Data  # prepared
 
     def __len__(self) -> int:
         return count(self.landmarks)
@@ -41,12 +40,12 @@ class Cells:
     def _halves(self) -> Tensor:
         return 0.5 * self.kernel._diag(self.landmarks)
 
-    def __call__(self, Y: Any) -> Tensor:
+    def __call__(self, Y: Data) -> Tensor:
         """The number of its landmark for each of some prepared outputs, in blocks."""
         blocks = row_blocks(count(Y), 2 * self._halves.element_size() * len(self))
         return torch.cat([self._block(Y[rows]) for rows in blocks])
 
-    def _block(self, Y: Any) -> Tensor:
+    def _block(self, Y: Data) -> Tensor:
         similar = self.kernel._gram(Y, self.landmarks)
         found = (similar - self._halves).argmax(1)  # of least l(y, y) − 2 l(y, z) + l(z, z)
         if isinstance(Y, Tensor):

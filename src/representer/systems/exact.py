@@ -14,17 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Cholesky,
-    Spectrum,
+    Eigenpairs,
     conjugate_gradient,
     eigh,
     factorize,
@@ -138,7 +138,7 @@ def constants_of(
 class GramInverse:
     """P by a Cholesky factor of the rooted (and centred) Gram matrix plus shift, or by the spectrum of that matrix."""
 
-    solver: Cholesky | Spectrum
+    solver: Cholesky | Eigenpairs
     shift: Tensor
     root: Tensor
     constants: Constants | None = None
@@ -215,7 +215,7 @@ class GramInverse:
         return (cross.mT * self._solved(cross.mT)).sum(0)
 
 
-def spectral_blocks(spectrum: Spectrum, index: Tensor, shift: Tensor) -> Tensor:
+def spectral_blocks(spectrum: Eigenpairs, index: Tensor, shift: Tensor) -> Tensor:
     """The blocks [(A + shift·I)⁻¹]_SS (g, b, b) of rows S (g, b)."""
     rest = torch.as_tensor(spectrum._complement(shift), dtype=spectrum.values.dtype)
     U = spectrum.vectors[index]
@@ -225,7 +225,7 @@ def spectral_blocks(spectrum: Spectrum, index: Tensor, shift: Tensor) -> Tensor:
 
 
 def spectral_path(
-    spectrum: Spectrum,
+    spectrum: Eigenpairs,
     Y: Tensor,
     shifts: Tensor,
     criterion: Criterion,
@@ -258,7 +258,7 @@ def spectral_path(
 
 
 def _grouped(
-    spectrum: Spectrum,
+    spectrum: Eigenpairs,
     rotated: Tensor,
     outside: Tensor,
     shift: Tensor,
@@ -279,7 +279,7 @@ def _grouped(
     return total
 
 
-Known = tuple[Spectrum, Constants | None]
+Known = tuple[Eigenpairs, Constants | None]
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
@@ -310,7 +310,7 @@ class RidgeData:
     """
 
     kernel: OperatorKernel
-    X: Any
+    X: Data
     Y: Tensor
     weights: Tensor
     observed: Tensor | None = None
@@ -445,7 +445,7 @@ def refuse_one_group(blocks: list[Tensor], n: int, intercept: bool) -> None:
         )
 
 
-def has_few_features(kernel: Kernel, X: Any) -> bool:
+def has_few_features(kernel: Kernel, X: Data) -> bool:
     """Is the Gram matrix X Xᵀ with fewer features than samples, so that no n × n matrix is needed?"""
     return isinstance(kernel, Linear) and X.shape[-1] < X.shape[-2]
 
@@ -484,7 +484,7 @@ def beside_constants(
 
 
 def gram_spectrum(
-    kernel: Kernel, X: Any, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
+    kernel: Kernel, X: Data, root: Tensor, gram: Tensor | None = None, *, intercept: bool = False
 ) -> Known:
     """The spectrum of D k(X, X) D, centred where there is an intercept, and the constants beside it.
 
@@ -520,7 +520,7 @@ def part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor, shared: Known 
         return spectrum_beside_constants(data.part_gram(weights, rows), root, intercept=data.intercept)
     spectrum, constants = shared
     scaled = None if constants is None else constants.scaled(weights[0])
-    return Spectrum(spectrum.vectors, weights[0] * spectrum.values), scaled
+    return Eigenpairs(spectrum.vectors, weights[0] * spectrum.values), scaled
 
 
 # -- outputs that come apart ------------------------------------------------------------------------------------------
@@ -558,7 +558,7 @@ class SeparateOutputs(System):
             known = gram_spectrum(form.kernels[0], data.X, data.root, data.gram, intercept=data.intercept)
         thin = single and has_few_features(form.kernels[0], data.X)
         for weights, outputs, rows in data.patterns:
-            solver: Cholesky | Spectrum
+            solver: Cholesky | Eigenpairs
             if known is None and not thin:
                 solver, constants = self._by_cholesky(weights, rows)
             else:
@@ -680,7 +680,7 @@ class SeparateOutputs(System):
             leverage[part.index] = (1.0 - noise * part.inverse.diagonal)[:, None]
         return self._variances_back(leverage)
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all parts share is computed once."""
         p = self.data.Y.shape[1]
         variances = self.form.weights.new_zeros(count(X), p)
@@ -790,7 +790,7 @@ class CoupledOutputs(System):
         """1 − noise_i P_ii; NaN where a target is missing."""
         return self._unflat(1.0 - self.shift / self.inverse.root**2 * self.inverse.diagonal, torch.nan)
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """From one triangular solve with the cross blocks."""
         p = self.data.Y.shape[1]
         cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
@@ -863,7 +863,7 @@ class IterativeOutputs(System):
             "cross_val_predict, fewer samples, or an operator that commutes (Identity, Diagonal)."
         )
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """One solve for each new point and output."""
         p = self.mask.shape[1]
         variance = self.data.kernel.diag(X, p)
@@ -879,7 +879,7 @@ class IterativeOutputs(System):
 
 
 def _preconditioner(
-    kernel: OperatorKernel, X: Any, noise: Tensor, mask: Tensor
+    kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
 ) -> Callable[[Tensor], Tensor]:
     """The nearest Kronecker product for sums of them, and a pivoted Cholesky factor for any other kernel."""
     shift = noise.mean()
@@ -929,7 +929,7 @@ def factor_system(
         The samples with their targets, and the kernel.
     alpha : float
         The weight of ‖f‖² beside the mean loss.
-    known : (Spectrum, Constants or None), optional
+    known : (Eigenpairs, Constants or None), optional
         What ``gram_spectrum`` gives of the only scalar kernel, if it is known already.
     solver : {"auto", "dense", "iterative"}
         ``"auto"`` uses structure where there is some, the block matrix up to ``rows.DENSE_LIMIT``, and iterates above.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation.base import FeatureMap
 from representer.approximation.landmarks import LandmarkFeatures
-from representer.data import count, take
+from representer.data import Data, count, take
 from representer.kernels.base import Kernel
 from representer.samples.rows import MIDDLE_ROWS, evenly_spaced
 
@@ -108,11 +108,11 @@ class CentredFeatures(FeatureMap):
         """The state of the features; the frame has none of its own."""
         return self.features.state
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         return self.frame(self.features(X))
 
 
-def frame_of(features: FeatureMap, X: Any) -> Frame:
+def frame_of(features: FeatureMap, X: Data) -> Frame:
     """The frame of features, by some samples; the middle by the landmarks, which batches of any size share."""
     phi = features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS))))
     if not isinstance(features, LandmarkFeatures):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Falkon, FeatureMap, LandmarkFeatures, landmark_features
-from representer.data import count, plain, take
+from representer.data import Data, count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
 from representer.linalg.memory import room_beside_sums, row_blocks
@@ -62,7 +62,7 @@ class FittedSystem(System):
     def least_alpha(self) -> Tensor:
         """Below this, alpha·Σw leaves fewer than a third of the digits of a solution, and a criterion is rounding."""
 
-    def deviation(self, X: Any) -> Tensor:
+    def deviation(self, X: Data) -> Tensor:
         """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
         return ((self.variance(X) + self.alpha * self.weight) * self.prior_scale()).sqrt()
 
@@ -120,7 +120,7 @@ class ExactSystem(FittedSystem):
     representation: Representation
     features: StoredFeatures | None = None
     rows: np.ndarray | None = None
-    inputs: Any = None
+    inputs: Data = None
 
     @property
     def weight(self) -> float:
@@ -180,7 +180,7 @@ class ExactSystem(FittedSystem):
         """The criterion for many alphas, from one eigendecomposition."""
         return criterion_path(self._training, alphas, criterion)[0]
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""
         kernel = self.representation.adapted(self.kernel, repair=self.features is None)
         if self.kernel.domain == "gram" and self.rows is not None:
@@ -189,7 +189,7 @@ class ExactSystem(FittedSystem):
         blocks = row_blocks(count(inputs), data.Y.numel() * data.Y.element_size())
         return torch.cat([self._variance(inputs[rows]) for rows in blocks])
 
-    def _variance(self, inputs: Any) -> Tensor:
+    def _variance(self, inputs: Data) -> Tensor:
         if self.features is None:
             return self._system.variance(inputs)
         features, kernel = self.features.map(inputs), self._training.kernel
@@ -333,7 +333,7 @@ class SummedSystem(FittedSystem):
         residuals, variances = self._residuals(held)
         return torch.where(held.Y.isnan(), torch.nan, residuals**2 / variances).nanmean(0)
 
-    def variance(self, X: Any) -> Tensor:
+    def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
         inputs, features = self.features.inputs(X), self.features.map
         own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.linalg import Spectrum, eigh, factorize, shifted, spectrum_of_factor
+from representer.linalg import Eigenpairs, eigh, factorize, shifted, spectrum_of_factor
 from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
 from representer.operators.outputs import clipped_spectrum
 from representer.samples import Block
@@ -67,11 +67,11 @@ class RegressionInputs:
         return float(self.known(self.weights).sum())
 
     @cached_property
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> Eigenpairs:
         """The spectrum of √w k √w at the inputs that have an output."""
         return self._spectrum(self.labelled, self.root)
 
-    def _spectrum(self, rows: Tensor | None, root: Tensor | None) -> Spectrum:
+    def _spectrum(self, rows: Tensor | None, root: Tensor | None) -> Eigenpairs:
         if self.by_factor:
             return spectrum_of_factor(times(self.matrix if rows is None else self.matrix[rows], root))
         gram = self._gram(rows, root)
@@ -82,14 +82,14 @@ class RegressionInputs:
         return gram if root is None else gram * root[:, None] * root
 
     @cached_property
-    def everywhere(self) -> tuple[Spectrum, float] | None:
+    def everywhere(self) -> tuple[Eigenpairs, float] | None:
         """(U, e) of all inputs, U at those that have an output, and Σ w of all; None if all that count have one."""
         w, rows = self.weights, self.labelled
         total = float(len(self.matrix) if w is None else w.sum())
         if rows is None or total <= self.weight:
             return None
         whole = self._spectrum(None, None if w is None else w.sqrt())
-        return Spectrum(whole.vectors[rows], whole.values), total
+        return Eigenpairs(whole.vectors[rows], whole.values), total
 
     def unexplained(self, Z: Tensor, epsilon: float) -> Tensor:
         """P Z with P = I − (N/n) U diag(e / (e + Nε)) Uᵀ; N is the weight of all inputs, n that of those with outputs.
@@ -537,7 +537,7 @@ def summed_regression(
     B = torch.cat([root[:, None] * vectors.mT, vectors.new_zeros(len(outside), len(vectors))]).to(dtype)
     R = torch.cat([inside, outside]).to(dtype)
     inputs = RegressionInputs(B, True, features=features)
-    vars(inputs)["spectrum"] = Spectrum(torch.eye(len(B), len(root)).to(B), B[: len(root)].square().sum(1))
+    vars(inputs)["spectrum"] = Eigenpairs(torch.eye(len(B), len(root)).to(B), B[: len(root)].square().sum(1))
     with torch.no_grad():
         Y = held.Y if targets is None else targets(held.Y)
         weights = None if held.weights is None else held.weights.to(dtype)

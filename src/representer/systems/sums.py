@@ -17,7 +17,7 @@ from scipy.linalg import blas
 from torch import Tensor
 
 from representer.approximation.base import FeatureMap
-from representer.linalg import Cholesky, Spectrum, eigh, factorize, shifted
+from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, shifted
 from representer.samples.in_memory import Block, Step
 from representer.systems.base import group_members, whole_groups
 from representer.systems.frames import Frame
@@ -211,7 +211,7 @@ class NormalRidge:
         return self._unturned(self._unturned(self._summed_gram()).mT)
 
     @cached_property
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> Eigenpairs:
         """The spectrum of S, centred where there is an intercept."""
         # The sums are double, but blocks may have been single.
         return eigh(
@@ -504,7 +504,7 @@ class SeparateRidge:
         ]
 
     @property
-    def spectrum(self) -> Spectrum:
+    def spectrum(self) -> Eigenpairs:
         """The spectrum of the output with the most samples."""
         return max(self.parts, key=lambda part: part.sums.n).spectrum
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import count
+from representer.data import Data, count
 from representer.functions.base import Function
 from representer.kernels.base import Kernel
 from representer.linalg.memory import row_blocks
@@ -23,11 +23,11 @@ class Solved:
     """A kernel, prepared training inputs, and their factored system."""
 
     kernel: Kernel
-    anchors: Any
+    anchors: Data
     system: DenseSystem
     kept: Tensor | None  # if the Gram matrix was repaired, the eigenvectors that have stayed
 
-    def cross(self, X: Any) -> Tensor:
+    def cross(self, X: Data) -> Tensor:
         """k(X, X_train), projected where the Gram matrix was repaired."""
         cross = self.kernel._gram(X, self.anchors)
         return cross if self.kept is None else (cross @ self.kept) @ self.kept.mT
@@ -66,7 +66,7 @@ class SampleWeights(Function):
     """
 
     kernel: Kernel
-    anchors: Any
+    anchors: Data
     shift: float
     intercept: bool
     representation: Representation
@@ -100,10 +100,10 @@ class SampleWeights(Function):
             return self.kernel
         return Adapted(self.kernel, how.dtype, how.device, repair=True)
 
-    def _inputs(self, X: Any) -> Any:
+    def _inputs(self, X: Data) -> Any:
         return self.representation.inputs(self.solved.kernel, X)
 
-    def __call__(self, X: Any) -> Tensor:
+    def __call__(self, X: Data) -> Tensor:
         """The weights w(x_i) of the training samples as rows, (q, n)."""
         solved = self.solved
         with torch.no_grad():
@@ -111,7 +111,7 @@ class SampleWeights(Function):
             weights = solved.system.solve(solved.cross(self._inputs(X)).mT).mT
             return weights if solved.system.g is None else weights + solved.system.g[:, 0]
 
-    def combined(self, X: Any, values: Tensor) -> Tensor:
+    def combined(self, X: Data, values: Tensor) -> Tensor:
         """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""
         solved, inputs = self.solved, self._inputs(X)
         with torch.no_grad():
