@@ -263,7 +263,7 @@ def test_relevant_features_are_found(rng):
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     folds = Folds(n, 5, 0, labels)
-    targets = _losses.Targets((X[:, :1] > 0).double())
+    targets = _losses.KnownTargets((X[:, :1] > 0).double())
     return DeepFit(
         composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)
     ).criterion
