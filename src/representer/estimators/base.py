@@ -30,7 +30,7 @@ from representer.values import Value, unchanged_by_errors
 # Up to so many samples a fit runs on one thread. Torch, NumPy and SciPy have threads of their own, and each operation
 # waits for all of its threads: a short one takes less time than a thread that another program keeps from its processor
 # is late, and on an idle machine it is hardly faster on several.
-FEW_ROWS = 512
+FEW_ROWS = 1500
 
 _limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
 
