@@ -21,9 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = command("python -m benchmarks", text)
     parser.add_argument("subjects", nargs="*", metavar="subject", help="which; all by default")
     parser.add_argument("--quick", action="store_true", help="a fiftieth of the samples; goals do not count")
-    parser.add_argument(
-        "--out", type=Path, help="a file for what --json prints; an interrupted run continues from it"
-    )
+    parser.add_argument("--out", type=Path, help="a file for what --json prints; an interrupted run continues from it")
     options = parser.parse_args(arguments)
     console, out = console_for(options.json_output), options.out
     if options.quick:
@@ -37,9 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json_output:
         print_json(record)
     if record["interrupted"]:
-        return interrupted(
-            console, "The same command continues." if out else "The table has what was finished."
-        )
+        return interrupted(console, "The same command continues." if out else "The table has what was finished.")
     return int(bool(record["failures"]))
 
 

@@ -102,9 +102,7 @@ def not_run(what: str, reason: str, goal: float | None = None, **options: bool |
     return Row(what, "", None, None, goal, note=reason, **options)  # type: ignore[arg-type]
 
 
-def medians(
-    contenders: Mapping[str, Callable[[], object]], *, repeats: int = 5, warmup: int = 1
-) -> dict[str, float]:
+def medians(contenders: Mapping[str, Callable[[], object]], *, repeats: int = 5, warmup: int = 1) -> dict[str, float]:
     """Median seconds of each named callable.
 
     The contenders run in turns, and each round begins with the next one, so that a machine that slows down, or a cache

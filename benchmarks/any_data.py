@@ -43,9 +43,7 @@ Row = tuple[str, str, str]
 
 
 # -- classification by a support vector machine ------------------------------------------------------------------------
-def accuracies(
-    grams: list[np.ndarray], classes: np.ndarray, *, repeats: int = 1, folds: int = 10
-) -> np.ndarray:
+def accuracies(grams: list[np.ndarray], classes: np.ndarray, *, repeats: int = 1, folds: int = 10) -> np.ndarray:
     """The accuracy in each fold; which Gram matrix and which C, by five folds of the training part."""
     inner = StratifiedKFold(5, shuffle=True, random_state=0)
     scores = []
@@ -129,9 +127,7 @@ def regression(data: str, name: str, target: str) -> Iterator[Row]:
         ),
     }
     splits = list(ShuffleSplit(10, test_size=0.2, random_state=0).split(y))
-    yield from scored(
-        f"{data}, {len(y):,} molecules, RMSE", models, y, splits, root_mean_squared_error, "predict"
-    )
+    yield from scored(f"{data}, {len(y):,} molecules, RMSE", models, y, splits, root_mean_squared_error, "predict")
 
 
 def bace() -> Iterator[Row]:
@@ -147,9 +143,7 @@ def bace() -> Iterator[Row]:
         ),
     }
     splits = list(StratifiedShuffleSplit(10, test_size=0.2, random_state=0).split(y, y))
-    yield from scored(
-        f"BACE, {len(y):,} molecules, ROC AUC", models, 2 * y - 1, splits, roc_auc_score, "decide"
-    )
+    yield from scored(f"BACE, {len(y):,} molecules, ROC AUC", models, 2 * y - 1, splits, roc_auc_score, "decide")
 
 
 def scored(

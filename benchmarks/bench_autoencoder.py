@@ -36,9 +36,7 @@ def circles(n: int) -> Array:
     """Three noisy concentric circles (section 5.1 of the paper)."""
     rng = np.random.default_rng(0)
     angle, ring = rng.uniform(0, 2 * np.pi, n), np.arange(n) % 3 + 1.0
-    return ring[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.standard_normal(
-        (n, 2)
-    )
+    return ring[:, None] * np.column_stack([np.cos(angle), np.sin(angle)]) + 0.05 * rng.standard_normal((n, 2))
 
 
 def digits(n: int) -> Array:
@@ -111,9 +109,7 @@ def one_evaluation(n: int) -> Row:
     layers = [Layer(Gaussian(3.0), 10, alpha=1e-4)]
     problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 3e-4), X, X, squared(True).fit())
     assert problem.chain is not None
-    theta = torch.cat(
-        [t.reshape(-1) for t in principal_start(problem.chain, torch.Generator().manual_seed(0))]
-    )
+    theta = torch.cat([t.reshape(-1) for t in principal_start(problem.chain, torch.Generator().manual_seed(0))])
     codes = problem.chain.images(problem.chain.split(theta))[-1]
     identity = torch.eye(n, dtype=torch.float64)
 

@@ -29,9 +29,7 @@ def rows() -> list[Row]:
         for degree in (1, 2)
         for kernel, outer in ((TensorMatern(1, 1.0), tensor_matern), (Gaussian(0.1), gaussian(0.1)))
     ]
-    return [row for problem in problems for row in against_one_and_all(problem)] + [
-        one_evaluation(scaled(1000))
-    ]
+    return [row for problem in problems for row in against_one_and_all(problem)] + [one_evaluation(scaled(1000))]
 
 
 @dataclass(frozen=True)

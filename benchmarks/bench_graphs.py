@@ -64,9 +64,7 @@ def rows() -> list[Row]:
             n_iter=5,
         ),
         _against(PEERS[2], size, ShortestPath(), "shortest_path", small),
-        _random_walks(
-            f"{names[0]}, {scaled(60, 10)} graphs", [Graph(g.edges) for g in small[: scaled(60, 10)]]
-        ),
+        _random_walks(f"{names[0]}, {scaled(60, 10)} graphs", [Graph(g.edges) for g in small[: scaled(60, 10)]]),
         *products,
     ]
 

@@ -99,9 +99,7 @@ def against_scikit_learn() -> list[Row]:
     found = []
     for name, m in (("mnist", 1000), ("robot", 500), ("segment", 500)):
         data, what = real_data(name), f"{name}, fit + predict, against Nystroem + Ridge"
-        found.append(
-            not_run(what, ABSENT.format(name), 1.0) if data is None else _side_by_side(what, m, *data)
-        )
+        found.append(not_run(what, ABSENT.format(name), 1.0) if data is None else _side_by_side(what, m, *data))
     return found
 
 
@@ -134,9 +132,7 @@ def accuracy(values: np.ndarray, labels: np.ndarray) -> float:
     return float((values.argmax(1) == labels).mean())
 
 
-def _side_by_side(
-    what: str, m: int, X: np.ndarray, labels: np.ndarray, new: np.ndarray, new_labels: np.ndarray
-) -> Row:
+def _side_by_side(what: str, m: int, X: np.ndarray, labels: np.ndarray, new: np.ndarray, new_labels: np.ndarray) -> Row:
     Y, n = one_hot(labels), len(X)
     m = min(m, n // 2)
     width = float(Gaussian("median").resolve(X).lengthscale)
@@ -166,14 +162,10 @@ def on_workers(count: int, wake_up: Callable[[], object], work: Callable[[], obj
     import dask
     from distributed import Client, LocalCluster
 
-    single = {
-        f"distributed.nanny.environ.{name}": "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    }
+    single = {f"distributed.nanny.environ.{name}": "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     with (
         dask.config.set(single),
-        LocalCluster(
-            n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50
-        ) as cluster,
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
         Client(cluster),
     ):
         wake_up()
@@ -233,9 +225,7 @@ def mnist() -> Row:
     final = OperatorRidge(Gaussian(lengthscale), approximation=Nystroem(m), random_state=0).fit(X, Y)
     right = accuracy(final.predict(new), new_labels)
     seconds = time.perf_counter() - started
-    note = (
-        f"{form}, lengthscale {factor} medians, alpha {final.alpha_:.2g}, fit and prediction {seconds:.0f} s"
-    )
+    note = f"{form}, lengthscale {factor} medians, alpha {final.alpha_:.2g}, fit and prediction {seconds:.0f} s"
     return Row(what, f"n = {len(X):,}, m = {m:,}", 100 * right, goal=98.3, unit="%", at_least=True, note=note)
 
 

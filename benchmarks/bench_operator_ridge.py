@@ -114,9 +114,7 @@ def field() -> Row:
     n = scaled(1000)
     X, Y = (torch.from_numpy(array) for array in _data(n, 3, 3))
     kernel = DivergenceFree(1.0)
-    torch.testing.assert_close(
-        _solve(kernel, X, Y, "iterative"), _solve(kernel, X, Y, "dense"), rtol=1e-6, atol=1e-8
-    )
+    torch.testing.assert_close(_solve(kernel, X, Y, "iterative"), _solve(kernel, X, Y, "dense"), rtol=1e-6, atol=1e-8)
     return compare(
         "divergence-free field: conjugate gradients, against the block matrix",
         f"n = {n}, p = 3",

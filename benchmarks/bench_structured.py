@@ -21,10 +21,7 @@ ALPHA, EPSILON = 1e-4, 1e-2
 def rows() -> list[Row]:
     """Fits of all forms, small and large; the leave-one-out error with its gradient."""
     return [
-        *(
-            against_eigendecomposition(operator)
-            for operator in ("conditional_covariance", "covariance", "identity")
-        ),
+        *(against_eigendecomposition(operator) for operator in ("conditional_covariance", "covariance", "identity")),
         *(against_kronecker(operator) for operator in ("conditional_covariance", "covariance")),
         leave_one_out(),
     ]

@@ -91,9 +91,7 @@ class CoefficientForm:
         options = {"gtol": gtol} | ({} if max_iter is None else {"maxiter": max_iter})
         for start in starts:
             began = time.perf_counter()
-            found = scipy.optimize.minimize(
-                self.value_and_gradient, start, jac=True, method="BFGS", options=options
-            )
+            found = scipy.optimize.minimize(self.value_and_gradient, start, jac=True, method="BFGS", options=options)
             seconds.append(time.perf_counter() - began)
             values.append(float(found.fun))
             evaluations.append(int(found.nfev))

@@ -283,9 +283,7 @@ def _structured(draw: Draw) -> Spec:
 
 def _conditional(draw: Draw) -> Spec:
     kind = draw.kind()
-    y, output = draw.one(
-        ("y", "Gaussian(0.7)"), ("y", "'rbf'"), ("Y", "Gaussian(0.8)"), ("words", "Spectrum(2)")
-    )
+    y, output = draw.one(("y", "Gaussian(0.7)"), ("y", "'rbf'"), ("Y", "Gaussian(0.8)"), ("words", "Spectrum(2)"))
     arguments = {"kernel": draw.kernel(kind), "output_kernel": output, "alpha": draw.alpha()}
     arguments["fit_intercept"] = repr(draw.chance(0.7))
     arguments["criterion"] = repr(draw.one("loo", "validation")) if draw.searched else "None"
@@ -320,9 +318,7 @@ def _levels(draw: Draw) -> Spec:
         "center": repr(draw.chance(0.7)),
         "extension": repr(draw.one("exact", "exact", "smoother")),
     }
-    arguments["n_components"] = (
-        "[3, 2]" if "," in arguments["kernels"] and upper in arguments["kernels"] else "[3]"
-    )
+    arguments["n_components"] = "[3, 2]" if "," in arguments["kernels"] and upper in arguments["kernels"] else "[3]"
     if draw.searched:
         arguments |= {"solver": repr(draw.one("auto", "scf", "riemannian")), "eta": "1.0"}
     else:
@@ -391,9 +387,7 @@ def answer(spec: Spec, jitter: float = 0.0) -> Spec:
         answers = case.run()
     except Exception as error:
         return {"refused": type(error).__name__, "message": str(error)[:300]}
-    return {
-        "answers": {name: {"shape": a.shape, "values": a.ravel().tolist()} for name, a in answers.items()}
-    }
+    return {"answers": {name: {"shape": a.shape, "values": a.ravel().tolist()} for name, a in answers.items()}}
 
 
 def work() -> None:
@@ -524,9 +518,7 @@ def compare(old: Worker, new: Worker, specs: list[Spec], console: Console) -> li
         result, why = verdict(*replies, lambda spec=spec: repeat(spec))
         rows.append((spec, result, why))
         if result == "DIFFERS":
-            console.print(
-                f"case {spec['case']}: {json.dumps(spec)}\n    {why}", markup=False, highlight=False
-            )
+            console.print(f"case {spec['case']}: {json.dumps(spec)}\n    {why}", markup=False, highlight=False)
     return rows
 
 
@@ -534,9 +526,7 @@ def show(rows: list[tuple[Spec, str, str]], console: Console, *, refusals: bool)
     """Print what differs and a summary by learner; the number of cases that differ."""
     apart = [row for row in rows if row[1] in ("DIFFERS", "rounding", "answered now")]
     if apart:
-        table = Table(
-            "case", "learner", "data", "fit", "arguments", "verdict", "why", title="Cases that differ"
-        )
+        table = Table("case", "learner", "data", "fit", "arguments", "verdict", "why", title="Cases that differ")
         for spec, result, why in apart:
             arguments = ", ".join(f"{name}={text}" for name, text in spec["arguments"].items())
             cells = (str(spec["case"]), spec["learner"], spec["data"], spec["how"], arguments, result, why)

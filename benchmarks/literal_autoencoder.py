@@ -55,9 +55,7 @@ class LiteralAutoencoder:
         self.shift = self.n * self.mu * torch.eye(self.n, dtype=torch.float64)
         # Coefficients of least norm up to rounding; the cut-off is far below the eigenvalues that matter.
         codes = torch.as_tensor(self.start)
-        self.phi1 = torch.linalg.lstsq(
-            self.K1 + 1e-10 * torch.eye(self.n, dtype=torch.float64), codes
-        ).solution
+        self.phi1 = torch.linalg.lstsq(self.K1 + 1e-10 * torch.eye(self.n, dtype=torch.float64), codes).solution
         self.phi2 = self._ridge(self.K1 @ self.phi1)
 
     def _ridge(self, Z: Tensor) -> Tensor:

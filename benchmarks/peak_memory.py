@@ -90,9 +90,7 @@ def autoencoder() -> KernelAutoencoder:
 def structured() -> StructuredPredictor:
     """400 landmarks on both sides, numbers given."""
     landmarks = Nystroem(400)
-    return StructuredPredictor(
-        Gaussian(5.0), Gaussian(2.0), ConditionalCovariance(1e-2), 1e-4, approximation=landmarks
-    )
+    return StructuredPredictor(Gaussian(5.0), Gaussian(2.0), ConditionalCovariance(1e-2), 1e-4, approximation=landmarks)
 
 
 LEVELS = ([10, 10], ["rbf", Gaussian(1.0)])
@@ -100,9 +98,7 @@ CASES: dict[str, Case] = {
     "Gaussian k(X)": Case(5000, gram, goal=1.2),
     "OperatorRidge, alpha given": Case(N, fits(OperatorRidge(Gaussian(1.0), alpha=0.1))),
     "OperatorRidge, alpha chosen": Case(N, fits(OperatorRidge(Gaussian(1.0)))),
-    "OperatorRidge, lengthscale and alpha learned": Case(
-        N, fits(OperatorRidge(Gaussian("auto"), max_iter=2))
-    ),
+    "OperatorRidge, lengthscale and alpha learned": Case(N, fits(OperatorRidge(Gaussian("auto"), max_iter=2))),
     "OperatorRidge, dense operator, alpha given": Case(
         N, fits(OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 1.0), alpha=0.1))
     ),
@@ -110,9 +106,7 @@ CASES: dict[str, Case] = {
         N, fits(OperatorRidge(CurlFree(1.0), alpha=0.1))
     ),
     "OperatorRidge, curl-free field, alpha chosen": Case(N, fits(OperatorRidge(CurlFree(1.0)))),
-    "OperatorRidge, curl-free field, lengthscale learned": Case(
-        N, fits(OperatorRidge(CurlFree("auto"), max_iter=2))
-    ),
+    "OperatorRidge, curl-free field, lengthscale learned": Case(N, fits(OperatorRidge(CurlFree("auto"), max_iter=2))),
     "OperatorRidge, Nystroem(100), alpha chosen": Case(
         N, fits(OperatorRidge(Gaussian(1.0), approximation=Nystroem(100), random_state=0))
     ),

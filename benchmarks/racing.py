@@ -16,9 +16,7 @@ from representer.optimize import OptimizeResult, lbfgs
 RESTARTS, SEEDS, ALONE = 64, range(4), 4
 
 
-def timed(
-    function: Callable[..., OptimizeResult], *args: Any, **options: Any
-) -> tuple[OptimizeResult, float]:
+def timed(function: Callable[..., OptimizeResult], *args: Any, **options: Any) -> tuple[OptimizeResult, float]:
     began = time.perf_counter()
     return function(*args, **options), time.perf_counter() - began
 

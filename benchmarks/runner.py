@@ -42,9 +42,7 @@ def select(names: Sequence[str]) -> list[str]:
     """These subjects, or all."""
     unknown = set(names) - set(available())
     if unknown:
-        raise ValueError(
-            f"No such benchmark: {', '.join(sorted(unknown))}; there are: {', '.join(available())}."
-        )
+        raise ValueError(f"No such benchmark: {', '.join(sorted(unknown))}; there are: {', '.join(available())}.")
     return [name for name in available() if not names or name in names]
 
 
@@ -114,7 +112,5 @@ def run(
     show(rows, console)
     verdicts = Counter(row["verdict"] for row in rows)
     goals = f"{verdicts['met']} of {verdicts['met'] + verdicts['missed']} goals met"
-    console.print(
-        goals if scale() == 1 else "A quick run: goals are judged at full size only.", highlight=False
-    )
+    console.print(goals if scale() == 1 else "A quick run: goals are judged at full size only.", highlight=False)
     return record

@@ -82,9 +82,7 @@ def gaussian() -> Any:
 CASES: dict[str, Any] = {
     "ridge n=1000": fit_of("OperatorRidge", regression, 1000, kernel="rbf"),
     "ridge ARD n=500": fit_of("OperatorRidge", regression, 500, kernel=gaussian),
-    "ridge n=100,000 m=1000": fit_of(
-        "OperatorRidge", regression, 100_000, kernel="rbf", approximation=nystroem(1000)
-    ),
+    "ridge n=100,000 m=1000": fit_of("OperatorRidge", regression, 100_000, kernel="rbf", approximation=nystroem(1000)),
     "classifier n=1000": fit_of("EmbeddingClassifier", classes, 1000, kernel="rbf"),
     "conditional n=1000": fit_of("ConditionalMeanEmbedding", regression, 1000, kernel="rbf"),
     "structured n=1000": fit_of("StructuredPredictor", regression, 1000, kernel="rbf"),
@@ -134,9 +132,7 @@ def start(source: Path) -> subprocess.Popen[str]:
     """A process that imports the library from this source tree."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(HERE.parent)])}
     command = [sys.executable, "-m", "benchmarks.two_commits", "--work"]
-    return subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
-    )
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
 
 
 def ask(worker: subprocess.Popen[str], name: str) -> float:
@@ -150,9 +146,7 @@ def ask(worker: subprocess.Popen[str], name: str) -> float:
 def import_seconds(source: Path) -> float:
     """The import of the library beyond torch and scikit-learn, in a fresh process."""
     environment = os.environ | {"PYTHONPATH": str(source)}
-    return float(
-        subprocess.check_output([sys.executable, "-c", IMPORTS], env=environment, text=True, cwd="/")
-    )
+    return float(subprocess.check_output([sys.executable, "-c", IMPORTS], env=environment, text=True, cwd="/"))
 
 
 def main() -> None:

@@ -71,13 +71,9 @@ def public_modules() -> list[str]:
 
 def public_names(module: ModuleType) -> list[str]:
     """What a module offers: its __all__, or else what it defines; modules are left out."""
-    defined = [
-        name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
-    ]
+    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
     names = getattr(module, "__all__", [name for name in defined if not name.startswith("_")])
-    return [
-        name for name in names if not inspect.ismodule(getattr(module, name)) and not name.startswith("_")
-    ]
+    return [name for name in names if not inspect.ismodule(getattr(module, name)) and not name.startswith("_")]
 
 
 def api_page(name: str) -> str:
@@ -131,9 +127,7 @@ def write_api_pages(*_: object) -> None:
             path.write_text(page, encoding="utf-8")
 
 
-def skip_foreign_members(
-    app: object, what: str, name: str, member: object, skip: bool, options: object
-) -> bool:
+def skip_foreign_members(app: object, what: str, name: str, member: object, skip: bool, options: object) -> bool:
     """What a learner inherits from scikit-learn is documented there."""
     return skip or not str(getattr(member, "__module__", project)).startswith((project, "builtins"))
 

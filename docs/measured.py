@@ -20,9 +20,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for papers
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
 README, PAGE = HERE.parent / "README.md", HERE / "measured.md"
-SUBJECTS = [
-    path.stem.removeprefix("bench_") for path in sorted((HERE.parent / "benchmarks").glob("bench_*.py"))
-]
+SUBJECTS = [path.stem.removeprefix("bench_") for path in sorted((HERE.parent / "benchmarks").glob("bench_*.py"))]
 UNFINISHED = ("not run", "interrupted", "failed")
 LONGEST = 140  # characters of a claim in the overview
 SMALL = 0.1  # seconds below this are shown in milliseconds, ratios with more digits
@@ -46,9 +44,7 @@ def take_bench(files: Sequence[Path]) -> dict[str, Any]:
         usual = records[0]["machine"]
         other = [f"{fact} {value}" for fact, value in record["machine"].items() if value != usual.get(fact)]
         for subject, rows in by_subject(record).items():
-            subjects[subject] = [
-                {**row, "note": "; ".join(filter(None, (row["note"], *other)))} for row in rows
-            ]
+            subjects[subject] = [{**row, "note": "; ".join(filter(None, (row["note"], *other)))} for row in rows]
     return {**records[0], "rows": [row for subject in sorted(subjects) for row in subjects[subject]]}
 
 
@@ -78,9 +74,7 @@ def stored(record: dict[str, Any]) -> str:
         return json.dumps(value, ensure_ascii=False)
 
     entries = [
-        f'"{key}": [\n' + ",\n".join(map(text, value)) + "\n]"
-        if isinstance(value, list)
-        else f'"{key}": {text(value)}'
+        f'"{key}": [\n' + ",\n".join(map(text, value)) + "\n]" if isinstance(value, list) else f'"{key}": {text(value)}'
         for key, value in record.items()
     ]
     return "{\n" + ",\n".join(entries) + "\n}\n"
@@ -121,9 +115,7 @@ def speed_goals(bench: dict[str, Any], subjects: Sequence[str] = ()) -> str:
         met = sum(row["verdict"] == "met" for row in goals)
         telling = next((row for row in goals if row["verdict"] != "met"), goals[0])
         what = ", ".join(filter(None, (telling["what"], telling["size"])))
-        rows.append(
-            (subject, f"{met} of {len(goals)}", what, ratio(telling), telling["goal"], telling["verdict"])
-        )
+        rows.append((subject, f"{met} of {len(goals)}", what, ratio(telling), telling["goal"], telling["verdict"]))
     rows += [(subject, "not measured", "", "", "", "") for subject in unmeasured(bench, subjects)]
     headings = (
         "subject",
@@ -203,8 +195,7 @@ def measured_rows(experiment: dict[str, Any]) -> str:
         cells.setdefault(key, {})[row["measure"]] = f"{row['mean']:.4g}{spread}"
         repeats[key] = row["n"]
     lines = (
-        (*key, *(found.get(measure, "") for measure in measures), str(repeats[key]))
-        for key, found in cells.items()
+        (*key, *(found.get(measure, "") for measure in measures), str(repeats[key])) for key, found in cells.items()
     )
     return table(("case", "method", *measures, "repeats"), lines)
 

@@ -23,9 +23,7 @@ data = {"circles": (circles, ring), "moons": make_moons(150, noise=0.05, random_
 
 figure, axes = plt.subplots(2, 2, figsize=(8, 8), layout="constrained")
 for (left, right), (name, (X, y)) in zip(axes, data.items(), strict=True):
-    model = KernelAutoencoder(
-        1, Gaussian(0.5), alpha=1e-3, encoder_alpha=1e-3, tol=1e-4, max_iter=500, random_state=0
-    )
+    model = KernelAutoencoder(1, Gaussian(0.5), alpha=1e-3, encoder_alpha=1e-3, tol=1e-4, max_iter=500, random_state=0)
     codes = model.fit_transform(X)
     accuracy = cross_val_score(KNeighborsClassifier(1), codes, y, cv=5).mean()
     print(f"{name:8} {model.explained_variance_ratio_:.0%} of the variance kept, accuracy = {accuracy:.2f}")

@@ -15,9 +15,7 @@ from representer.kernels import Functional, Gaussian, GlobalAlignment, Signature
 rng = np.random.default_rng(0)
 frequency = rng.uniform(1, 3, 80)
 times = [np.sort(np.r_[0.0, rng.uniform(0, 1, rng.integers(15, 30)), 1.0]) for _ in frequency]
-values = [
-    np.sin(2 * np.pi * f * t) + 0.1 * rng.normal(size=len(t)) for f, t in zip(frequency, times, strict=True)
-]
+values = [np.sin(2 * np.pi * f * t) + 0.1 * rng.normal(size=len(t)) for f, t in zip(frequency, times, strict=True)]
 curves = list(zip(times, values, strict=True))
 paths = [np.column_stack(curve) for curve in curves]  # series of two channels: the time is one of them
 

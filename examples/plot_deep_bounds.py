@@ -25,9 +25,7 @@ for ax, (name, cases) in zip(axes[0], series.items(), strict=True):
         for _, sizes, eta in cases
     ]
     for kind, style in (("lower", "g--"), ("error", "k-"), ("upper", "r--")):
-        ax.plot(
-            [place for place, _, _ in cases], [getattr(bound, kind) for bound in found], style, label=kind
-        )
+        ax.plot([place for place, _, _ in cases], [getattr(bound, kind) for bound in found], style, label=kind)
     ax.set_xlabel(name)
     inside = sum(bound.lower <= bound.error * 1.000001 <= bound.upper * 1.00001 + 1e-6 for bound in found)
     print(f"{name}: {inside} of {len(found)} errors lie between the bounds")

@@ -30,13 +30,9 @@ levels = {
 }
 for name, values in levels.items():
     share = values[:5].sum() / values.sum()
-    print(
-        f"{name}: the first five of {n} components hold {share:.0%} (R² of what they keep, to what all keep)"
-    )
+    print(f"{name}: the first five of {n} components hold {share:.0%} (R² of what they keep, to what all keep)")
 
-figure, axes = plotting.panels(
-    1, 3, column_labels=["points", "variance of components", "second component, level 2"]
-)
+figure, axes = plotting.panels(1, 3, column_labels=["points", "variance of components", "second component, level 2"])
 axes[0, 0].scatter(*X.T, c=part, s=8, cmap="tab10")
 for name, values in levels.items():
     axes[0, 1].plot(np.arange(1, n + 1), 100 * values.cumsum() / values.sum(), label=name)

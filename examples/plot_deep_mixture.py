@@ -24,9 +24,7 @@ outer = {"linear outer kernel": Linear(), "outer tensor Matérn kernel": TensorM
 figure, axes = plotting.panels(1, 2, column_labels=list(outer))
 for ax, (name, kernel) in zip(axes[0], outer.items(), strict=True):
     layers = [Layer(mixture, 5, alpha=1e-4)]
-    model = DeepKernelRegressor(
-        layers, kernel=kernel, alpha=1e-5, fit_intercept=False, n_restarts=2, tol=1e-4
-    )
+    model = DeepKernelRegressor(layers, kernel=kernel, alpha=1e-5, fit_intercept=False, n_restarts=2, tol=1e-4)
     error = np.abs(model.set_params(random_state=0).fit(X, y).predict(grid) - truth)
     print(f"{name}: R² = {1 - np.mean(error**2) / truth.var():.3f}")
     plotting.error_map(error / truth.max(), points=X, colorbar=ax is axes[0, -1], ax=ax)

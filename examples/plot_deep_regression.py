@@ -20,9 +20,7 @@ truth = kink(grid)
 columns = {"one layer": [], "inner degree 1": [(Polynomial(1), 2)]}
 figure, axes = plotting.panels(1, 2, column_labels=list(columns))
 for ax, (name, layers) in zip(axes[0], columns.items(), strict=True):
-    model = DeepKernelRegressor(
-        layers, kernel=Gaussian(0.1), fit_intercept=False, n_restarts=4, random_state=0
-    )
+    model = DeepKernelRegressor(layers, kernel=Gaussian(0.1), fit_intercept=False, n_restarts=4, random_state=0)
     error = np.abs(model.fit(X, y).predict(grid) - truth)
     print(f"{name}: R² = {1 - np.mean(error**2) / truth.var():.3f}")
     plotting.error_map(error / truth.max(), points=X, colorbar=ax is axes[0, -1], ax=ax)

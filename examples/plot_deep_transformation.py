@@ -12,9 +12,7 @@ from representer.datasets import jump, kink, make_jump, make_kink, square_grid
 from representer.kernels import Polynomial, TensorMatern
 
 grid = square_grid(31)
-figure, axes = plotting.panels(
-    2, 2, column_labels=["the square", "after the inner layer"], row_labels=["kink", "jump"]
-)
+figure, axes = plotting.panels(2, 2, column_labels=["the square", "after the inner layer"], row_labels=["kink", "jump"])
 for row, make, function, degree in zip(axes, (make_kink, make_jump), (kink, jump), (1, 2), strict=True):
     X, y = make(random_state=1)
     model = DeepKernelRegressor(

@@ -33,16 +33,12 @@ for row, (alpha, lengthscale) in zip(axes, ((1e-6, 0.02), (10.0, 3.0)), strict=T
     for ax, model, name in ((row[0], first, "before"), (row[1], last, "after")):
         picture = plotting.class_colors(model.predict_proba(grid)).reshape(80, 80, 3)
         ax.imshow(picture, origin="lower", extent=(-0.05, 1.05, -0.05, 1.05))
-        ax.scatter(
-            *train.T, c=plotting.class_colors(np.eye(3)[y_train]), edgecolor="white", s=12, linewidth=0.5
-        )
+        ax.scatter(*train.T, c=plotting.class_colors(np.eye(3)[y_train]), edgecolor="white", s=12, linewidth=0.5)
         ax.set_title(f"{name}: r = {model.complexity_:.2f}, {100 * model.score(test, y_test):.0f} %")
     row[2].plot([entry.value for entry in last.history_], label="objective")
     row[2].plot([entry.loss for entry in last.history_], label="cross entropy")
     row[2].set_title("iterations")
     row[2].legend()
-    print(
-        f"accuracy {first.score(test, y_test):.2f} -> {last.score(test, y_test):.2f}, r = {last.complexity_:.2f}"
-    )
+    print(f"accuracy {first.score(test, y_test):.2f} -> {last.score(test, y_test):.2f}, r = {last.complexity_:.2f}")
 figure.tight_layout()
 figure.savefig("embedding_classifier.png")

@@ -30,9 +30,7 @@ axes[0, 0].minorticks_off()
 axes[0, 0].legend()
 for ax, pair in zip(axes[0, 1:], ((1, 7), (3, 8)), strict=True):
     rows = np.isin(y, pair)
-    model = EmbeddingClassifier(Gaussian("ard"), max_iter=30, random_state=0).fit(
-        X[rows][:150], y[rows][:150]
-    )
+    model = EmbeddingClassifier(Gaussian("ard"), max_iter=30, random_state=0).fit(X[rows][:150], y[rows][:150])
     print(f"{pair}: accuracy {model.score(X[rows][150:], y[rows][150:]):.3f}")
     relevance = model.feature_relevance_ * X[rows].std(0)  # of a change as large as pixels have
     ax.imshow(relevance.reshape(8, 8), cmap="magma")

@@ -40,9 +40,7 @@ for ax, case in zip(axes, ("two factors", "noise in common"), strict=True):
             row[i] = 1 - ((model.predict(new) - signal) ** 2).sum() / ((signal - signal.mean(0)) ** 2).sum()
     for i, operator in enumerate(operators):
         error = scores[:, i].std(ddof=1) / np.sqrt(len(scores))
-        print(
-            f"{case:16} {operator or 'identity':23} R² of the signal = {scores[:, i].mean():.2f} ± {error:.2f}"
-        )
+        print(f"{case:16} {operator or 'identity':23} R² of the signal = {scores[:, i].mean():.2f} ± {error:.2f}")
     ax.errorbar(range(4), scores.mean(0), scores.std(0, ddof=1) / np.sqrt(len(scores)), fmt="o", capsize=4)
     ax.set(title=case, xticks=range(4), xticklabels=["identity", "kpca", "cov.", "cond. cov."])
 axes[0].set_ylabel("R² of the signal, ± standard error")

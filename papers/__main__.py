@@ -18,18 +18,14 @@ from runs.terminal import command, interrupted, positive, refuse
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command: 0 if all went well, 1 if an experiment failed, 2 if none began, 130 if it was interrupted."""
-    parser = command(
-        "python -m papers", "Measure again what the papers claim; what was measured before is kept."
-    )
+    parser = command("python -m papers", "Measure again what the papers claim; what was measured before is kept.")
     option = parser.add_argument
     option("names", nargs="*", metavar="experiment", help="papers or experiments; all by default")
     option("--quick", action="store_true", help="fewer repeats and restarts")
     option("--data", type=Path, help="the folder of the data; default: what REPRESENTER_DATA names")
     option("--out", type=Path, help="the folder of the report; default: reproduce_output/full, or …/quick")
     option("--redo", default="", metavar="TEXT", help="measure parts again whose name contains this")
-    option(
-        "--jobs", type=positive, help="experiments side by side, one thread each; default: as many as cores"
-    )
+    option("--jobs", type=positive, help="experiments side by side, one thread each; default: as many as cores")
     option("--list", action="store_true", help="only list the experiments", dest="listing")
     options = vars(parser.parse_args(arguments))
     json_output = options.pop("json_output")
@@ -47,8 +43,7 @@ def list_experiments(names: Sequence[str], console: Console, json_output: bool) 
     except ValueError as error:
         return refuse(console, error)
     rows: list[dict[str, Any]] = [
-        {"name": e.name, "paper": e.paper, "place": e.place, "data": [source.file for source in e.data]}
-        for e in chosen
+        {"name": e.name, "paper": e.paper, "place": e.place, "data": [source.file for source in e.data]} for e in chosen
     ]
     if json_output:
         print_json(rows)

@@ -89,17 +89,13 @@ def not_worse(text: str, measure: str, case: str, method: str, rivals: Sequence[
         excess, n = (ours - theirs).mean(), len(ours)
         error = (ours - theirs).std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
         word = "better" if excess < 0 else "within one standard error" if excess <= error else "worse"
-        numbers = (
-            f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"
-        )
+        numbers = f"{ours.mean():.4g} against {theirs.mean():.4g} ({best}): {word}, {excess:+.2g} ± {error:.2g}"
         return "not reached" if word == "worse" else "reached", numbers
 
     return Claim(text, judge)
 
 
-def lower_in_most(
-    text: str, measure: str, cases: Sequence[str], method: str, than: str, at_least: int
-) -> Claim:
+def lower_in_most(text: str, measure: str, cases: Sequence[str], method: str, than: str, at_least: int) -> Claim:
     """The mean of a method is at most another's in so many of the cases; the ordering is kept if in the mean of all.
 
     Parameters
@@ -122,9 +118,7 @@ def lower_in_most(
     """
 
     def judge(measurements: Measurements) -> tuple[Verdict, str]:
-        ours, theirs = (
-            np.array([measurements.mean(case, name, measure) for case in cases]) for name in (method, than)
-        )
+        ours, theirs = (np.array([measurements.mean(case, name, measure) for case in cases]) for name in (method, than))
         pairs = zip(cases, ours, theirs, strict=True)
         numbers = ", ".join(f"{case} {a:.3g} against {b:.3g}" for case, a, b in pairs)
         if (ours <= theirs).sum() >= at_least:

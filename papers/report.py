@@ -168,10 +168,7 @@ def summarised(experiments: Sequence[Experiment], results: Results) -> dict[str,
 
 def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
     short = {"standard deviation": "sd", "standard error": "se"}
-    rows = [
-        {short.get(key, key): value for key, value in row.items()}
-        for row in outcome.as_dict()["measurements"]
-    ]
+    rows = [{short.get(key, key): value for key, value in row.items()} for row in outcome.as_dict()["measurements"]]
     return {
         "name": experiment.name,
         "paper": experiment.paper,
@@ -190,9 +187,7 @@ def _summarised(experiment: Experiment, outcome: Outcome) -> dict[str, Any]:
 def _verdicts(paper: str, experiments: Sequence[Experiment], results: Results) -> Grid:
     """The experiments of one paper."""
     outcomes = [results.outcomes[experiment.name] for experiment in experiments]
-    rows = [
-        (e.name, e.place, o.verdict, f"{o.seconds:.0f}") for e, o in zip(experiments, outcomes, strict=True)
-    ]
+    rows = [(e.name, e.place, o.verdict, f"{o.seconds:.0f}") for e, o in zip(experiments, outcomes, strict=True)]
     return Grid(("experiment", "where", "verdict", "seconds"), rows, paper, MARKS)
 
 
@@ -226,11 +221,7 @@ def _measured(experiment: Experiment, outcome: Outcome) -> Grid:
     measures = list(dict.fromkeys(measure for row in measurements.values() for measure in row))
     rows = []
     for (case, method), row in measurements.items():
-        times = [
-            part["seconds"]
-            for part in outcome.parts.values()
-            if (part["case"], part["method"]) == (case, method)
-        ]
+        times = [part["seconds"] for part in outcome.parts.values() if (part["case"], part["method"]) == (case, method)]
         cells = [_cell(row[measure], experiment.spread) if measure in row else "" for measure in measures]
         each = sum(times) / len(times)
         rows.append((case, method, *cells, str(len(times)), f"{each:.2g}" if each < 10 else f"{each:.0f}"))

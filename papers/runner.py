@@ -95,9 +95,7 @@ class Run:
         self._say = say
         self._outcome = results.outcomes.setdefault(experiment.name, Outcome())
 
-    def part(
-        self, case: str, method: str, repeat: int, function: Callable[..., Result], *arguments: Any
-    ) -> Result:
+    def part(self, case: str, method: str, repeat: int, function: Callable[..., Result], *arguments: Any) -> Result:
         """Measure, or recall what was measured before.
 
         Parameters
@@ -156,9 +154,7 @@ class Run:
         self._outcome.figures[path] = shows
 
 
-def run_experiment(
-    experiment: Experiment, results: Results, say: Callable[[str], None] = lambda text: None
-) -> Outcome:
+def run_experiment(experiment: Experiment, results: Results, say: Callable[[str], None] = lambda text: None) -> Outcome:
     """Run one experiment; what is missing and what fails is part of the outcome, an interruption goes on.
 
     Parameters

@@ -92,9 +92,7 @@ def gaussian_process(lengthscales: np.ndarray | float, quick: bool) -> Any:
     """A Gaussian process by marginal likelihood, one lengthscale or one a feature."""
     bounds = (1e-2, 1e4)
     kernel = ConstantKernel(1.0, (1e-3, 1e4)) * RBF(lengthscales, bounds) + WhiteKernel(1e-2, (1e-8, 1e1))
-    model = GaussianProcessRegressor(
-        kernel, normalize_y=True, n_restarts_optimizer=0 if quick else 3, random_state=0
-    )
+    model = GaussianProcessRegressor(kernel, normalize_y=True, n_restarts_optimizer=0 if quick else 3, random_state=0)
     return make_pipeline(StandardScaler(), model)
 
 
@@ -195,9 +193,7 @@ TASKS = {
 
 
 # -- the protocol -----------------------------------------------------------------------------------------------------
-def fold_error(
-    model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, classify: bool
-) -> Result:
+def fold_error(model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray, classify: bool) -> Result:
     """The error on the test fold of a model that has seen the others."""
     predictions = model.fit(X[train], y[train]).predict(X[test])
     if classify:

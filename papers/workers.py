@@ -83,9 +83,7 @@ def _close(worker: Worker, message: tuple[str, str] | None, results: Results) ->
     if message is None:
         worker.process.join(PATIENCE)
         outcome.status, outcome.claims = "failed", []
-        outcome.reason = (
-            f"Its process ended with exit code {worker.process.exitcode} (-9: memory may be short)."
-        )
+        outcome.reason = f"Its process ended with exit code {worker.process.exitcode} (-9: memory may be short)."
         results.save(worker.name)
 
 

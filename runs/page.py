@@ -115,9 +115,7 @@ class Section:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
-def write_page(
-    path: str | Path, title: str, lead: str, sections: Sequence[Section], footer: str = ""
-) -> Path:
+def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Section], footer: str = "") -> Path:
     """Write the page.
 
     Parameters
@@ -190,13 +188,9 @@ def _section(section: Section) -> str:
 
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{_inline(heading)}</th>' for heading in table.headings)
-    rows = "\n".join(
-        "<tr>" + "".join(_cell(cell, table.marks or {}) for cell in row) + "</tr>" for row in table.rows
-    )
+    rows = "\n".join("<tr>" + "".join(_cell(cell, table.marks or {}) for cell in row) + "</tr>" for row in table.rows)
     caption = f"<caption>{_inline(table.caption)}</caption>" if table.caption else ""
-    return (
-        f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    return f'<div class="wide"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _cell(text: str, marks: dict[str, str]) -> str:
@@ -210,9 +204,7 @@ def _picture(picture: Picture) -> str:
     caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
     alt = html.escape(picture.alt)
     width, height = _size(picture.png)
-    least = min(
-        width // 2, max(640, 160 * width // height)
-    )  # on a phone, wide ones are scrolled and stay readable
+    least = min(width // 2, max(640, 160 * width // height))  # on a phone, wide ones are scrolled and stay readable
     image = f'<img alt="{alt}" style="--least: {least}px" src="data:image/png;base64,{source}">'
     return f'<figure><div class="frame">{image}</div>{caption}</figure>'
 

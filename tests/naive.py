@@ -129,6 +129,4 @@ def lower_median(values: Sequence[float]) -> float:
 
 def median_distance(X: np.ndarray, p: int) -> float:
     pairs = [(i, j) for i in range(len(X)) for j in range(i)]
-    return lower_median(
-        [sum(abs(a - b) ** p for a, b in zip(X[i], X[j], strict=True)) ** (1 / p) for i, j in pairs]
-    )
+    return lower_median([sum(abs(a - b) ** p for a, b in zip(X[i], X[j], strict=True)) ** (1 / p) for i, j in pairs])

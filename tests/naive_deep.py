@@ -86,9 +86,7 @@ def squared_norm(K: MatrixKernel, anchors: Array, c: Array) -> float:
     return total
 
 
-def evaluate(
-    kernels: Sequence[MatrixKernel], coefficients: Sequence[Array], X: Array, new: Array
-) -> list[Array]:
+def evaluate(kernels: Sequence[MatrixKernel], coefficients: Sequence[Array], X: Array, new: Array) -> list[Array]:
     """Every intermediate image of new points; the anchors of a layer are the images of X under the layers before it."""
     images = []
     for K, c in zip(kernels, coefficients, strict=True):
@@ -103,9 +101,7 @@ def squared_norms(kernels: Sequence[MatrixKernel], coefficients: Sequence[Array]
     return [squared_norm(K, Z, c) for K, Z, c in zip(kernels, anchors, coefficients, strict=True)]
 
 
-def deep_kernel(
-    outer: Pairwise, kernels: Sequence[MatrixKernel], coefficients: Sequence[Array], X: Array
-) -> Pairwise:
+def deep_kernel(outer: Pairwise, kernels: Sequence[MatrixKernel], coefficients: Sequence[Array], X: Array) -> Pairwise:
     """K(f x, f y) with f the composition of the inner layers: (10), and for one inner layer (11)."""
 
     def k(x: Array, y: Array) -> float:
@@ -154,9 +150,7 @@ def coth_penalty(Z: Array, gamma: float) -> float:
     return gamma * total
 
 
-def separated_int_objective(
-    outer: Pairwise, K: MatrixKernel, X: Array, y: Array, c: Array, gamma: float
-) -> float:
+def separated_int_objective(outer: Pairwise, K: MatrixKernel, X: Array, y: Array, c: Array, gamma: float) -> float:
     """(15) on the span of the data."""
     images = evaluate([K], [c], X, X)[0]
     return int_objective(outer, K, X, y, c) + coth_penalty(images, gamma)
@@ -171,9 +165,7 @@ def equation_19(M: Array, y: Array, lam: float, mu: float, norm: float) -> float
     return outer_norm + mu * norm + errors
 
 
-def reg_objective(
-    outer: Pairwise, K: MatrixKernel, X: Array, y: Array, c: Array, lam: float, mu: float
-) -> float:
+def reg_objective(outer: Pairwise, K: MatrixKernel, X: Array, y: Array, c: Array, lam: float, mu: float) -> float:
     """(Reg): 𝒬^λ(c) + 𝒩^μ(c) + 𝒞^λ(c)."""
     Q = Q_matrix(outer, K, X, c)
     identity = np.eye(len(X))

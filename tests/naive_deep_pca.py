@@ -23,9 +23,7 @@ def pair_gradient(kernel: Kernel, h: np.ndarray, other: np.ndarray) -> np.ndarra
 def coupling_7(kernel: Kernel, H: np.ndarray, above: np.ndarray) -> np.ndarray:
     """G_j of equation (7): (I ⊙ H_{j+1}H_{j+1}ᵀ)ᵀ J, with the N² × s Jacobian in full."""
     n = len(H)
-    jacobian = np.concatenate(
-        [np.stack([pair_gradient(kernel, H[i], H[k]) for k in range(n)]) for i in range(n)]
-    )
+    jacobian = np.concatenate([np.stack([pair_gradient(kernel, H[i], H[k]) for k in range(n)]) for i in range(n)])
     return khatri_rao(np.eye(n), above @ above.T).T @ jacobian
 
 

@@ -13,8 +13,7 @@ Array = NDArray[np.float64]
 
 def gaussian(x: Array, y: Array, lengthscale: float | Array = 1.0) -> float:
     return math.exp(
-        -sum(((a - b) / s) ** 2 for a, b, s in zip(x, y, np.broadcast_to(lengthscale, x.shape), strict=True))
-        / 2
+        -sum(((a - b) / s) ** 2 for a, b, s in zip(x, y, np.broadcast_to(lengthscale, x.shape), strict=True)) / 2
     )
 
 
@@ -74,8 +73,7 @@ def herding(Y: Array, w: Array, kernel: Callable[[Array, Array], float], n: int)
     chosen: list[int] = []
     for t in range(n):
         scores = [
-            sum(w[i] * kernel(Y[i], y) for i in range(len(Y)))
-            - sum(kernel(y, Y[s]) for s in chosen) / (t + 1)
+            sum(w[i] * kernel(Y[i], y) for i in range(len(Y))) - sum(kernel(y, Y[s]) for s in chosen) / (t + 1)
             for y in Y
         ]
         chosen.append(int(np.argmax(scores)))

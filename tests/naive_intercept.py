@@ -79,17 +79,13 @@ def cases(*, alpha: float, intercept: bool = True) -> dict[str, Case]:
     common = {"alpha": alpha, "intercept": intercept}
     return {
         "ridge": Case(lambda Y=None, **given: Ridge(Y, **given, **common), ridge),
-        "interpolation": Case(
-            lambda Y=None, **given: Interpolation(Y, **given, intercept=intercept), interpolation
-        ),
+        "interpolation": Case(lambda Y=None, **given: Interpolation(Y, **given, intercept=intercept), interpolation),
         "leave-one-out": Case(lambda Y=None, **given: LeaveOneOut(Y, **given, **common), leave_one_out),
         "generalized cross-validation": Case(
             lambda Y=None, **given: GeneralizedCrossValidation(Y, **given, **common),
             generalized_cross_validation,
         ),
-        "held-out": Case(
-            lambda Y=None, **given: HeldOut(Y, **given, **common, validation=HELD_OUT), held_out
-        ),
+        "held-out": Case(lambda Y=None, **given: HeldOut(Y, **given, **common, validation=HELD_OUT), held_out),
     }
 
 

@@ -44,9 +44,7 @@ def binary_targets(n: int = N) -> Tensor:
 
 
 def one_hot_targets(n: int = N) -> Tensor:
-    labels = torch.bucketize(
-        regression_targets(n)[:, 0].contiguous(), torch.tensor([-0.4, 0.4], dtype=torch.float64)
-    )
+    labels = torch.bucketize(regression_targets(n)[:, 0].contiguous(), torch.tensor([-0.4, 0.4], dtype=torch.float64))
     return torch.nn.functional.one_hot(labels, 3).double()
 
 
@@ -167,9 +165,7 @@ def class_risk(
                 total -= target @ (logits - np.logaddexp.reduce(logits))
             return total / len(rows)
 
-        found = scipy.optimize.minimize_scalar(
-            loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10}
-        )
+        found = scipy.optimize.minimize_scalar(loss, bounds=(-9, 9), method="bounded", options={"xatol": 1e-10})
         return float(found.fun) + weight * r
     entropies = [-math.log(min(max(f[c], 1e-15), 1.0)) for f, c in zip(decisions, labels, strict=True)]
     return sum(entropies) / len(rows) + weight * r

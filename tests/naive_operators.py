@@ -136,9 +136,7 @@ class Ridge:
         return (prior - explained).reshape(-1, self.observed.shape[1])
 
 
-def loo_error(
-    block: np.ndarray, Y: np.ndarray, alpha: float, weights: np.ndarray, observed: np.ndarray
-) -> float:
+def loo_error(block: np.ndarray, Y: np.ndarray, alpha: float, weights: np.ndarray, observed: np.ndarray) -> float:
     """(1/n) Σ w_i ‖y_i − f₋ᵢ(x_i)‖² over the observed entries; f₋ᵢ has the noise n·alpha/w of the whole fit."""
     residuals = np.where(observed, Y - Ridge(block, len(Y) * alpha / weights, observed).loo(Y), 0.0)
     return float((weights[:, None] * residuals**2).sum() / len(Y))
@@ -155,9 +153,7 @@ def gcv_error(block: np.ndarray, Y: np.ndarray, alpha: float, weights: np.ndarra
     return float((np.linalg.solve(mean, residuals.T) ** 2).sum() / n)
 
 
-def numeric_gradient(
-    function: Callable[[np.ndarray], float], point: np.ndarray, step: float = 1e-5
-) -> np.ndarray:
+def numeric_gradient(function: Callable[[np.ndarray], float], point: np.ndarray, step: float = 1e-5) -> np.ndarray:
     """Central differences along the axes."""
     units = step * np.eye(len(point))
     return np.array([(function(point + u) - function(point - u)) / (2.0 * step) for u in units])

@@ -137,9 +137,7 @@ CASES = [
     ),
     Case(
         "conditional covariance",
-        Decomposable(
-            Linear(), ConditionalCovariance(EPSILON).resolve(torch.from_numpy(TARGETS), Linear()(X))
-        ),
+        Decomposable(Linear(), ConditionalCovariance(EPSILON).resolve(torch.from_numpy(TARGETS), Linear()(X))),
         no.decomposable(naive.linear(), no.conditional_covariance(TARGETS, X, EPSILON)),
     ),
     Case(
@@ -166,8 +164,7 @@ CASES = [
     ),
     Case(
         "diagonal sum",
-        Decomposable(Gaussian(1.3), Diagonal([1.0, 2.0, 0.5]))
-        + Separate([Gaussian(2.0), Matern(1.5, 1.0), Linear()]),
+        Decomposable(Gaussian(1.3), Diagonal([1.0, 2.0, 0.5])) + Separate([Gaussian(2.0), Matern(1.5, 1.0), Linear()]),
         no.add(
             no.decomposable(gaussian(1.3), np.diag([1.0, 2.0, 0.5])),
             no.separate(gaussian(2.0), matern(1.5, 1.0), naive.linear()),

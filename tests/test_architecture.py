@@ -122,9 +122,7 @@ def room_of(module: str) -> str:
 def unknown_room(module: str) -> list[str]:
     room = room_of(module)
     if room and room not in ROOMS:
-        return [
-            f"{module}: no room is called {room!r}; find the room it belongs to, or add it to ROOMS in its place"
-        ]
+        return [f"{module}: no room is called {room!r}; find the room it belongs to, or add it to ROOMS in its place"]
     return []
 
 
@@ -139,9 +137,7 @@ def upward_imports(source: str, module: str, *, is_package: bool = False) -> lis
             continue
         where, other = f"{module}:{found.line}", room_of(found.target)
         if other not in ROOMS:
-            complaints.append(
-                f"{where} imports {found.target} from the package root; import it from its room"
-            )
+            complaints.append(f"{where} imports {found.target} from the package root; import it from its room")
         elif room in ROOMS and ROOMS.index(other) > ROOMS.index(room):
             complaints.append(f"{where} imports {found.target}: {other} stands above {room}")
         elif module == "representer.kernels.base" and other == "kernels":
@@ -267,16 +263,12 @@ def test_contributing_lists_the_rooms_that_exist_in_their_order() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert listed_rooms(page) == existing_rooms(map(module_name, PATHS))
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
-    with_a_slash = {
-        name for row in re.findall(r"^\| `.*", page, re.M) for name in re.findall(r"`(\w+)/`", row)
-    }
+    with_a_slash = {name for row in re.findall(r"^\| `.*", page, re.M) for name in re.findall(r"`(\w+)/`", row)}
     assert with_a_slash == folders
 
 
 def test_no_import_cycles() -> None:
-    sources = {
-        module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in PATHS
-    }
+    sources = {module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in PATHS}
     found = cycle(sources)
     assert not found, "import cycle: " + " <- ".join(found)
 
@@ -465,20 +457,14 @@ def test_cycles_are_found() -> None:
     kernels = {"representer.kernels": package, "representer.kernels.base": ("", False)}
     fine = kernels | {"representer.kernels.vectors": ("from .base import Kernel", False)}
     assert cycle(fine) == []
-    through_the_package = kernels | {
-        "representer.kernels.vectors": ("def f():\n    from . import Kernel", False)
-    }
+    through_the_package = kernels | {"representer.kernels.vectors": ("def f():\n    from . import Kernel", False)}
     assert "representer.kernels" in cycle(through_the_package)
-    siblings = fine | {
-        "representer.kernels.base": ("from representer.kernels.vectors import Gaussian", False)
-    }
+    siblings = fine | {"representer.kernels.base": ("from representer.kernels.vectors import Gaussian", False)}
     assert {"representer.kernels.base", "representer.kernels.vectors"} <= set(cycle(siblings))
 
 
 def test_traces_of_an_import_are_found() -> None:
-    bad = (
-        "torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.manual_seed(0); import typer"
-    )
+    bad = "torch.set_default_dtype(torch.float64); torch.set_num_threads(3); torch.manual_seed(0); import typer"
     result = in_a_fresh_process(IMPORT_LEAVES_NO_TRACE.replace("import representer", bad))
     assert result.returncode == 1, result.stdout + result.stderr
     for trace in ("default dtype", "threads", "torch seed", "torch generator", "typer"):

@@ -71,9 +71,7 @@ def run_page(page: str, name: str, *, apart: bool = False) -> int:
         if apart:
             namespace = {"__name__": "__main__"}
         if block.text.lstrip().startswith(">>>"):
-            run_examples(
-                doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1)
-            )
+            run_examples(doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line - 1))
         else:
             try:
                 exec(compile("\n" * (block.line - 1) + block.text, name, "exec"), namespace)
@@ -141,9 +139,7 @@ def test_docstring_examples_run(path: Path) -> None:
 # --- commands --------------------------------------------------------------------------------------------------------
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-TARGETS = set(
-    re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-)
+TARGETS = set(re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 SHELL = {"cd", "export", "source", "git"}  # git: may be absent where the tests run
 
 
@@ -179,14 +175,9 @@ def command_problems(command: list[str]) -> list[str]:
         return [f"there is no file {word!r}" for word in words[:1] if not (ROOT / word).is_file()]
     if program in ("pip", "pip3"):
         extras = [
-            name.strip()
-            for word in words
-            for group in re.findall(r"\[(.*?)\]", word)
-            for name in group.split(",")
+            name.strip() for word in words for group in re.findall(r"\[(.*?)\]", word) for name in group.split(",")
         ]
-        return [
-            f"there is no extra {name!r}" for name in extras if name not in PROJECT["optional-dependencies"]
-        ]
+        return [f"there is no extra {name!r}" for name in extras if name not in PROJECT["optional-dependencies"]]
     if (
         program in SHELL
         or program in PROJECT.get("scripts", {})
@@ -273,13 +264,9 @@ def documented(section: str) -> dict[str, str]:
 def learner_problems(learner: type) -> list[str]:
     """What the docstring of a learner leaves out, or says about parameters and defaults that is not so."""
     sections = numpydoc_sections(inspect.cleandoc(learner.__doc__ or ""))
-    learns = not hasattr(
-        learner, "__sklearn_is_fitted__"
-    )  # a transformer that is always fitted has no attributes
+    learns = not hasattr(learner, "__sklearn_is_fitted__")  # a transformer that is always fitted has no attributes
     problems = [
-        f"no section {title!r}"
-        for title in SECTIONS
-        if title not in sections and (learns or title != "Attributes")
+        f"no section {title!r}" for title in SECTIONS if title not in sections and (learns or title != "Attributes")
     ]
     if not re.search(r"^>>> ", sections.get("Examples", ""), flags=re.MULTILINE):
         problems.append("no example that runs")
@@ -311,9 +298,7 @@ def test_public_names_exist_and_learners_say_what_they_do() -> None:
     package = importlib.import_module("representer")
     assert not [name for name in package.__all__ if not hasattr(package, name)]
     assert "OperatorRidge" in learners()
-    problems = [
-        f"{name}: {problem}" for name in learners() for problem in learner_problems(getattr(package, name))
-    ]
+    problems = [f"{name}: {problem}" for name in learners() for problem in learner_problems(getattr(package, name))]
     assert not problems, "\n".join(problems)
 
 

@@ -79,9 +79,7 @@ BENCH = {
 
 
 def test_speed_goals_show_what_was_missed(measured: ModuleType) -> None:
-    assert measured.speed_goals(BENCH).splitlines()[2:] == [
-        "| a b | 1 of 2 | x\\|y | 20 ms | ≤ 0.01 | missed |"
-    ]
+    assert measured.speed_goals(BENCH).splitlines()[2:] == ["| a b | 1 of 2 | x\\|y | 20 ms | ≤ 0.01 | missed |"]
     assert measured.speed_goals(BENCH, ["a_b", "d_e"]).endswith("| d e | not measured |  |  |  |  |")
     page = measured.measured_page(BENCH, {"version": "1", "machine": {}, "experiments": []}, ["d_e", "c"])
     assert "1 of 2 goals met" in page and "Not measured: d e." in page
@@ -139,18 +137,14 @@ def test_new_measurements(measured: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="quick run"):
         measured.take_reproductions(folders)
     assert measured.take_bench([write(tmp_path / "bench.json", BENCH)]) == BENCH
-    assert json.loads(measured.stored(taken)) == taken and measured.stored(BENCH).count("\n") == 6 + len(
-        BENCH["rows"]
-    )
+    assert json.loads(measured.stored(taken)) == taken and measured.stored(BENCH).count("\n") == 6 + len(BENCH["rows"])
     with pytest.raises(ValueError, match="interrupted run"):
         measured.take_bench([write(tmp_path / "bench.json", {**BENCH, "interrupted": True})])
     with pytest.raises(ValueError, match="quick run"):
         measured.take_bench([write(tmp_path / "bench.json", {**BENCH, "scale": 0.1})])
 
 
-def test_a_subject_that_was_measured_again_takes_the_place_of_the_old_one(
-    measured: ModuleType, tmp_path: Path
-) -> None:
+def test_a_subject_that_was_measured_again_takes_the_place_of_the_old_one(measured: ModuleType, tmp_path: Path) -> None:
     first, second = BENCH["rows"][0], {**BENCH["rows"][0], "subject": "memory"}
     again = {**first, "ours": 7.0, "note": "by hand"}
     files = [

@@ -28,9 +28,7 @@ class Cauchy(Radial):
         return 1.0 / (1.0 - t)
 
 
-@pytest.mark.parametrize(
-    "kernel", [Cauchy(), Cauchy("ard"), 0.5 * Cauchy(1.0) + Linear() * Cauchy("auto")], ids=repr
-)
+@pytest.mark.parametrize("kernel", [Cauchy(), Cauchy("ard"), 0.5 * Cauchy(1.0) + Linear() * Cauchy("auto")], ids=repr)
 def test_a_good_kernel_passes(kernel: Kernel) -> None:
     check_kernel(kernel, X)
     check_kernel(kernel, X, X[:3] + 1.0)

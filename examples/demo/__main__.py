@@ -30,10 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = out / "index.html"
         return interrupted(console, f"What was finished is in {page}; the same command continues.")
     if options.json_output:
-        print_json(
-            {name: getattr(tour, name) for name in ("results", "seconds", "missing")}
-            | {"page": str(tour.page)}
-        )
+        print_json({name: getattr(tour, name) for name in ("results", "seconds", "missing")} | {"page": str(tour.page)})
         return 0
     console.print(table(tour))
     for title, reason in tour.missing.items():
@@ -44,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(tour: demo.Tour) -> Table:
     """What each script measured, for the screen."""
-    rows = Table(
-        "task", "measured", "", "seconds", title="representer on built-in data", title_justify="left"
-    )
+    rows = Table("task", "measured", "", "seconds", title="representer on built-in data", title_justify="left")
     for title, results in tour.results.items():
         for index, (what, value) in enumerate(results.items()):
             first = index == 0

@@ -52,9 +52,7 @@ def components(found: Names) -> Picture:
 
 def halves(found: Names) -> Picture:
     """True digits above those with a predicted bottom."""
-    rows = {
-        name: np.hstack([found["top"][found["test"]], bottom]) for name, bottom in found["answers"].items()
-    }
+    rows = {name: np.hstack([found["top"][found["test"]], bottom]) for name, bottom in found["answers"].items()}
     return Picture.of(
         _rows_of_digits(rows, 12, split=True),
         "True digits, and digits whose bottom half two decoders predicted.",
@@ -71,9 +69,7 @@ def words(found: Names) -> Picture:
         for ax, picture, right, read in zip(row, pictures, truth, answer, strict=False):
             ax.imshow(picture.reshape(8, 8), cmap="gray_r")
             ax.set_title(read, color="black" if read == right else "red")
-    return Picture.of(
-        figure, "Pictures of four words, with the digits that were read above them; wrong ones are red."
-    )
+    return Picture.of(figure, "Pictures of four words, with the digits that were read above them; wrong ones are red.")
 
 
 def _rows_of_digits(rows: Mapping[str, np.ndarray], columns: int, *, split: bool = False) -> Any:
@@ -98,15 +94,11 @@ def decisions(found: Names) -> Picture:
     picture = class_colors(found["probabilities"]).reshape(100, 100, 3)
     axes[0].imshow(picture, origin="lower", extent=box, aspect="auto")
     axes[0].set_title("probabilities: the colours of species, mixed")
-    image = axes[1].imshow(
-        found["entropy"].reshape(100, 100), origin="lower", extent=box, aspect="auto", cmap="magma"
-    )
+    image = axes[1].imshow(found["entropy"].reshape(100, 100), origin="lower", extent=box, aspect="auto", cmap="magma")
     figure.colorbar(image, ax=axes[1], label="entropy (nats)")
     axes[1].set_title("where to doubt them")
     for ax in axes:
-        ax.scatter(
-            *found["X"].T, c=class_colors(np.eye(3)[found["y"]]), edgecolor="white", s=16, linewidth=0.6
-        )
+        ax.scatter(*found["X"].T, c=class_colors(np.eye(3)[found["y"]]), edgecolor="white", s=16, linewidth=0.6)
         ax.set(xlabel="sepal length (cm)", ylabel="sepal width (cm)")
     return Picture.of(
         figure,
@@ -164,9 +156,7 @@ def graphs(found: Names) -> Picture:
         for ax, graph in zip(row, chosen, strict=False):
             colors = ["#d65f4c" if graph.nodes[node]["label"] == "O" else "#8a939e" for node in graph]
             networkx.draw(graph, networkx.kamada_kawai_layout(graph), ax=ax, node_color=colors, node_size=70)
-    return Picture.of(
-        figure, "Rings with tails; nodes with the label O in red. The class is where the tail begins."
-    )
+    return Picture.of(figure, "Rings with tails; nodes with the label O in red. The class is where the tail begins.")
 
 
 def wind(found: Names) -> Picture:
@@ -194,9 +184,7 @@ def diabetes(found: Names) -> Picture:
     ax.plot(rank, found["y_test"][order], "k.", markersize=4, label="truth")
     ax.set(xlabel="unseen patients, by prediction", ylabel="disease progression")
     ax.legend()
-    return Picture.of(
-        figure, "Predictions for unseen patients with 95 % intervals, and the true values around them."
-    )
+    return Picture.of(figure, "Predictions for unseen patients with 95 % intervals, and the true values around them.")
 
 
 DRAWINGS: dict[str, Callable[[Names], Picture]] = {

@@ -31,9 +31,7 @@ SINGLE = "single layer"
 DRAWS = 5  # of the data, for figures 4 and 5
 
 Function = Callable[[np.ndarray], np.ndarray]
-Method = Callable[
-    [np.ndarray, np.ndarray, np.ndarray], np.ndarray
-]  # predicts on GRID from X, y and the truth there
+Method = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # predicts on GRID from X, y and the truth there
 
 
 def two_layers(p: int) -> str:
@@ -117,9 +115,7 @@ def compare(run: Run, methods: dict[str, Method], seeds: int, title: str) -> Non
         prediction = method(X, y, truth)
         return {**judged(prediction, truth), "error": relative_error(prediction, truth).astype(np.float32)}
 
-    figure, axes = plotting.panels(
-        2, len(methods), row_labels=list(TARGETS), column_labels=list(methods), title=title
-    )
+    figure, axes = plotting.panels(2, len(methods), row_labels=list(TARGETS), column_labels=list(methods), title=title)
     for seed in range(seeds):
         for row, (case, (make, function)) in zip(axes, TARGETS.items(), strict=True):
             X, y = make(random_state=seed)
@@ -142,9 +138,7 @@ def fitted(model: DeepKernelRegressor, starts: int) -> Method:
 def figure3(run: Run) -> None:
     """Interpolation with one layer and with two."""
     methods = {name: fitted(model, starts(run)) for name, model in interpolants().items()}
-    compare(
-        run, methods, 2 if run.quick else 10, "Pointwise error of interpolation, outer tensor Matérn kernel"
-    )
+    compare(run, methods, 2 if run.quick else 10, "Pointwise error of interpolation, outer tensor Matérn kernel")
 
 
 UNEXPLAINED = "variance of h that no single coordinate explains"
@@ -187,9 +181,7 @@ def figure6(run: Run) -> None:
                 result = run.part(case, name, seed, measure, model, X, y, function)
                 if seed == 0:
                     last = ax is row[-1]
-                    plotting.grid_transformation(
-                        result["images"], function(points), label=case, colorbar=last, ax=ax
-                    )
+                    plotting.grid_transformation(result["images"], function(points), label=case, colorbar=last, ax=ax)
     run.figure(
         "transformation",
         figure,
@@ -210,9 +202,7 @@ def cross_validated(
 
     def method(X: np.ndarray, y: np.ndarray, truth: np.ndarray) -> np.ndarray:
         folds = list(KFold(count, shuffle=True, random_state=0).split(X))
-        problem, point, pair = best_pair(
-            make, penalties, folds, X, y, starts=first, final_starts=final, stop=stop
-        )
+        problem, point, pair = best_pair(make, penalties, folds, X, y, starts=first, final_starts=final, stop=stop)
         return problem.predict(point, pair, GRID)
 
     return method
@@ -222,9 +212,7 @@ def best_possible(kernel: Kernel, penalties: Sequence[float]) -> Method:
     """One layer with the λ of least error on the grid itself: "the best possible single-layer solution"."""
 
     def method(X: np.ndarray, y: np.ndarray, truth: np.ndarray) -> np.ndarray:
-        predictions = [
-            regressor([], kernel, penalty / len(X)).fit(X, y).predict(GRID) for penalty in penalties
-        ]
+        predictions = [regressor([], kernel, penalty / len(X)).fit(X, y).predict(GRID) for penalty in penalties]
         return min(predictions, key=lambda prediction: judged(prediction, truth)[RMSE])
 
     return method
@@ -232,9 +220,7 @@ def best_possible(kernel: Kernel, penalties: Sequence[float]) -> Method:
 
 def regressor(layers: list[Layer], kernel: Kernel, alpha: Any) -> DeepKernelRegressor:
     """(Reg), without an intercept, from two starts."""
-    return DeepKernelRegressor(
-        layers, kernel=kernel, alpha=alpha, fit_intercept=False, n_restarts=2, random_state=0
-    )
+    return DeepKernelRegressor(layers, kernel=kernel, alpha=alpha, fit_intercept=False, n_restarts=2, random_state=0)
 
 
 def figure4(run: Run) -> None:

@@ -98,9 +98,7 @@ def relevance_of(group: tuple[int, ...], run: Run) -> Result:
     return {
         ERROR: 100.0 * (1.0 - ard.score(B, b)),
         "error rate of one lengthscale": 100.0 * (1.0 - one.score(B, b)),
-        "share of the relevance in a tenth of the pixels": float(
-            np.sort(relevance)[-78:].sum() / relevance.sum()
-        ),
+        "share of the relevance in a tenth of the pixels": float(np.sort(relevance)[-78:].sum() / relevance.sum()),
         "relevance": relevance.astype(np.float32),
     }
 
@@ -237,9 +235,7 @@ EXPERIMENTS = (
         "softmax on top, from the same weights, by Adam (rate 0.003) on batches of 250, without dropout; 3 seeds "
         "(quick: 300 and 500 digits, one seed).",
         tuple(
-            lower(
-                f"less error than the softmax after {epochs} epochs", ERROR, f"{epochs} epochs", CEN, SOFTMAX
-            )
+            lower(f"less error than the softmax after {epochs} epochs", ERROR, f"{epochs} epochs", CEN, SOFTMAX)
             for epochs in EPOCHS
         ),
         networks,

@@ -47,9 +47,7 @@ def candidates(n: int) -> dict[str, EmbeddingClassifier]:
     }
 
 
-def scores(
-    model: EmbeddingClassifier, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> Result:
+def scores(model: EmbeddingClassifier, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Result:
     """On the test fold, features scaled to the unit range."""
     scaler = MinMaxScaler().fit(X[train])
     model.fit(scaler.transform(X[train]), y[train])
@@ -108,9 +106,7 @@ EXPERIMENTS = (
         "leave-one-out estimates for all. The default was chosen on folds of "
         f"{', '.join(SEEN)}, before {', '.join(UNSEEN)} were looked at.",
         (
-            default_is_best(
-                UNSEEN, "the least mean log loss, to 2 %, on tables that the choice had not seen"
-            ),
+            default_is_best(UNSEEN, "the least mean log loss, to 2 %, on tables that the choice had not seen"),
             default_is_best((*UNSEEN, *SEEN), "the least mean log loss, to 2 %, over all tables"),
         ),
         compare,

@@ -107,9 +107,7 @@ class LargeGaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         if len(X) <= GPC_LIMIT:
             self.classes_ = first.fit(X, y).classes_
             return self
-        some, _ = train_test_split(
-            np.arange(len(X)), train_size=GPC_ROWS, stratify=frequent(y), random_state=0
-        )
+        some, _ = train_test_split(np.arange(len(X)), train_size=GPC_ROWS, stratify=frequent(y), random_state=0)
         some = np.union1d(some, np.unique(y, return_index=True)[1])  # no class is missing
         first.fit(X[some], y[some])
         self.classes_ = first.classes_
@@ -166,9 +164,7 @@ def methods(n: int, d: int, fold: int, quick: bool) -> dict[str, Any]:
     }
 
 
-def fold_scores(
-    name: str, model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray
-) -> Result:
+def fold_scores(name: str, model: Any, X: np.ndarray, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Result:
     """The test fold of a model that has seen the others, scaled to the unit range by these."""
     scaler = MinMaxScaler().fit(X[train])
     A, B = scaler.transform(X[train]), scaler.transform(X[test])

@@ -35,9 +35,7 @@ def figure1(run: Run) -> None:
             "max_iter": 500,
             "tol": 0.0,
         }
-        first = embedding(
-            kernel=Gaussian(start["lengthscale"]), criterion=None, alpha=start["alpha"], start=None
-        )
+        first = embedding(kernel=Gaussian(start["lengthscale"]), criterion=None, alpha=start["alpha"], start=None)
         last = embedding(kernel=Gaussian("auto"), start=start, **steps).fit(A, a)
         history = np.array([(e.value, e.complexity, e.accuracy, e.loss) for e in last.history_])
         before = first.fit(A, a)
@@ -60,9 +58,7 @@ def figure1(run: Run) -> None:
                     for ax, column in zip(axes[0], (0, 1, 2), strict=True):
                         ax.plot(result["history"][:, column], label=case)
     axes[0, 0].legend()
-    run.figure(
-        "iris", figure, "Objective, complexity and training accuracy along the iterations, from each start."
-    )
+    run.figure("iris", figure, "Objective, complexity and training accuracy along the iterations, from each start.")
 
 
 def same_end(measurements: Measurements) -> tuple[Verdict, str]:
@@ -75,9 +71,7 @@ def same_end(measurements: Measurements) -> tuple[Verdict, str]:
 def iris_accuracy(measurements: Measurements) -> tuple[Verdict, str]:
     """The published test accuracy, 73.33 % on 30 samples."""
     value = measurements.mean("overfitted start", "lbfgs", "test accuracy")
-    return (
-        "reached" if value > 70.0 else "not reached"
-    ), f"{value:.1f} % (published: 73.3 % on one split of 30)"
+    return ("reached" if value > 70.0 else "not reached"), f"{value:.1f} % (published: 73.3 % on one split of 30)"
 
 
 # -- Theorem 1 --------------------------------------------------------------------------------------------------------
@@ -118,17 +112,13 @@ def theorem1(run: Run) -> None:
     sizes = SIZES[:4] if run.quick else SIZES
     means: dict[str, list[float]] = {}
     for n in sizes:
-        results = [
-            run.part(f"n = {n}", "MCE", seed, convergence, n, seed) for seed in range(3 if run.quick else 10)
-        ]
+        results = [run.part(f"n = {n}", "MCE", seed, convergence, n, seed) for seed in range(3 if run.quick else 10)]
         for measure in ("largest error", "mean error", "difference of entropies"):
             means.setdefault(measure, []).append(float(np.mean([r[measure] for r in results])))
     figure, axes = plotting.panels(1, 1)
     for measure, values in means.items():
         axes[0, 0].loglog(sizes, values, "o-", label=f"{measure}, slope {slope(sizes, values):.2f}")
-    axes[0, 0].loglog(
-        sizes, means["mean error"][0] * (np.array(sizes) / sizes[0]) ** -0.25, "k:", label="slope −1/4"
-    )
+    axes[0, 0].loglog(sizes, means["mean error"][0] * (np.array(sizes) / sizes[0]) ** -0.25, "k:", label="slope −1/4")
     axes[0, 0].set(xlabel="samples", ylabel="error")
     axes[0, 0].legend()
     run.figure(

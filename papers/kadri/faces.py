@@ -149,9 +149,7 @@ def table3(run: Run) -> None:
             run.part(TABLE, method + AS_PUBLISHED, seed, published_result, method, views)
 
 
-def low_rank_result(
-    operator: str | None, rank: int | None, rows: int | None, views: Views, seed: int
-) -> Result:
+def low_rank_result(operator: str | None, rank: int | None, rows: int | None, views: Views, seed: int) -> Result:
     """With so many landmarks of inputs and outputs, or on so many random views; the width of the exact fit."""
     X, Y, new, truth = views
     if rows is not None:

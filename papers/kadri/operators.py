@@ -107,9 +107,7 @@ EXPERIMENTS = (
         (
             lower(f"{FACTORS}: covariance below identity", RELATIVE, FACTORS, COVARIANCE, IDENTITY),
             lower(f"{FACTORS}: kernel PCA below identity", RELATIVE, FACTORS, KPCA, IDENTITY),
-            lower(
-                f"{UNEQUAL}: conditional covariance below identity", RELATIVE, UNEQUAL, CONDITIONAL, IDENTITY
-            ),
+            lower(f"{UNEQUAL}: conditional covariance below identity", RELATIVE, UNEQUAL, CONDITIONAL, IDENTITY),
             lower(
                 f"{UNEQUAL}: conditional covariance below covariance",
                 RELATIVE,

@@ -138,9 +138,7 @@ def chain_weight(X: np.ndarray, letters: np.ndarray, word: np.ndarray) -> float:
     inner = np.isin(word, names[: 4 * len(names) // 5])
     scores = letter_scores(letter_model(X[inner], letters[inner]), X[~inner])
     log_p = markov_scores(spelled(letters[inner], word[inner]), 26)
-    rates = [
-        (chained(scores, word[~inner], weight * log_p) == letters[~inner]).mean() for weight in CHAIN_WEIGHTS
-    ]
+    rates = [(chained(scores, word[~inner], weight * log_p) == letters[~inner]).mean() for weight in CHAIN_WEIGHTS]
     return CHAIN_WEIGHTS[int(np.argmax(rates))]
 
 
@@ -216,9 +214,7 @@ def digit_claims() -> Iterable[Any]:
     """Each form has at most its published loss."""
     for method, (*_, width, loss) in PUBLISHED_DIGITS.items():
         measure = LOSS if width == WIDTH else LOSS_10
-        yield at_most(
-            f"{method}: at most the published {loss}, width {width:g}", measure, DIGITS, method, loss
-        )
+        yield at_most(f"{method}: at most the published {loss}, width {width:g}", measure, DIGITS, method, loss)
 
 
 def word_claims() -> Iterable[Any]:

@@ -192,9 +192,7 @@ EPOCHS, PATIENCE, BATCH = 600, 40, 32
 
 def dense_error(X: np.ndarray, T: np.ndarray, size: int, activation: str, epochs: int) -> Result:
     """An autoencoder of two dense layers; rate and kind of its output have the least error on an eighth of X."""
-    found = [
-        dense_fit(X, size, activation, bits, rate, epochs) for bits in (False, True) for rate in (1e-2, 2e-3)
-    ]
+    found = [dense_fit(X, size, activation, bits, rate, epochs) for bits in (False, True) for rate in (1e-2, 2e-3)]
     _, best = min(found, key=lambda pair: pair[0])
     with torch.no_grad():
         reconstructions = best(torch.from_numpy(T).float())
@@ -316,12 +314,8 @@ EXPERIMENTS = (
         f"molecules, another Gram matrix and 10 runs; published means over its first 10 lines: KRR 0.0296, KPCA 10 "
         f"0.0323, KPCA 50 0.0300, K²AE 10 0.0310, K²AE 50 0.0281, in another unit.",
         (
-            lower(
-                "K²AE 10 + RF is below KPCA 10 + RF (published 0.96 ×)", MEAN, "NCI-60", k2ae(10), kpca(10)
-            ),
-            lower(
-                "K²AE 50 + RF is below KPCA 50 + RF (published 0.94 ×)", MEAN, "NCI-60", k2ae(50), kpca(50)
-            ),
+            lower("K²AE 10 + RF is below KPCA 10 + RF (published 0.96 ×)", MEAN, "NCI-60", k2ae(10), kpca(10)),
+            lower("K²AE 50 + RF is below KPCA 50 + RF (published 0.94 ×)", MEAN, "NCI-60", k2ae(50), kpca(50)),
             lower("K²AE 50 + RF is below KRR (published 0.95 ×)", MEAN, "NCI-60", k2ae(50), KRR),
         ),
         table1_nci,

@@ -222,14 +222,10 @@ EXPERIMENTS = (
         f"the circles in the place of a line, codes that tell the circles apart; no numbers. Beside it: penalties "
         f"learned, and all defaults; kernel PCA.",
         (
-            lower(
-                "2-1-2: at most 0.2 × the training distortion of a line", TRAINING, CIRCLES, KAE, LINE, 0.2
-            ),
+            lower("2-1-2: at most 0.2 × the training distortion of a line", TRAINING, CIRCLES, KAE, LINE, 0.2),
             lower("2-1-2: codes tell circles apart better than a line", NEIGHBOUR, CIRCLES, KAE, LINE),
             lower("2-1-2, defaults: below the line", TRAINING, CIRCLES, f"{KAE}, defaults", LINE),
-            lower(
-                "2-2-2: codes tell circles apart better than those of 2-1-2", NEIGHBOUR, CIRCLES, KAE2, KAE
-            ),
+            lower("2-2-2: codes tell circles apart better than those of 2-1-2", NEIGHBOUR, CIRCLES, KAE2, KAE),
         ),
         figure3,
     ),

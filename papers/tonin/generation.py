@@ -59,9 +59,7 @@ def networks(n_pixels: int, seed: int) -> tuple[torch.nn.Module, torch.nn.Module
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         encoder = nn.Sequential(nn.Linear(n_pixels, 128), nn.PReLU(init=0.2), nn.Linear(128, 32))
-        decoder = nn.Sequential(
-            nn.Linear(32, 128), nn.PReLU(init=0.2), nn.Linear(128, n_pixels), nn.Sigmoid()
-        )
+        decoder = nn.Sequential(nn.Linear(32, 128), nn.PReLU(init=0.2), nn.Linear(128, n_pixels), nn.Sigmoid())
     return encoder, decoder
 
 

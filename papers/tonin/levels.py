@@ -47,13 +47,9 @@ def figure4(run: Run) -> None:
     }
     figure, axes = plotting.panels(1, len(series), size=2.6, column_labels=list(series))
     for ax, (name, points) in zip(axes[0], series.items(), strict=True):
-        results = [
-            run.part(f"{name}: {at:g}", "DKPCA", 0, bounds, X, sizes, eta) for sizes, eta, at in points
-        ]
+        results = [run.part(f"{name}: {at:g}", "DKPCA", 0, bounds, X, sizes, eta) for sizes, eta, at in points]
         for measure, style in ((LOWER, "g--"), (ACTUAL, "k-"), (UPPER, "r--")):
-            ax.plot(
-                [at for _, _, at in points], [result[measure] for result in results], style, label=measure
-            )
+            ax.plot([at for _, _, at in points], [result[measure] for result in results], style, label=measure)
         ax.set_xlabel(name.split()[0])
     axes[0, 0].legend(fontsize="small")
     run.figure(
@@ -191,9 +187,7 @@ def figure9c(run: Run) -> None:
 def twice(measurements: Measurements) -> tuple[Verdict, str]:
     """The first component of level 1 explains twice what that of KPCA does: the published ratio is 2.5."""
     ours, theirs = (measurements.mean("Synth 2", name, KEPT) for name in ("DKPCA, level 1", "KPCA"))
-    verdict: Verdict = (
-        "reached" if ours >= 2.0 * theirs else "ordering kept" if ours > theirs else "not reached"
-    )
+    verdict: Verdict = "reached" if ours >= 2.0 * theirs else "ordering kept" if ours > theirs else "not reached"
     return verdict, f"{ours:.2f} % against {theirs:.2f} %"
 
 

@@ -79,9 +79,7 @@ def figure10(run: Run) -> None:
     figure, axes = plotting.panels(1, 2, column_labels=["level 1", "reconstruction"])
     X = make_synth1(random_state=0)
     sizes = range(1, 7)
-    errors = [
-        run.part("Synth 1", f"s₂ = {s}", 0, reconstruction, X, X, (6, s))["training MSE"] for s in sizes
-    ]
+    errors = [run.part("Synth 1", f"s₂ = {s}", 0, reconstruction, X, X, (6, s))["training MSE"] for s in sizes]
     model = linear_levels(X, (6, 6))
     axes[0, 0].bar(sizes, 100.0 * model.explained_variance_ratio_[0])
     axes[0, 0].set(xlabel="component", ylabel="% of variance")

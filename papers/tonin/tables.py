@@ -33,9 +33,7 @@ from representer.datasets import (
 from representer.kernels import Gaussian
 from representer.metrics import windin
 
-PAPER = (
-    "Tonin, Tao, Patrinos, Suykens: Deep kernel principal component analysis for multi-level feature learning"
-)
+PAPER = "Tonin, Tao, Patrinos, Suykens: Deep kernel principal component analysis for multi-level feature learning"
 ERROR, WINDIN, CANDIDATES = "test error", "WINDIN", "candidates"
 N_COMPONENTS = 5
 SPLITS, DEPTH_SPLITS = 10, 5
@@ -131,12 +129,8 @@ def candidates(method: str, sizes: Sequence[int] = (3, 2), quick: bool = False) 
 # -- the protocol -----------------------------------------------------------------------------------------------------
 def split(X: np.ndarray, y: np.ndarray, classes: bool, seed: int) -> list[np.ndarray]:
     """60 % to train on, 20 % to choose by, 20 % to test; features standardised by the first, what is missing at 0."""
-    rest, test = train_test_split(
-        np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y if classes else None
-    )
-    train, valid = train_test_split(
-        rest, test_size=0.25, random_state=seed, stratify=y[rest] if classes else None
-    )
+    rest, test = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y if classes else None)
+    train, valid = train_test_split(rest, test_size=0.25, random_state=seed, stratify=y[rest] if classes else None)
     X = np.nan_to_num(StandardScaler().fit(X[train]).transform(X))
     return [part[rows] for rows in (train, valid, test) for part in (X, y)]
 
@@ -177,9 +171,7 @@ def chosen(models: Iterator[Any], parts: Sequence[np.ndarray], classes: bool) ->
     }
 
 
-def table(
-    methods: dict[str, Callable[[bool], Iterator[Any]]], splits: int
-) -> Callable[[str], Callable[[Run], None]]:
+def table(methods: dict[str, Callable[[bool], Iterator[Any]]], splits: int) -> Callable[[str], Callable[[Run], None]]:
     """An experiment on one set: every method on every split."""
 
     def on(name: str) -> Callable[[Run], None]:
@@ -258,9 +250,7 @@ def experiment(name: str) -> Experiment:
     if not task.note:
         claims.append(within_one_error(name, DEEP, task.published[DEEP][0]))
     claims.append(most_informative(name))
-    published = "; ".join(
-        f"{method} {error:g}, WINDIN {score:g}" for method, (error, score) in task.published.items()
-    )
+    published = "; ".join(f"{method} {error:g}, WINDIN {score:g}" for method, (error, score) in task.published.items())
     return Experiment(
         f"tonin-{name}",
         PAPER,

@@ -64,9 +64,7 @@ def make_application() -> "typer.Typer":
         files: Annotated[
             list[str] | None, typer.Argument(help="Files, as `data list` names them; all by default.")
         ] = None,
-        folder: Annotated[
-            Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names.")
-        ] = None,
+        folder: Annotated[Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names.")] = None,
         json_output: as_json = False,
     ) -> None:
         """Download public sets that are not there yet, and check what is in them."""
@@ -109,9 +107,7 @@ def list_data(console: Console, json_output: bool) -> int:
     if json_output:
         print_json(rows)
         return 0
-    table = Table(
-        "file", "what", "origin", "here", title="data sets in the folder that REPRESENTER_DATA names"
-    )
+    table = Table("file", "what", "origin", "here", title="data sets in the folder that REPRESENTER_DATA names")
     for row in rows:
         here = "yes" if row["found"] else "no; `data fetch` gets it" if row["fetch"] else "no"
         table.add_row(str(row["file"]), str(row["what"]), str(row["origin"]), here)
@@ -136,9 +132,7 @@ def fetch_data(files: list[str], folder: Path | None, console: Console, json_out
 
     name = folder or os.environ.get(VARIABLE)
     if not name:
-        console.print(
-            f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False
-        )
+        console.print(f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False)
         return 2
     try:
         target = writable_folder(Path(name).expanduser())

@@ -131,9 +131,7 @@ def as_items(X: Any) -> Any:
     (['ab', 'cde'], ['ab', 'cde'])
     """
     rows = X.to_numpy() if hasattr(X, "to_numpy") else X  # a frame would give its columns
-    column = (
-        isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSU"
-    )
+    column = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == 1 and rows.dtype.kind in "OSU"
     return rows[:, 0] if column else rows
 
 
@@ -147,9 +145,7 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
     ['ab', 'cde']
     """
     if is_single(X):
-        raise ValueError(
-            f"{who} takes a sequence of {noun}; got {type(X).__name__}. Put a single one in a list."
-        )
+        raise ValueError(f"{who} takes a sequence of {noun}; got {type(X).__name__}. Put a single one in a list.")
     samples = X if isinstance(X, list) else list(as_items(X))
     if not samples:
         raise ValueError(f"Found 0 {noun}: at least one is needed.")

@@ -14,9 +14,7 @@ BETWEEN = ("sklearn", "joblib")
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither this library's nor of a package that calls it for the user."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_between(
-        frame.f_code.co_filename, frame.f_globals.get("__name__", "")
-    ):
+    while frame.f_back is not None and _is_between(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -171,9 +171,7 @@ class Packing:
 
 def packing(values: Mapping[str, Tensor], constraints: Mapping[str, Constraint]) -> Packing:
     """The packing of values in their order, each with its constraint."""
-    return Packing(
-        {name: constraints[name] for name in values}, {name: v.shape for name, v in values.items()}
-    )
+    return Packing({name: constraints[name] for name in values}, {name: v.shape for name, v in values.items()})
 
 
 # A hyperparameter as a user writes it: a number, an array or a tensor of them, or a word that the data replace.

@@ -205,9 +205,7 @@ def grid_transformation(
     ax = ax or _matplotlib("pyplot").gca()
     places = np.asarray(images, dtype=float)
     if places.ndim != 2 or places.shape[1] != 2:
-        raise ValueError(
-            f"Only points of the plane, an array (n, 2), can be drawn; got shape {places.shape}."
-        )
+        raise ValueError(f"Only points of the plane, an array (n, 2), can be drawn; got shape {places.shape}.")
     cloud = ax.scatter(places[:, 0], places[:, 1], c=np.asarray(values), s=6, linewidths=0, cmap="turbo")
     ax.set(xlabel="first coordinate", ylabel="second coordinate")
     ax.set_box_aspect(1)
@@ -231,9 +229,7 @@ def class_colors(probabilities: npt.ArrayLike) -> np.ndarray:
     """
     p = np.asarray(probabilities, dtype=float)
     if p.ndim != 2 or p.shape[1] > len(CLASSES):
-        raise ValueError(
-            f"An array (n, n_classes) of at most {len(CLASSES)} classes is expected; got shape {p.shape}."
-        )
+        raise ValueError(f"An array (n, n_classes) of at most {len(CLASSES)} classes is expected; got shape {p.shape}.")
     return (p @ CLASSES[: p.shape[1]]).clip(0.0, 1.0)
 
 

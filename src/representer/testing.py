@@ -134,9 +134,7 @@ def _check_gram(kernel: Kernel, X: Data, Y: Data) -> None:
     _close(gram, gram.mT, "k(X) is symmetric")
     values = torch.linalg.eigvalsh(gram)
     rounding = 100.0 * n * torch.finfo(gram.dtype).eps * values.abs().max()
-    assert values[0] >= -rounding, (
-        f"k(X) is not positive semi-definite: it has the eigenvalue {values[0].item():.3g}."
-    )
+    assert values[0] >= -rounding, f"k(X) is not positive semi-definite: it has the eigenvalue {values[0].item():.3g}."
     _close(kernel.diag(X), gram.diagonal(), "k.diag(X) equals the diagonal of k(X)")
     kernel(X).zero_()
     _close(kernel(X), gram, "k(X) is the same after the caller has overwritten the last one")
@@ -209,15 +207,9 @@ def _check_input_gradients(kernel: Kernel, X: Tensor, Y: Tensor) -> None:
 def _check_input_batches(kernel: Kernel, X: Tensor, Y: Tensor) -> None:
     batch = torch.stack([X, 0.5 * X, X.flip(0)])
     what = "of a batch of data equals a loop over them"
-    _close(
-        kernel._gram(batch, None), torch.stack([kernel._gram(Z, None) for Z in batch]), f"k(X) {what}", kernel
-    )
-    _close(
-        kernel._gram(batch, Y), torch.stack([kernel._gram(Z, Y) for Z in batch]), f"k(X, Y) {what}", kernel
-    )
-    _close(
-        kernel._gram(Y, batch), torch.stack([kernel._gram(Y, Z) for Z in batch]), f"k(Y, X) {what}", kernel
-    )
+    _close(kernel._gram(batch, None), torch.stack([kernel._gram(Z, None) for Z in batch]), f"k(X) {what}", kernel)
+    _close(kernel._gram(batch, Y), torch.stack([kernel._gram(Z, Y) for Z in batch]), f"k(X, Y) {what}", kernel)
+    _close(kernel._gram(Y, batch), torch.stack([kernel._gram(Y, Z) for Z in batch]), f"k(Y, X) {what}", kernel)
     _close(kernel._diag(batch), torch.stack([kernel._diag(Z) for Z in batch]), f"k.diag(X) {what}", kernel)
 
 
@@ -225,9 +217,7 @@ def _check_precision(kernel: Kernel, X: Tensor, Y: Tensor) -> None:
     single = kernel._gram(X.float(), None)
     assert single.dtype == torch.float32, f"k(X) of float32 data is {single.dtype}."
     assert kernel._diag(X.float()).dtype == torch.float32, "k.diag(X) of float32 data is not float32."
-    assert kernel._gram(X.double(), Y.double()).dtype == torch.float64, (
-        "k(X, Y) of float64 data is not float64."
-    )
+    assert kernel._gram(X.double(), Y.double()).dtype == torch.float64, "k(X, Y) of float64 data is not float64."
     scale = float(kernel._diag(X).abs().max())
     error = float((single.double() - kernel._gram(X.float().double(), None)).abs().max())
     assert error <= 1e-3 * scale, f"k(X) in float32 is off by {error:.2g} (entries up to {scale:.2g})."
@@ -256,8 +246,7 @@ def check_gradient(
     step = eps ** (1 / 3) * float(point.detach().abs().max().clamp(min=1.0))
     with torch.no_grad():
         ends = [
-            (function(point + step * d.view_as(point)), function(point - step * d.view_as(point)))
-            for d in directions
+            (function(point + step * d.view_as(point)), function(point - step * d.view_as(point))) for d in directions
         ]
         numeric = torch.stack([(up - down) / (2.0 * step) for up, down in ends])
     scale = max(float(numeric.abs().max()), float(value.detach().abs()), 1e-8)

@@ -90,9 +90,7 @@ class Value:
             key, inner = _split_child(head, rest, children)
             if key is None:
                 names = ", ".join(self.get_params())
-                raise ValueError(
-                    f"{type(self).__name__} has no parameter {f'{head}__{rest}'!r}; it has: {names}."
-                )
+                raise ValueError(f"{type(self).__name__} has no parameter {f'{head}__{rest}'!r}; it has: {names}.")
             children[key].set_params(**{inner: value})
 
     def _children(self) -> Iterator[tuple[str, Value]]:
@@ -239,9 +237,7 @@ def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
 
 
 @functools.lru_cache(maxsize=1024)
-def _plain_number(
-    constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device
-) -> Tensor | None:
+def _plain_number(constraint: Constraint, value: float, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """A plain number as a tensor, if it is admissible."""
     problem = constraint.problem(torch.tensor(value, dtype=torch.float64))
     return None if problem else torch.tensor(value, dtype=dtype, device=device)
@@ -276,9 +272,7 @@ def map_children(name: str, argument: Any, change: Callable[[str, Value], Value]
     if isinstance(argument, Value):
         return change(name, argument)
     if isinstance(argument, list | tuple):
-        return type(argument)(
-            change(f"{name}__{i}", v) if isinstance(v, Value) else v for i, v in enumerate(argument)
-        )
+        return type(argument)(change(f"{name}__{i}", v) if isinstance(v, Value) else v for i, v in enumerate(argument))
     return argument
 
 

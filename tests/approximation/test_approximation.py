@@ -23,9 +23,7 @@ def error(features: LandmarkFeatures, kernel: Kernel, X: Any) -> float:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize(
-    "kernel", [Gaussian(0.5), Matern(0.5, 1.0), Linear(), 2.0 * Polynomial(3) + 1.0], ids=repr
-)
+@pytest.mark.parametrize("kernel", [Gaussian(0.5), Matern(0.5, 1.0), Linear(), 2.0 * Polynomial(3) + 1.0], ids=repr)
 def test_all_samples_are_exact(kernel: Kernel, sampling: Any, rng: np.random.Generator) -> None:
     X = rng.standard_normal((20, 2))
     features = Nystroem(20, sampling).features(kernel, X, seed=0)
@@ -119,9 +117,7 @@ def test_precision_follows_the_landmarks() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, 11, 2.5, "all", None, True])
 def test_bad_numbers_of_landmarks(wrong: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"an integer from 1 to the number of samples, 10; got .*Choose at most 10"
-    ):
+    with pytest.raises(ValueError, match=r"an integer from 1 to the number of samples, 10; got .*Choose at most 10"):
         Nystroem(wrong).features(Gaussian(1.0), np.ones((10, 1)), seed=0)
 
 

@@ -91,9 +91,7 @@ def test_the_runner_finds_modules_and_writes_json(tmp_path: Path) -> None:
     package = tmp_path / "benchmarks"
     package.mkdir()
     for name in ("__init__.py", "__main__.py", "runner.py", "_timing.py"):
-        (package / name).write_text(
-            (ROOT / "benchmarks" / name).read_text(encoding="utf-8"), encoding="utf-8"
-        )
+        (package / name).write_text((ROOT / "benchmarks" / name).read_text(encoding="utf-8"), encoding="utf-8")
     heading = "from benchmarks._timing import Row\ndef rows():\n    "
     (package / "bench_small.py").write_text(f"{heading}return [Row('solve', 'n = 10', 1.0, 2.0, 0.6)]\n")
     (package / "bench_wrong.py").write_text(f"{heading}raise AssertionError('not the same')\n")
@@ -181,9 +179,7 @@ def test_bench_does_not_begin_what_it_could_not_keep(tmp_path: Path) -> None:
     assert "names a file" in " ".join(folder.output.split())
 
 
-def test_an_interrupted_bench_keeps_what_was_finished(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_bench_keeps_what_was_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernels, operator_ridge = (
         importlib.import_module(f"benchmarks.bench_{name}") for name in ("kernels", "operator_ridge")
     )

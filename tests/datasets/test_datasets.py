@@ -143,9 +143,7 @@ def test_pictures_of_shapes_show_their_factors() -> None:
     assert (shapes.factors.max(0) + 1).tolist() == [4, 4, 3, 4, 6, 3] and shapes.categorical == [5]
     value = {
         name: values[column]
-        for name, values, column in zip(
-            shapes.factor_names, shapes.factor_values, shapes.factors.T, strict=True
-        )
+        for name, values, column in zip(shapes.factor_names, shapes.factor_values, shapes.factors.T, strict=True)
     }
     # Brightness, mass, centre and main axis can be read off a picture.
     cover = shapes.images.max(-1)
@@ -356,9 +354,7 @@ def test_real_tables() -> None:
     assert bunch.data.shape == (2310, 19)
     names, counts = np.unique(bunch.target, return_counts=True)
     assert counts.tolist() == [330] * 7 and names.tolist() == bunch.target_names.tolist()
-    assert np.flatnonzero(np.ptp(bunch.data, axis=0) == 0).tolist() == [
-        bunch.feature_names.index("region_pixel_count")
-    ]
+    assert np.flatnonzero(np.ptp(bunch.data, axis=0) == 0).tolist() == [bunch.feature_names.index("region_pixel_count")]
     bunch = datasets.load_bupa()
     assert np.bincount(bunch.target).tolist() == [0, 145, 200] and bunch.feature_names[-1] == "drinks"
     bunch = datasets.load_cleveland()

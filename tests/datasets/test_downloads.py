@@ -106,9 +106,7 @@ def test_something_else_is_refused_and_leaves_nothing(published: Path, tmp_path:
     assert not list((tmp_path / "data").iterdir())
 
 
-def test_a_wrong_checksum_is_refused(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_checksum_is_refused(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = replace(downloads.DOWNLOADS["banknote.csv"], checksums=("0" * 32,))
     monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", made)
     with pytest.raises(ValueError, match="not received whole"):
@@ -136,9 +134,7 @@ def test_converters_of_other_forms(tmp_path: Path) -> None:
         sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
         return gzip.compress(bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes())
 
-    DOWNLOADS["mnist.npz"].convert(
-        [idx(images), idx(labels), idx(images[:1]), idx(labels[:1])], tmp_path / "m.npz"
-    )
+    DOWNLOADS["mnist.npz"].convert([idx(images), idx(labels), idx(images[:1]), idx(labels[:1])], tmp_path / "m.npz")
     with np.load(tmp_path / "m.npz") as arrays:
         np.testing.assert_array_equal(arrays["X_train"], images)
         np.testing.assert_array_equal(arrays["y_test"], [7])
@@ -172,9 +168,7 @@ def test_converters_of_pictures_and_letters(tmp_path: Path) -> None:
 def test_converters_of_tables_and_graphs(tmp_path: Path) -> None:
     labels = "".join(f"@attribute L{k} {{0,1}}\n" for k in range(6))
     head = f"% text\n@relation scene\n\n@attribute 'A 1' numeric\n@attribute A2 numeric\n{labels}\n@DATA\n"
-    published = [
-        (head + rows).encode() for rows in ("0.5,1,0,0,0,0,0,1\n", "2,3,1,0,0,0,0,0\n4,5,0,1,0,0,0,0\n")
-    ]
+    published = [(head + rows).encode() for rows in ("0.5,1,0,0,0,0,0,1\n", "2,3,1,0,0,0,0,0\n4,5,0,1,0,0,0,0\n")]
     DOWNLOADS["scene_ml.npz"].convert(published, tmp_path / "scene.npz")
     with np.load(tmp_path / "scene.npz") as arrays:
         assert arrays["X"].tolist() == [[0.5, 1], [2, 3], [4, 5]] and arrays["Y"].sum(1).tolist() == [1, 1, 1]
@@ -229,13 +223,9 @@ def test_a_server_is_asked(published: Path, tmp_path: Path, monkeypatch: pytest.
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/"
         made = downloads.DOWNLOADS["banknote.csv"]
-        monkeypatch.setitem(
-            downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + published.name,))
-        )
+        monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + published.name,)))
         assert BANKNOTE.load(folder=fetch("banknote.csv", tmp_path / "data").parent).data.shape == (1372, 4)
-        monkeypatch.setitem(
-            downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + "nothing",))
-        )
+        monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + "nothing",)))
         with pytest.raises(OSError, match=r"nothing could not be read: HTTP Error 404"):
             fetch("banknote.csv", tmp_path / "other")
         server.shutdown()

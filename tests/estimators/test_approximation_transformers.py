@@ -206,9 +206,7 @@ def test_sparse_points_are_landmarks_of_sparse_samples():
     y = np.asarray(rows.sum(1)).ravel()
     options = {"alpha": 1e-3, "random_state": 0}
     found = OperatorRidge("minmax", approximation=Landmarks(rows[:20]), **options).fit(rows, y)
-    dense = OperatorRidge("minmax", approximation=Landmarks(rows[:20].toarray()), **options).fit(
-        rows.toarray(), y
-    )
+    dense = OperatorRidge("minmax", approximation=Landmarks(rows[:20].toarray()), **options).fit(rows.toarray(), y)
     np.testing.assert_allclose(found.predict(rows), dense.predict(rows.toarray()), atol=1e-8)
 
 
@@ -227,9 +225,7 @@ def test_frames_of_dask_collections_are_refused(X, transformer):
 
 
 def test_deep_learners_take_the_default(X):
-    model = DeepKernelRegressor(
-        [1], Gaussian(1.0), approximation=Nystroem(), alpha=1e-3, max_iter=2, random_state=0
-    )
+    model = DeepKernelRegressor([1], Gaussian(1.0), approximation=Nystroem(), alpha=1e-3, max_iter=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert len(model.fit(X, X[:, 0]).dual_coef_) == len(X)
@@ -293,9 +289,7 @@ def test_landmarks_of_sparse_samples_are_scipys():
         Nystroem(10, kernel=Tanimoto(), random_state=0).fit(rows),
         OperatorRidge(Tanimoto(), approximation=Nystroem(10), random_state=0).fit(rows, y),
         EmbeddingClassifier(Tanimoto(), approximation=Nystroem(10), random_state=0).fit(rows, y > 30),
-        StructuredPredictor(Tanimoto(), "linear", approximation=Nystroem(10), random_state=0).fit(
-            rows, y[:, None]
-        ),
+        StructuredPredictor(Tanimoto(), "linear", approximation=Nystroem(10), random_state=0).fit(rows, y[:, None]),
     ]
     for learner in learners:
         assert type(learner.landmarks_) is sparse.csr_array
@@ -306,9 +300,7 @@ def test_landmarks_of_sparse_samples_are_scipys():
 
 def _answers(learner: Any, rows: Any) -> list[np.ndarray]:
     return [
-        getattr(learner, name)(rows)
-        for name in ("transform", "predict_proba", "predict")
-        if hasattr(learner, name)
+        getattr(learner, name)(rows) for name in ("transform", "predict_proba", "predict") if hasattr(learner, name)
     ]
 
 

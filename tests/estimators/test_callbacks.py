@@ -120,9 +120,7 @@ def test_a_fit_that_fails_leaves_the_learner_as_it_was(name):
     before = {key: value for key, value in vars(model).items() if not key.startswith("_cached")}
     answer = "predict" if hasattr(model, "predict") else "transform"
     expected = getattr(model, answer)(X)
-    with pytest.raises(
-        ValueError
-    ):  # with new inputs, which are good, and too few targets; or with bad inputs
+    with pytest.raises(ValueError):  # with new inputs, which are good, and too few targets; or with bad inputs
         model.fit(X[::-1], y[:5]) if hasattr(model, "predict") else model.fit(np.full((9, 3), np.nan))
     assert all(vars(model)[key] is value for key, value in before.items())
     np.testing.assert_array_equal(getattr(model, answer)(X), expected)

@@ -28,9 +28,7 @@ NOT_REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "hyperparameters are learned: without groups, a repeated sample "
     "is left out alone and helps to predict its copies",
 }
-NO_GRAM = {
-    "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"
-}
+NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"}
 CHECKED = {
     "default": (ConditionalMeanEmbedding(max_iter=20, tol=1e-3, random_state=0), NOT_REPEATED),
     "precomputed": (ConditionalMeanEmbedding("precomputed", random_state=0), NO_GRAM),
@@ -90,9 +88,7 @@ def test_weights_expectations_and_embeddings_by_brute_force(data, rng, intercept
     gaps = [[(a - b) @ L @ (a - b) for b in w] for a in w]
     np.testing.assert_allclose(embedding.distance().numpy() ** 2, np.maximum(gaps, 0.0), atol=1e-8)
     targets = rng.normal(size=(6, 2))
-    loss = np.mean(
-        [two(y, y) - 2 * w[i] @ [two(y, z) for z in Y] + w[i] @ L @ w[i] for i, y in enumerate(targets)]
-    )
+    loss = np.mean([two(y, y) - 2 * w[i] @ [two(y, z) for z in Y] + w[i] @ L @ w[i] for i, y in enumerate(targets)])
     assert model.score(new, targets) == pytest.approx(-loss)
     if intercept:
         np.testing.assert_allclose(model.weights(100 * new).sum(1), 1.0, atol=1e-9)
@@ -121,9 +117,7 @@ def test_labels_are_the_embedding_classifier(rng):
     for intercept in (False, True):
         general = ConditionalMeanEmbedding(Gaussian(0.8), Delta(), 0.01, fit_intercept=intercept).fit(X, y)
         classes = EmbeddingClassifier(Gaussian(0.8), alpha=0.01, fit_intercept=intercept).fit(X, y)
-        np.testing.assert_allclose(
-            general.embedding(X)(["a", "b", "c"]).numpy(), classes.embedding(X), atol=1e-10
-        )
+        np.testing.assert_allclose(general.embedding(X)(["a", "b", "c"]).numpy(), classes.embedding(X), atol=1e-10)
         probability = general.expect(lambda labels: np.asarray(labels) == "b", X)
         np.testing.assert_allclose(probability, classes.embedding(X)[:, 1], atol=1e-10)
     assert set(np.ravel(general.sample(X[:3], 4))) <= {"a", "b", "c"}
@@ -137,16 +131,12 @@ def test_gram_matrices_of_both_sides(data):
     K, L = Gaussian(0.8)(X).numpy(), Gaussian(1.1)(Y).numpy()
     grams = ConditionalMeanEmbedding("precomputed", "precomputed", 0.01).fit(K, L)
     np.testing.assert_allclose(grams.weights(K), vectors.weights(X), atol=1e-9)
-    np.testing.assert_allclose(
-        grams.embedding(K).inner().numpy(), vectors.embedding(X).inner().numpy(), atol=1e-9
-    )
+    np.testing.assert_allclose(grams.embedding(K).inner().numpy(), vectors.embedding(X).inner().numpy(), atol=1e-9)
     assert grams.score(K, L) == pytest.approx(vectors.score(X, Y) + 1.0)  # without l(y, y) = 1
     words = ["aab", "abb", "bbb", "aaa", "bab"] * 4
     strings = ConditionalMeanEmbedding(Spectrum(2), Spectrum(1), 0.01).fit(words, words)
     assert strings.sample(["aaa"], 1, "herding")[0][0].count("a") >= 2
-    np.testing.assert_allclose(
-        strings.expect([w.count("a") for w in words], ["aaa", "bbb"]), [3, 0], atol=0.5
-    )
+    np.testing.assert_allclose(strings.expect([w.count("a") for w in words], ["aaa", "bbb"]), [3, 0], atol=0.5)
 
 
 # -- distributions ----------------------------------------------------------------------------------------------------
@@ -161,9 +151,7 @@ def test_a_known_conditional_distribution():
     np.testing.assert_allclose(model.mean(new), mean, atol=0.1)
     np.testing.assert_allclose(np.sqrt(model.var(new)), deviation, atol=0.12)
     q = np.array([0.1, 0.5, 0.9])
-    np.testing.assert_allclose(
-        model.quantile(new, q), mean[:, None] + deviation[:, None] * stats.norm.ppf(q), atol=0.2
-    )
+    np.testing.assert_allclose(model.quantile(new, q), mean[:, None] + deviation[:, None] * stats.norm.ppf(q), atol=0.2)
     grid = np.linspace(-2.5, 2.5, 60)
     truth = np.array([stats.norm.cdf(grid, m, s) for m, s in zip(mean, deviation, strict=True)])
     cdf = model.cdf(new, grid)
@@ -182,9 +170,7 @@ def test_a_known_conditional_distribution():
     np.testing.assert_array_equal(model.sample(new, 5, "resampling"), again)
     better = model.score(X, y)
     for alpha in (1e-8, 10.0):
-        held = (
-            ConditionalMeanEmbedding(Gaussian(0.5), alpha=alpha).fit(X[:400], y[:400]).score(X[400:], y[400:])
-        )
+        held = ConditionalMeanEmbedding(Gaussian(0.5), alpha=alpha).fit(X[:400], y[:400]).score(X[400:], y[400:])
         assert ConditionalMeanEmbedding().fit(X[:400], y[:400]).score(X[400:], y[400:]) > held
     assert better <= 0
 
@@ -224,9 +210,7 @@ def test_mmd_by_brute_force(m, n, seed):
     rng = np.random.default_rng(seed)
     X, Y = rng.normal(size=(m, 2)), rng.normal(size=(n, 2)) + 0.5
     assert mmd(X, Y, Gaussian(1.1)) ** 2 == pytest.approx(ne.squared_mmd(X, Y, two, False), abs=1e-12)
-    assert mmd(X, Y, Gaussian(1.1), unbiased=True) == pytest.approx(
-        ne.squared_mmd(X, Y, two, True), abs=1e-12
-    )
+    assert mmd(X, Y, Gaussian(1.1), unbiased=True) == pytest.approx(ne.squared_mmd(X, Y, two, True), abs=1e-12)
     distance = mean_embedding(X, Gaussian(1.1)).distance(mean_embedding(Y, Gaussian(1.1))).item()
     assert mmd(X, Y, Gaussian(1.1)) == pytest.approx(distance, abs=1e-7)
     assert mmd(X, Y) == pytest.approx(mmd(Y, X))
@@ -238,9 +222,7 @@ def test_mmd_by_brute_force(m, n, seed):
 def test_the_two_sample_test_has_its_level_and_power():
     rng = np.random.default_rng(0)
     values = [
-        mmd_test(
-            rng.normal(size=(15, 1)), rng.normal(size=(15, 1)), n_permutations=99, random_state=i
-        ).p_value
+        mmd_test(rng.normal(size=(15, 1)), rng.normal(size=(15, 1)), n_permutations=99, random_state=i).p_value
         for i in range(200)
     ]
     assert 0.02 < np.mean(np.array(values) <= 0.1) < 0.17
@@ -457,13 +439,9 @@ def test_points_and_levels_of_the_wrong_shape_are_refused(rng):
     ("dtype", "alpha", "offset", "of_var", "of_mean"),
     [("float64", 1e-9, 2.0**20, 1e-11, 2e-9), ("float32", 1e-4, 2.0**10, 1e-5, 3e-4)],
 )
-def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(
-    rng, dtype, alpha, offset, of_var, of_mean
-):
+def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(rng, dtype, alpha, offset, of_var, of_mean):
     X, new = rng.normal(size=(300, 1)), rng.normal(size=(50, 1))
-    y = (
-        np.round(2**10 * (np.sin(X[:, 0]) + 0.1 * rng.normal(size=300))) / 2**10
-    )  # so that the sum has all digits
+    y = np.round(2**10 * (np.sin(X[:, 0]) + 0.1 * rng.normal(size=300))) / 2**10  # so that the sum has all digits
     near, far = (
         ConditionalMeanEmbedding(Gaussian(2.0), Gaussian(1.0), alpha, dtype=dtype).fit(X, targets)
         for targets in (y, y + offset)

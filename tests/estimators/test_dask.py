@@ -120,9 +120,7 @@ def smooth(d: int, noise: float, *, n: int = 1500, p: int = 1) -> tuple[np.ndarr
 @pytest.mark.parametrize(("lengthscale", "d", "m", "noise"), WIDE)
 def test_equals_the_fit_in_memory_where_landmarks_nearly_depend(lengthscale, d, m, noise):
     X, Y = smooth(d, noise, p=2)
-    model = OperatorRidge(
-        Gaussian(lengthscale), Dense(np.eye(2) + 0.5), approximation=Nystroem(m), random_state=0
-    )
+    model = OperatorRidge(Gaussian(lengthscale), Dense(np.eye(2) + 0.5), approximation=Nystroem(m), random_state=0)
     local = clone(model).fit(X, Y)
     remote = clone(model).fit(*on_dask(X, Y, rows=365))
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=NEARLY)
@@ -174,10 +172,7 @@ def test_embeddings_equal_those_in_memory_where_landmarks_nearly_depend(lengthsc
     known = [clone(regression).fit(*data).mean(new) for data in ((X, Y[:, 0]), on_dask(X, Y[:, 0], rows=365))]
     np.testing.assert_allclose(known[1], known[0], rtol=0, atol=100 * NEARLY * np.abs(known[0]).max())
     classifier = EmbeddingClassifier(kernel, alpha=1e-11, approximation=Nystroem(m), random_state=0)
-    known = [
-        clone(classifier).fit(*data).predict_proba(new)
-        for data in ((X, classes), on_dask(X, classes, rows=365))
-    ]
+    known = [clone(classifier).fit(*data).predict_proba(new) for data in ((X, classes), on_dask(X, classes, rows=365))]
     np.testing.assert_allclose(known[1], known[0], rtol=0, atol=100 * NEARLY)
 
 
@@ -190,9 +185,7 @@ def test_a_classifier_equals_that_in_memory_where_the_kernel_has_constants(lengt
     model = EmbeddingClassifier(Gaussian(lengthscale), alpha=1e-11, approximation=Nystroem(m), random_state=0)
     local, remote = clone(model).fit(X, classes), clone(model).fit(*on_dask(X, classes, rows=365))
     expected = local.embedding(new)
-    np.testing.assert_allclose(
-        remote.embedding(new), expected, rtol=0, atol=100 * NEARLY * np.abs(expected).max()
-    )
+    np.testing.assert_allclose(remote.embedding(new), expected, rtol=0, atol=100 * NEARLY * np.abs(expected).max())
     np.testing.assert_allclose(remote.predict_proba(new), local.predict_proba(new), rtol=0, atol=100 * NEARLY)
     assert remote._training_loss == pytest.approx(local._training_loss, rel=100 * NEARLY)
 
@@ -240,9 +233,7 @@ def test_predictions_are_lazy(data):
     unknown = dX[dX[:, 0] > 0]  # a prediction needs no sizes
     np.testing.assert_allclose(model.predict(unknown).compute(), model.predict(X[X[:, 0] > 0]), atol=1e-10)
     seen: list[int] = []
-    watched = dX.map_blocks(
-        lambda block: seen.append(len(block)) or block, dtype=float, meta=np.empty((0, 0))
-    )
+    watched = dX.map_blocks(lambda block: seen.append(len(block)) or block, dtype=float, meta=np.empty((0, 0)))
     first = model.predict(watched)[:10]
     assert seen == []
     first.compute()
@@ -314,9 +305,7 @@ def test_a_zarr_store(data, tmp_path: Path):
     zarr: Any = pytest.importorskip("zarr")
     X, Y, _ = data
     for name, array in (("X", X), ("Y", Y)):
-        stored = zarr.create_array(
-            tmp_path / name, shape=array.shape, chunks=(150, array.shape[1]), dtype=array.dtype
-        )
+        stored = zarr.create_array(tmp_path / name, shape=array.shape, chunks=(150, array.shape[1]), dtype=array.dtype)
         stored[:] = array
     dX, dY = (da.from_zarr(str(tmp_path / name)) for name in ("X", "Y"))
     model = OperatorRidge(Gaussian("median"), approximation=Nystroem(30), random_state=0)
@@ -507,9 +496,7 @@ def test_columns_of_several_types(data: Any) -> None:
     np.testing.assert_allclose(found, model.fit(X, Y).predict(X), atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "learner", [OperatorRidge, EmbeddingClassifier, ConditionalMeanEmbedding, StructuredPredictor]
-)
+@pytest.mark.parametrize("learner", [OperatorRidge, EmbeddingClassifier, ConditionalMeanEmbedding, StructuredPredictor])
 def test_batches_are_in_memory(data: Any, learner: Any) -> None:
     y = data[1][:, 0] > 0 if learner is EmbeddingClassifier else data[1][:, 0]
     options = {"classes": [False, True]} if learner is EmbeddingClassifier else {}

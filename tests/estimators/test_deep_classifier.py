@@ -89,9 +89,7 @@ def test_one_layer_is_a_support_vector_machine(two):
     n, alpha = len(X), 0.01
     model = fitted(two, [], loss="hinge", alpha=alpha, calibration=None)
     reference = SVC(C=1 / (2 * n * alpha), gamma=1 / (2 * 0.7**2), tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(
-        model.decision_function(X), reference.decision_function(X), rtol=1e-6, atol=1e-6
-    )
+    np.testing.assert_allclose(model.decision_function(X), reference.decision_function(X), rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(model.predict(X), reference.predict(X))
     beta = reference.dual_coef_[0]
     K = naive.gram(naive.gaussian(0.7), reference.support_vectors_)
@@ -122,9 +120,7 @@ def test_one_layer_minimises_its_objective(two, loss, intercept):
     def objective(point):
         beta, b = point[:-1], point[-1] * intercept
         value, slope = binary_losses(K @ beta + b, signs)[loss]
-        return value + alpha * beta @ K @ beta, np.append(
-            K @ (slope + 2 * alpha * beta), slope.sum() * intercept
-        )
+        return value + alpha * beta @ K @ beta, np.append(K @ (slope + 2 * alpha * beta), slope.sum() * intercept)
 
     model = fitted(two, [], loss=loss, alpha=alpha, calibration=None, fit_intercept=intercept)
     value, gradient = objective(np.append(model.dual_coef_[:, 0], model.intercept_))
@@ -151,9 +147,7 @@ def test_one_layer_with_several_classes_is_softmax_regression(three):
         return value, np.append((K @ (slope + 2 * alpha * beta)).ravel(), slope.sum(0))
 
     model = fitted(three, [], alpha=alpha, calibration=None)
-    reference = minimize(
-        objective, np.zeros(3 * len(X) + 3), jac=True, options={"gtol": 1e-9, "maxiter": 5000}
-    )
+    reference = minimize(objective, np.zeros(3 * len(X) + 3), jac=True, options={"gtol": 1e-9, "maxiter": 5000})
     np.testing.assert_allclose(model.objective_value_, reference.fun, rtol=1e-6)
     F = K @ reference.x[:-3].reshape(-1, 3) + reference.x[-3:]
     np.testing.assert_allclose(model.predict_proba(X), softmax(F, 1), atol=1e-4)
@@ -207,9 +201,7 @@ def test_the_network_and_the_deep_kernel(two):
     X, y = two
     model = fitted(two, loss="hinge", calibration=None)
     network = model.to_torch()
-    np.testing.assert_allclose(
-        network(torch.from_numpy(X)).detach()[:, 0], model.decision_function(X), rtol=1e-10
-    )
+    np.testing.assert_allclose(network(torch.from_numpy(X)).detach()[:, 0], model.decision_function(X), rtol=1e-10)
     machine = SVC(kernel=model.deep_kernel_, C=1 / (2 * len(X) * model.alpha_), tol=1e-8).fit(X, y)
     np.testing.assert_allclose(machine.decision_function(X), model.decision_function(X), rtol=1e-4, atol=1e-4)
     assert [image.shape for image in model.transform_layers(X)] == [(60, 2)]
@@ -230,17 +222,13 @@ def test_decisions_probabilities_and_predictions_agree(request, classes, loss):
     assert set(labels) == set(y) and model.score(X, y) > 0.8
     if classes == "two":
         np.testing.assert_array_equal(model.predict(X), np.where(decisions > 0, "yes", "no"))
-        np.testing.assert_allclose(
-            probabilities[:, 1], expit(model.calibration_.slope * decisions), rtol=1e-10
-        )
+        np.testing.assert_allclose(probabilities[:, 1], expit(model.calibration_.slope * decisions), rtol=1e-10)
 
 
 def test_without_calibration_only_cross_entropy_has_probabilities(two):
     model = fitted(two, calibration=None)
     assert model.calibration_ == Calibration(1.0)
-    np.testing.assert_allclose(
-        model.predict_proba(two[0])[:, 1], expit(model.decision_function(two[0])), rtol=1e-12
-    )
+    np.testing.assert_allclose(model.predict_proba(two[0])[:, 1], expit(model.decision_function(two[0])), rtol=1e-12)
     with pytest.raises(AttributeError, match="calibration='cv'"):
         fitted(two, loss="hinge", calibration=None).predict_proba(two[0])
 
@@ -265,8 +253,7 @@ def expected_calibration_error(probabilities, labels, n_bins=8):
     confidence, right = probabilities.max(1), probabilities.argmax(1) == labels
     bins = np.digitize(confidence, np.linspace(0, 1, n_bins + 1)[1:-1])
     return sum(
-        (bins == b).mean() * abs(right[bins == b].mean() - confidence[bins == b].mean())
-        for b in np.unique(bins)
+        (bins == b).mean() * abs(right[bins == b].mean() - confidence[bins == b].mean()) for b in np.unique(bins)
     )
 
 
@@ -330,9 +317,7 @@ def test_words_and_gram_matrices(rng):
     assert objects.score(words, labels) > 0.95
     outer = fitted((counts @ counts.T, labels), [], "precomputed", "squared")
     vectors = fitted((counts, labels), [], Linear(), "squared")
-    np.testing.assert_allclose(
-        outer.predict_proba(counts @ counts.T), vectors.predict_proba(counts), atol=1e-6
-    )
+    np.testing.assert_allclose(outer.predict_proba(counts @ counts.T), vectors.predict_proba(counts), atol=1e-6)
 
 
 def test_operator_valued_outer_kernels(three):

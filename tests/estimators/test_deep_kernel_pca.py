@@ -33,9 +33,7 @@ from representer.optimize.stiefel import StalledError
 from representer.problems import levels
 
 CHECKED = {
-    "two levels": DeepKernelPCA(
-        [2, 1], eta=[1.0, 100.0]
-    ),  # blobs need no second component: nothing shall collapse
+    "two levels": DeepKernelPCA([2, 1], eta=[1.0, 100.0]),  # blobs need no second component: nothing shall collapse
     "closed form": DeepKernelPCA([2, 1], ["rbf", "linear"]),
     "precomputed": DeepKernelPCA([1, 1], ["precomputed", "linear"]),
 }
@@ -43,9 +41,7 @@ CHECKED = {
 
 def _expected(estimator):
     if estimator.__sklearn_tags__().input_tags.pairwise:
-        return {
-            "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
-        }
+        return {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"}
     return {}
 
 
@@ -121,9 +117,7 @@ def test_one_level_is_kernel_pca_where_the_spectrum_is_flat(rng):
 @pytest.mark.parametrize("solver", ["scf", "riemannian"])
 def test_a_linear_second_level_has_a_closed_form(X, solver, init):
     closed = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5]).fit(X)
-    search = DeepKernelPCA(
-        [4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3
-    )
+    search = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver=solver, init=init, random_state=3)
     search.fit(X)
     levelwise = DeepKernelPCA([4, 2], ["rbf", "linear"], eta=[1.0, 0.5], solver="levelwise").fit(X)
     assert (closed.solver_, search.residual_ <= 1e-8) == ("closed_form", True)
@@ -267,9 +261,7 @@ def test_lemma_4_2_negative_eta_explains_more(rng):
     assert (gains[:-1] > 0).all()
     assert gains[-1] == pytest.approx(0.0, abs=1e-9)
     n, total, head = 5, shallow.eigenvalues_[0].sum(), shallow.eigenvalues_[0][:5].sum()
-    assert gains[4] == pytest.approx(
-        (n - 25 * head / total) / (eta * total + 25)
-    )  # printed as (n − N)/(η₂ Tr K₁ + N)
+    assert gains[4] == pytest.approx((n - 25 * head / total) / (eta * total + 25))  # printed as (n − N)/(η₂ Tr K₁ + N)
 
 
 def test_eta_reaches_a_given_ratio(X):
@@ -333,9 +325,7 @@ def test_the_score_is_that_of_pca_where_that_is_the_model(X):
 
 
 def test_grids_over_nested_lengthscales(X):
-    search = GridSearchCV(
-        DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernel__0__lengthscale": [0.3, 2.0]}, cv=3
-    )
+    search = GridSearchCV(DeepKernelPCA([3, 2], ["rbf", "linear"]), {"kernel__0__lengthscale": [0.3, 2.0]}, cv=3)
     search.fit(X)
     assert search.best_params_ == {"kernel__0__lengthscale": 2.0}
     single = DeepKernelPCA([3, 2], "rbf").set_params(kernel__lengthscale=1.5)
@@ -371,15 +361,11 @@ def test_suggested_architectures_hold_the_variance(X):
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
 def test_a_subset_and_the_rest_by_extension(X, sampling):
-    model = DeepKernelPCA(
-        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
-    ).fit(X)
+    model = DeepKernelPCA([2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0).fit(X)
     assert model.hidden_[0].shape == (30, 2)
     assert np.array_equal(model.X_fit_, X[model.subset_])
     full = DeepKernelPCA([2, 2], ["rbf", "linear"]).fit(X[model.subset_])
-    H = DeepKernelPCA(
-        [2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0
-    ).fit_transform(X)
+    H = DeepKernelPCA([2, 2], ["rbf", "linear"], approximation=Nystroem(30, sampling), random_state=0).fit_transform(X)
     assert np.allclose(H[model.subset_], np.concatenate(full.hidden_, 1), atol=1e-6)
     assert len(H) == 60
 
@@ -389,8 +375,7 @@ def test_rare_samples_are_chosen_more_often_by_leverage_and_entropy(rng):
     kernel = Gaussian(0.5)
     rare = {
         sampling: sum(
-            int((Nystroem(12, sampling).samples(kernel, kernel.prepare(X), seed=seed) >= 90).sum())
-            for seed in range(5)
+            int((Nystroem(12, sampling).samples(kernel, kernel.prepare(X), seed=seed) >= 90).sum()) for seed in range(5)
         )
         for sampling in ("uniform", "leverage", "entropy")
     }
@@ -463,9 +448,7 @@ def test_the_smoother_is_a_weighted_mean(X):
 
 def test_the_smoother_says_that_samples_are_too_far_away(X):
     model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
-    with pytest.raises(
-        ValueError, match="between 3 of 4 new samples and all training samples: they are too far"
-    ):
+    with pytest.raises(ValueError, match="between 3 of 4 new samples and all training samples: they are too far"):
         model.transform(np.concatenate([X[:3] + 1e4, X[:1]]))
 
 
@@ -511,9 +494,7 @@ def test_what_transform_gives_otherwise_than_hidden_is_said(X, sizes, kernels, o
         together = model.fit_transform(X)
     assert np.allclose(together, model.transform(X), atol=1e-10)
     assert not np.allclose(together, np.concatenate(model.hidden_, 1), atol=1e-3)
-    if (
-        "eta" in options
-    ):  # between linear levels of opposite signs, what is arbitrary below is not told apart above
+    if "eta" in options:  # between linear levels of opposite signs, what is arbitrary below is not told apart above
         return
     line = model.transform(X[0] + np.linspace(0.0, 1.0, 401)[:, None] * (X[1] - X[0]))
     assert np.abs(np.diff(line, axis=0)).max() < 0.05
@@ -571,9 +552,7 @@ def test_without_convergence_the_smallest_residual_is_kept(X, monkeypatch):
 
     def worse(evaluate, start, preconditioner):
         generator = torch.Generator().manual_seed(0)
-        yield evaluate(
-            [torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start]
-        )
+        yield evaluate([torch.linalg.qr(torch.randn(H.shape, generator=generator, dtype=H.dtype)).Q for H in start])
         raise StalledError("no step is better")
 
     monkeypatch.setattr(levels, "newton_steps", worse)
@@ -588,9 +567,7 @@ def test_whether_eigenvectors_are_leading_is_known(X):
     for eta in (1.0, [1.0, -0.1], [1.0, -50.0]):
         model = DeepKernelPCA([3, 2], ["rbf", "linear"], eta=eta, center=False).fit(X)
         H1, H2 = model.hidden_
-        M1 = (
-            gram_of(model, X) / model.eta_[0] + H2 @ H2.T / model.eta_[1]
-        )  # M_1 H_1, and on the complement of H_1:
+        M1 = gram_of(model, X) / model.eta_[0] + H2 @ H2.T / model.eta_[1]  # M_1 H_1, and on the complement of H_1:
         P = np.eye(len(X)) - H1 @ H1.T
         M1 = M1 - P @ H2 @ H2.T @ P / model.eta_[1]
         expected = np.linalg.eigvalsh(M1)[-3:].sum() <= model.eigenvalues_[0].sum() + 1e-8
@@ -728,9 +705,7 @@ def test_components_of_little_variance_are_extended() -> None:
         [rng.integers(1, 5) for _ in range(3)],
     )  # before the case that was found
     X = rng.normal(size=(40, 4)) * [3, 2, 1, 1]
-    model = DeepKernelPCA(
-        [2, 1, 3], ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]
-    ).fit(X)
+    model = DeepKernelPCA([2, 1, 3], ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]).fit(X)
     assert model.residual_ <= 1e-8 and model.eigenvalues_[2][2] < 1e-5 * model.eigenvalues_[2][0]
     np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
 
@@ -744,9 +719,7 @@ def test_levels_in_different_units_are_extended(scale, sizes):
     np.testing.assert_allclose(model.transform(scale * X), np.hstack(model.hidden_), atol=1e-6)
     for level in range(len(sizes)):  # the same but for a rotation: eigenvalues of linear levels are equal
         found = model.transform(scale * new, level) @ model.hidden_[level].T
-        np.testing.assert_allclose(
-            found, at_one.transform(new, level) @ at_one.hidden_[level].T, rtol=0, atol=1e-8
-        )
+        np.testing.assert_allclose(found, at_one.transform(new, level) @ at_one.hidden_[level].T, rtol=0, atol=1e-8)
 
 
 def test_a_scale_that_eta_takes_back_changes_nothing():
@@ -784,12 +757,8 @@ def test_twins_that_the_levels_above_tell_apart_are_reported():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, 4))
     X[:15] = X[15:]
-    with pytest.warns(
-        CollapsedComponentWarning, match="the same to the first kernel, but have different hidden_"
-    ):
-        model = DeepKernelPCA(
-            [2, 5, 2], [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], eta=[1.6, 4.0, 0.5]
-        ).fit(X)
+    with pytest.warns(CollapsedComponentWarning, match="the same to the first kernel, but have different hidden_"):
+        model = DeepKernelPCA([2, 5, 2], [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], eta=[1.6, 4.0, 0.5]).fit(X)
     found = model.transform(X)
     assert np.abs(found[:15] - found[15:]).max() <= 1e-8
     together = np.hstack(model.hidden_)

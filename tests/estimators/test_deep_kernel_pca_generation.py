@@ -112,9 +112,7 @@ def test_preimages_by_brute_force(X: np.ndarray) -> None:
     def value(points: np.ndarray) -> np.ndarray:
         return -2.0 * (weights * Gaussian(4.0)(points, X).numpy()).sum(1)
 
-    assert (
-        value(found) <= distances.min(1) - 1.0 - np.einsum("in,nm,im->i", weights, K, weights) + 1e-9
-    ).all()
+    assert (value(found) <= distances.min(1) - 1.0 - np.einsum("in,nm,im->i", weights, K, weights) + 1e-9).all()
     for step in np.vstack([np.eye(6), -np.eye(6)]):  # a local minimum
         assert (value(found + 1e-2 * step) >= value(found) - 1e-9).all()
 
@@ -226,9 +224,7 @@ def networks(n_features: int = 3, seed: int = 0) -> tuple[torch.nn.Module, torch
 def generative(max_iter: int = 60, **options: Any) -> DeepKernelPCA:
     encoder, decoder = networks()
     trained = Network(decoder, max_iter=max_iter, batch_size=20, learning_rate=0.01)
-    return DeepKernelPCA(
-        [4, 3], [Neural(encoder, Linear()), "linear"], preimage=trained, random_state=0, **options
-    )
+    return DeepKernelPCA([4, 3], [Neural(encoder, Linear()), "linear"], preimage=trained, random_state=0, **options)
 
 
 @pytest.fixture(scope="module")
@@ -276,9 +272,7 @@ def test_the_objective_of_training_in_loops(circle: np.ndarray) -> None:
     def components(features: torch.Tensor) -> torch.Tensor:
         return torch.linalg.svd(features, full_matrices=False).U[:, :3]
 
-    problem = Alternation(
-        Neural(encoder, Linear()), Network(decoder, weight=2.5), X, components, eta=2.0, center=True
-    )
+    problem = Alternation(Neural(encoder, Linear()), Network(decoder, weight=2.5), X, components, eta=2.0, center=True)
     problem.begin(problem.start)
     moved = problem.start + 0.05 * torch.randn(len(problem.start), generator=torch.Generator().manual_seed(0))
     rows = torch.tensor([3, 10, 11])
@@ -326,9 +320,7 @@ def test_pictures(rng: np.random.Generator) -> None:
     assert model.traverse(0, level=0, steps=3).shape == (3, 1, 6, 6)
 
 
-def test_an_interrupted_training_keeps_what_it_has(
-    circle: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_training_keeps_what_it_has(circle: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
     real = Alternation.begin
 

@@ -206,9 +206,7 @@ def literal(functions, intercept, X, kernels, loss, penalties):
     return nd.general(kernels, c, X, lambda F: loss(F + intercept), penalties)
 
 
-@pytest.mark.parametrize(
-    ("outer", "inner"), [("matern", "affine"), *(("gaussian", inner) for inner in INNER)]
-)
+@pytest.mark.parametrize(("outer", "inner"), [("matern", "affine"), *(("gaussian", inner) for inner in INNER)])
 def test_two_layers_minimise_reg(data, outer, inner):
     """The value is (Reg) = (19), over n, and the point is a minimum of it."""
     X, y = data[0][:12], data[1][:12]
@@ -246,9 +244,7 @@ def test_three_layers_with_custom_penalties_minimise_the_general_problem(data):
         Layer(Separate([Gaussian(0.8), Polynomial(1)]), 2, 1e-2, penalty=lambda s: torch.log1p(s) + s),
         Layer(Gaussian(1.0), 2, 2e-2, Dense(A), penalty=lambda s: s**2),
     ]
-    model = fitted(
-        (X, y), layers, TensorMatern(1, 1.0), worst, 1e-3, penalty=lambda s: s + s**2 / 100, max_iter=15
-    )
+    model = fitted((X, y), layers, TensorMatern(1, 1.0), worst, 1e-3, penalty=lambda s: s + s**2 / 100, max_iter=15)
     kernels = [
         nd.separate(nd.gaussian(0.8), nd.polynomial(1)),
         nd.times(nd.gaussian(1.0), A),
@@ -447,9 +443,7 @@ def test_the_deep_kernel_is_a_kernel_like_any_other(data, deep):
     assert other != k
     total = (2.0 * k + Linear()) * Gaussian(0.5)
     np.testing.assert_allclose(total(X), (2 * K + X @ X.T) * naive.gram(naive.gaussian(0.5), X), rtol=1e-10)
-    assert fitted(data, []).deep_kernel_ == TensorMatern(
-        1, 1.0
-    )  # without inner layers, the outer kernel itself
+    assert fitted(data, []).deep_kernel_ == TensorMatern(1, 1.0)  # without inner layers, the outer kernel itself
 
 
 def test_the_deep_kernel_in_other_learners(data, deep):
@@ -508,9 +502,7 @@ def test_a_linear_outer_kernel_learns_a_sum_of_kernels(data):
     n, alpha, mu = len(X), 1e-2, 3e-2
     kernels = [nd.gaussian(0.5), nd.polynomial(1), nd.gaussian(0.05)]
     inner = Layer(Separate([Gaussian(0.5), Polynomial(1), Gaussian(0.05)]), 3, mu)
-    model = fitted(
-        (X, y), [inner], Linear(), alpha=alpha, fit_intercept=False, n_restarts=4, tol=1e-12, max_iter=500
-    )
+    model = fitted((X, y), [inner], Linear(), alpha=alpha, fit_intercept=False, n_restarts=4, tol=1e-12, max_iter=500)
     roots = [np.linalg.cholesky(nd.gram(k, X) + 1e-12 * np.eye(n)) for k in kernels]
 
     def group_lasso(flat):  # h_m = R_m t_m with K_m = R_m R_mᵀ, so that ‖h_m‖ = ‖t_m‖
@@ -537,16 +529,12 @@ def test_a_radial_outer_kernel_of_one_dimension_is_multilayer_multiple_kernel_le
     model = fitted(data, [Layer(Polynomial(2), 1, 1e-3)])
     k2, nu = nd.polynomial(2), coefficients_on(X, functions_of(model)[0])[:, 0]
     inner = np.array([sum(v * k2(x_i, x) for v, x_i in zip(nu, X, strict=True)) for x in X])
-    np.testing.assert_allclose(
-        model.deep_kernel_(X), np.exp(-np.abs(inner[:, None] - inner)), rtol=1e-6, atol=1e-9
-    )
+    np.testing.assert_allclose(model.deep_kernel_(X), np.exp(-np.abs(inner[:, None] - inner)), rtol=1e-6, atol=1e-9)
 
 
 # -- uncertainty ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize(
-    "layers", [[AFFINE], [AFFINE, Layer(Gaussian(1.0), 2, 1e-3)]], ids=["small", "large"]
-)
+@pytest.mark.parametrize("layers", [[AFFINE], [AFFINE, Layer(Gaussian(1.0), 2, 1e-3)]], ids=["small", "large"])
 def test_standard_deviation_is_that_of_a_gaussian_process_on_the_images(data, rng, layers, intercept):
     """With an intercept, one of a prior so wide that it might as well be flat."""
     X, y = data
@@ -595,9 +583,7 @@ def test_refits_wait_for_the_first_standard_deviations(data, monkeypatch):
     """They are the same for a copy, and whatever becomes of the arguments."""
     refits = []
     original = DeepFit.held_out
-    monkeypatch.setattr(
-        DeepFit, "held_out", lambda self, *given: refits.append(self) or original(self, *given)
-    )
+    monkeypatch.setattr(DeepFit, "held_out", lambda self, *given: refits.append(self) or original(self, *given))
     model = fitted(data, [Layer(Gaussian(0.5), 2, 1e-3)], cv=3)
     mean = model.predict(data[0])
     assert not refits
@@ -685,9 +671,7 @@ def letters(u, v):
 
 def test_strings_through_the_first_layer(rng):
     words = ["".join(rng.choice(list("abc"), size=rng.integers(3, 9))) for _ in range(40)]
-    y = np.array(
-        [abs(w.count("a") - w.count("b")) for w in words], dtype=float
-    )  # a kink that one layer cannot have
+    y = np.array([abs(w.count("a") - w.count("b")) for w in words], dtype=float)  # a kink that one layer cannot have
     options = {"kernel": Gaussian(1.0), "n_restarts": 16, "max_iter": 100, "tol": 1e-6}
     model = fitted((words[:30], y[:30]), [Layer(Callable(letters), 1, 1e-4)], **options)
     counts = np.array([[w.count(c) for c in "abc"] for w in words], dtype=float)
@@ -711,14 +695,10 @@ def test_a_gram_matrix_as_input(data, layers):
     K = kernel(X).numpy()
     outer = TensorMatern(1, 1.0) if layers else "precomputed"
     given = fitted((K, y), layers, outer, max_iter=15)
-    direct = fitted(
-        data, [Layer(kernel, 2, 1e-3)] if layers else [], outer if layers else kernel, max_iter=15
-    )
+    direct = fitted(data, [Layer(kernel, 2, 1e-3)] if layers else [], outer if layers else kernel, max_iter=15)
     new = X[:5] + 0.1
     np.testing.assert_allclose(given.objective_value_, direct.objective_value_, rtol=1e-6)
-    np.testing.assert_allclose(
-        given.predict(kernel(new, X).numpy()), direct.predict(new), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(given.predict(kernel(new, X).numpy()), direct.predict(new), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
         given.to_torch()(kernel(new, X)).detach()[:, 0], given.predict(kernel(new, X).numpy()), rtol=1e-10
     )
@@ -770,9 +750,7 @@ def test_short_forms_of_layers(data):
     auto = DeepKernelRegressor(kernel=Gaussian(1.0), criterion="loo", **options).fit(X, y)
     assert [(layer.kernel.degree, layer.size) for layer in auto.layers_] == [(1, 2)]
     assert auto.layers_[0].kernel.gamma == pytest.approx(1 / (2 * X.var()))
-    common = DeepKernelRegressor([(letters, 1)], Gaussian(1.0), criterion="loo", **options).fit(
-        list("abcab"), y[:5]
-    )
+    common = DeepKernelRegressor([(letters, 1)], Gaussian(1.0), criterion="loo", **options).fit(list("abcab"), y[:5])
     assert common.layers_[0].kernel == Callable(letters)
     wide = np.random.default_rng(0).normal(size=(20, 22))
     many = DeepKernelRegressor(kernel=Gaussian(3.0), criterion="loo", **options).fit(wide, wide[:, 0])
@@ -817,9 +795,7 @@ def test_pipeline_pickle_and_clone(data):
     model = make_pipeline(StandardScaler(), DeepKernelRegressor([AFFINE], alpha=1e-3, **QUICK)).fit(X, y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    for a, b in zip(
-        again[-1].predict(X, return_std=True), model[-1].predict(X, return_std=True), strict=True
-    ):
+    for a, b in zip(again[-1].predict(X, return_std=True), model[-1].predict(X, return_std=True), strict=True):
         np.testing.assert_array_equal(a, b)
     assert repr(clone(model)) == repr(model)
 
@@ -968,9 +944,7 @@ def test_errors_about_layers(data):
     _bad(data, "by torch operations", layers=[Layer("rbf", 2, 0.1, penalty=lambda s: s.detach() ** 2)])
     _bad(data, "which has 2 outputs", layers=[Layer(Separate([Linear(), Gaussian(1.0)]), 3, 0.1)])
     _bad(data, "there are 3 outputs", layers=[Layer(Gaussian(1.0), 3, 0.1, Dense(np.eye(2)))])
-    _bad(
-        data, "3 lengthscales, but the data have 2", layers=[AFFINE, Layer(Gaussian([1.0, 2.0, 3.0]), 2, 0.1)]
-    )
+    _bad(data, "3 lengthscales, but the data have 2", layers=[AFFINE, Layer(Gaussian([1.0, 2.0, 3.0]), 2, 0.1)])
     _bad(data, "2 outputs on these inputs, but the targets have 1", kernel=Separate([Linear(), Linear()]))
     _bad(data, "2 outputs on these inputs, but the targets have 1", kernel=CurlFree(1.0), fit_intercept=False)
     for later in (Delta(), Callable(letters), Precomputed()):
@@ -1021,16 +995,12 @@ def test_errors_about_custom_losses(data):
     _bad(data, "does not depend on its argument", loss=lambda F, Y: Y.mean())
     _bad(data, "The custom loss was not minimised", NotConvergedError, loss=lambda F, Y: F.mean())
     _bad(data, "no criterion by which layers__0__alpha", layers=[2], loss=lambda F, Y: ((F - Y) ** 2).mean())
-    _bad(
-        data, "no criterion by which kernel__kernel__lengthscale", kernel=Gaussian("auto"), loss="interpolate"
-    )
+    _bad(data, "no criterion by which kernel__kernel__lengthscale", kernel=Gaussian("auto"), loss="interpolate")
 
 
 def test_errors_about_what_does_not_go_together(data):
     _bad(data, "only squared loss has", layers=[2], loss="huber", criterion="loo")
-    _bad(
-        data, "needs a scalar outer kernel and at least one inner layer", layers=[], approximation=Nystroem(5)
-    )
+    _bad(data, "needs a scalar outer kernel and at least one inner layer", layers=[], approximation=Nystroem(5))
     _bad(data, "needs a scalar outer kernel", kernel=Separate([Gaussian(1.0)]), approximation=Nystroem(5))
     _bad(data, "approximation= is for loss='squared'", loss="huber", approximation=Nystroem(5))
     _bad(data, "computed from targets", layers=[Layer(Gaussian(1.0), 2, 0.1, Covariance())])
@@ -1039,9 +1009,7 @@ def test_errors_about_what_does_not_go_together(data):
 def test_errors_about_data(data):
     X, y = data
     _bad(data, "y contains NaN, first in row 3", y=np.where(np.arange(30) == 3, np.nan, y))
-    _bad(
-        data, "contains NaN, first in row 4", y=np.column_stack([y, np.where(np.arange(30) == 4, np.nan, y)])
-    )
+    _bad(data, "contains NaN, first in row 4", y=np.column_stack([y, np.where(np.arange(30) == 4, np.nan, y)]))
     _bad(data, "contains infinity", y=np.where(np.arange(30) == 3, np.inf, y))
     _bad(data, "NaN", X=X + np.nan)
     _bad(data, "inconsistent numbers of samples: 30 and 29", y=y[:-1])
@@ -1066,9 +1034,7 @@ def test_degenerate_data_give_finite_answers(rng, criterion):
     for X in (np.ones((10, 2)), np.repeat(rng.normal(size=(2, 2)), 5, 0), np.zeros((10, 1))):
         mean, std = DeepKernelRegressor(**options).fit(X, y).predict(X, return_std=True)
         assert np.isfinite(mean).all() and np.isfinite(std).all()
-    np.testing.assert_allclose(
-        DeepKernelRegressor(**options).fit(np.ones((10, 2)), y).predict([[1.0, 1.0]]), y.mean()
-    )
+    np.testing.assert_allclose(DeepKernelRegressor(**options).fit(np.ones((10, 2)), y).predict([[1.0, 1.0]]), y.mean())
     X = rng.normal(size=(10, 2))
     np.testing.assert_allclose(DeepKernelRegressor(**options).fit(X, np.ones(10)).predict(X), 1.0)
     two = DeepKernelRegressor(**options).fit(X[:2], y[:2])

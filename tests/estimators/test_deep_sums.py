@@ -51,8 +51,7 @@ def test_the_outer_function_is_that_of_all_samples(data, few):
     kernel: Any = outer.kernel
     L = torch.linalg.cholesky(kernel.kernel._gram(outer.anchors, None))
     B, new = (
-        torch.linalg.solve_triangular(L, kernel.kernel._gram(outer.anchors, z), upper=False).T
-        for z in (Z, images)
+        torch.linalg.solve_triangular(L, kernel.kernel._gram(outer.anchors, z), upper=False).T for z in (Z, images)
     )
     centred = B - B.mean(0)
     theta = torch.linalg.solve(
@@ -163,9 +162,7 @@ def test_a_classifier(data, few, names):
     local = clone(model).fit(X, labels)
     remote = clone(model).fit(da.from_array(X, chunks=(90, 3)), da.from_array(labels, chunks=70))
     assert local.score(X, labels) > 0.8
-    assert (
-        np.log(local.predict_proba(X)[np.arange(400), np.searchsorted(local.classes_, labels)]).mean() > -0.6
-    )
+    assert np.log(local.predict_proba(X)[np.arange(400), np.searchsorted(local.classes_, labels)]).mean() > -0.6
     dQ = da.from_array(Q, chunks=(6, 3))
     for method in ("decision_function", "predict_proba"):
         lazy = getattr(remote, method)(dQ)
@@ -195,8 +192,7 @@ def test_an_autoencoder(data, few):
     outer: Any = functions_of(local)[-1]
     L = torch.linalg.cholesky(outer.kernel.kernel._gram(outer.anchors, None))
     B, at = (
-        torch.linalg.solve_triangular(L, outer.kernel.kernel._gram(outer.anchors, z), upper=False).T
-        for z in (Z, new)
+        torch.linalg.solve_triangular(L, outer.kernel.kernel._gram(outer.anchors, z), upper=False).T for z in (Z, new)
     )
     centred, targets = B - B.mean(0), torch.from_numpy(X)
     theta = torch.linalg.solve(
@@ -237,9 +233,7 @@ def test_deep_kernel_pca(data, sampling, monkeypatch):
     lazy = remote.transform(dQ)
     assert lazy.shape == (20, 5) and lazy.chunks[0] == dQ.chunks[0]
     np.testing.assert_allclose(lazy.compute(), local.transform(Q), atol=1e-8)
-    np.testing.assert_allclose(
-        remote.transform(dQ, level=1).compute(), local.transform(Q, level=1), atol=1e-8
-    )
+    np.testing.assert_allclose(remote.transform(dQ, level=1).compute(), local.transform(Q, level=1), atol=1e-8)
     if sampling == "uniform":
         with pytest.raises(ValueError, match="need approximation="):
             DeepKernelPCA([3, 2]).fit(dX)

@@ -60,9 +60,7 @@ def test_class_weights_multiply_the_weights_of_samples(samples):
     X, y, _ = samples
     labels = np.where(y > 0.3, "high", "low")
     options = {"alpha": 1e-2, "calibration": None}
-    model = DeepKernelClassifier(
-        [], Gaussian(0.7), "squared", class_weight={"high": 3.0, "low": 1.0}, **options
-    )
+    model = DeepKernelClassifier([], Gaussian(0.7), "squared", class_weight={"high": 3.0, "low": 1.0}, **options)
     by_class = model.fit(X, labels).decision_function(X)
     model.set_params(class_weight=None)
     by_sample = model.fit(X, labels, sample_weight=np.where(labels == "high", 3.0, 1.0)).decision_function(X)

@@ -226,9 +226,7 @@ def test_explicit_features_equal_the_gram_matrix(three, criterion):
     X, y = three
     kernel = "auto" * Linear() + Constant("auto")
     explicit = quiet(EmbeddingClassifier(kernel, criterion, random_state=0), X, y)
-    function = Callable(
-        lambda A, B: kernel.replace(explicit.kernel_.hyperparameter_values())(A, B), batched=True
-    )
+    function = Callable(lambda A, B: kernel.replace(explicit.kernel_.hyperparameter_values())(A, B), batched=True)
     implicit = EmbeddingClassifier(function, alpha=explicit.alpha_).fit(X, y)
     assert isinstance(explicit.function_, ExplicitFunction) and isinstance(implicit.function_, Expansion)
     np.testing.assert_allclose(explicit.embedding(X), implicit.embedding(X), atol=1e-8)
@@ -265,9 +263,7 @@ def test_random_features_and_landmarks_approach_the_exact_fit():
     X, y = make_moons(300, noise=0.25, random_state=0)
     exact = fixed(kernel=Gaussian(0.5), calibration="loo").fit(X, y)
     for approximation in (RandomFeatures(2000), Nystroem(300), Nystroem(80, "pivots")):
-        model = fixed(
-            kernel=Gaussian(0.5), calibration="loo", approximation=approximation, random_state=0
-        ).fit(X, y)
+        model = fixed(kernel=Gaussian(0.5), calibration="loo", approximation=approximation, random_state=0).fit(X, y)
         np.testing.assert_allclose(model.embedding(X), exact.embedding(X), atol=0.05)
         assert np.abs(model.loo_estimates_ - exact.loo_estimates_).max() < 0.1
     for approximation in (RandomFeatures(100), Nystroem(60)):
@@ -284,9 +280,7 @@ def test_iris_from_both_ends_of_complexity(solver):
     X = MinMaxScaler().fit_transform(X[:, :2])
     ends = []
     for start in ({"alpha": 1e-6, "lengthscale": 0.01}, {"alpha": 10.0, "lengthscale": 3.0}):
-        model = EmbeddingClassifier(
-            Gaussian("auto"), solver=solver, start=start, max_iter=600, tol=1e-9, **PAPER
-        )
+        model = EmbeddingClassifier(Gaussian("auto"), solver=solver, start=start, max_iter=600, tol=1e-9, **PAPER)
         ends.append(quiet(model, X, y))
     over, under = (model.history_[0].complexity for model in ends)
     assert over > 10 * under
@@ -315,9 +309,7 @@ def test_batches_learn_about_what_all_samples_do():
     whole = EmbeddingClassifier(random_state=0).fit(X, y)
     batched = quiet(EmbeddingClassifier(batch_size=100, max_iter=60, random_state=0), X, y)
     one = EmbeddingClassifier(batch_size=100, solver="lbfgs", random_state=0).fit(X, y)
-    held = quiet(
-        EmbeddingClassifier(criterion="validation", batch_size=100, max_iter=60, random_state=0), X, y
-    )
+    held = quiet(EmbeddingClassifier(criterion="validation", batch_size=100, max_iter=60, random_state=0), X, y)
     for model in (batched, one, held):
         assert model.score(X, y) > whole.score(X, y) - 0.03
         assert len(model.dual_coef_) == 400  # the fit is to all samples
@@ -341,9 +333,7 @@ def test_a_network_is_learned_and_the_users_is_left_alone():
     model = quiet(EmbeddingClassifier(Neural(module, Linear()), "rademacher", max_iter=200), X, y)
     assert model.score(X, y) > 0.95
     assert all(bool((before[name] == weight).all()) for name, weight in module.state_dict().items())
-    assert any(
-        bool((before[name] != weight).any()) for name, weight in model.kernel_.module.state_dict().items()
-    )
+    assert any(bool((before[name] != weight).any()) for name, weight in model.kernel_.module.state_dict().items())
     images = X.reshape(-1, 1, 1, 2)
     flat = torch.nn.Sequential(torch.nn.Flatten(), module)
     kernel = Neural(flat, Linear(), domain="objects")
@@ -398,9 +388,7 @@ def test_calibration_is_at_the_minimum_also_in_a_flat_valley(seed, at_bound):
 def test_calibrated_probabilities_beat_clipped_ones():
     X, y = make_moons(600, noise=0.4, random_state=0)
     model = EmbeddingClassifier(random_state=0).fit(X[:150], y[:150])
-    calibrated, clipped = (
-        log_loss(y[150:], model.predict_proba(X[150:], kind)) for kind in ("calibrated", "clipped")
-    )
+    calibrated, clipped = (log_loss(y[150:], model.predict_proba(X[150:], kind)) for kind in ("calibrated", "clipped"))
     assert calibrated < clipped
     np.testing.assert_array_equal(model.predict(X), model.classes_[model.predict_proba(X).argmax(1)])
     entropy = model.entropy(X)
@@ -417,22 +405,16 @@ def test_calibrated_probabilities_beat_clipped_ones():
 def test_pipelines_searches_frames_and_tensors(three):
     X, y = three
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = make_pipeline(StandardScaler(), EmbeddingClassifier(max_iter=20, tol=1e-3)).fit(
-        frame, pd.Series(y)
-    )
+    model = make_pipeline(StandardScaler(), EmbeddingClassifier(max_iter=20, tol=1e-3)).fit(frame, pd.Series(y))
     assert model.score(frame, y) > 0.7
     assert list(EmbeddingClassifier().fit(frame, y).feature_names_in_) == ["a", "b"]
     search = GridSearchCV(fixed(), {"kernel__lengthscale": [0.1, 0.6], "alpha": [0.01, 1.0]}, cv=3).fit(X, y)
     assert search.best_params_["alpha"] == 0.01
-    named = GridSearchCV(EmbeddingClassifier(alpha=0.01), {"kernel__lengthscale": [0.1, "ard"]}, cv=2).fit(
-        X, y
-    )
+    named = GridSearchCV(EmbeddingClassifier(alpha=0.01), {"kernel__lengthscale": [0.1, "ard"]}, cv=2).fit(X, y)
     assert named.best_estimator_.kernel == Gaussian(named.best_params_["kernel__lengthscale"])
     assert cross_val_score(EmbeddingClassifier("precomputed"), Gaussian(0.6)(X).numpy(), y, cv=3).mean() > 0.6
     tensor = fixed().fit(torch.from_numpy(X), torch.from_numpy((y == "left").astype(int)))
-    np.testing.assert_array_equal(
-        tensor.predict(torch.from_numpy(X)) == 1, fixed().fit(X, y == "left").predict(X)
-    )
+    np.testing.assert_array_equal(tensor.predict(torch.from_numpy(X)) == 1, fixed().fit(X, y == "left").predict(X))
     original = X.copy()
     quiet(EmbeddingClassifier(), X, y)
     np.testing.assert_array_equal(X, original)
@@ -556,9 +538,7 @@ def test_lengthscales_beyond_all_measure_are_bounded_and_announced(three, factor
     assert abs(math.log(float(model.kernel_.lengthscale) / (factor * usual))) < 0.25
     assert np.isfinite(model.predict_proba(X)).all()
     by_data = EmbeddingClassifier(Gaussian("auto")).fit(X, y)
-    left = EmbeddingClassifier(Gaussian("auto"), start=start).fit(
-        X, y
-    )  # by L-BFGS, which does not stay there
+    left = EmbeddingClassifier(Gaussian("auto"), start=start).fit(X, y)  # by L-BFGS, which does not stay there
     assert left.criterion_value_ == pytest.approx(by_data.criterion_value_, rel=1e-4)
 
 

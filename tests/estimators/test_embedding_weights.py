@@ -83,9 +83,7 @@ def test_weights_with_explicit_features_and_gram_matrices(kernel):
     weighted = clone(model).fit(data, Y, sample_weight=COUNTS)
     few = data[np.ix_(ROWS, ROWS)] if gram else data[ROWS]
     repeated = clone(model).fit(few, Y[ROWS])
-    np.testing.assert_allclose(
-        weighted.embedding(new), repeated.embedding(new[:, ROWS] if gram else new), atol=1e-8
-    )
+    np.testing.assert_allclose(weighted.embedding(new), repeated.embedding(new[:, ROWS] if gram else new), atol=1e-8)
     assert np.isfinite(weighted.loo_estimates_).all() and len(weighted.loo_estimates_) == N
 
 
@@ -94,9 +92,7 @@ def test_searches_with_weights_and_groups_judge_all_criteria(criterion):
     options = {"kernel": "rbf", "alpha": "auto", "criterion": criterion, "max_iter": 5, "tol": 1e-2}
     model = classifier(**options).fit(X, Y, sample_weight=COUNTS, groups=GROUPS)
     kept = COUNTS > 0
-    absent = classifier(**options).fit(
-        X[kept], Y[kept], sample_weight=5.0 * COUNTS[kept], groups=GROUPS[kept]
-    )
+    absent = classifier(**options).fit(X[kept], Y[kept], sample_weight=5.0 * COUNTS[kept], groups=GROUPS[kept])
     assert model.criterion_value_ == pytest.approx(absent.criterion_value_, rel=1e-6)
     np.testing.assert_allclose(model.predict_proba(T), absent.predict_proba(T), atol=1e-5)
 
@@ -143,9 +139,7 @@ def test_estimates_without_a_group_are_refits_without_it(approximation, intercep
         inside = label == GROUPS
         rest = None if weight is None else weight[~inside]
         alpha = 0.01 * total / (np.sum(~inside) if rest is None else rest.sum())  # the same shift
-        refit = classifier(approximation, intercept, alpha=alpha).fit(
-            X[~inside], Y[~inside], sample_weight=rest
-        )
+        refit = classifier(approximation, intercept, alpha=alpha).fit(X[~inside], Y[~inside], sample_weight=rest)
         np.testing.assert_allclose(model.loo_estimates_[inside], refit.embedding(X[inside]), atol=1e-7)
 
 
@@ -198,9 +192,7 @@ def test_dask_equals_memory_with_weights_and_groups():
     assert remote.alpha_ == pytest.approx(local.alpha_, rel=1e-6)
     for method in ("mean", "var", "weights"):
         np.testing.assert_allclose(getattr(remote, method)(T), getattr(local, method)(T), atol=1e-7)
-    labels = ConditionalMeanEmbedding(
-        Gaussian(0.8), "delta", 0.01, approximation=Nystroem(20), random_state=0
-    )
+    labels = ConditionalMeanEmbedding(Gaussian(0.8), "delta", 0.01, approximation=Nystroem(20), random_state=0)
     local, remote = clone(labels).fit(X, Y, COUNTS), clone(labels).fit(dX, dY, dw)
     np.testing.assert_allclose(remote.weights(T), local.weights(T), atol=1e-8)
 

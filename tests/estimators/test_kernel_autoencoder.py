@@ -57,9 +57,7 @@ CHECKED = {
 
 def _expected(estimator):
     if estimator.kernel == "precomputed":
-        return {
-            "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"
-        }
+        return {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is refused as indefinite"}
     return {"check_sample_weight_equivalence_on_dense_data": "the median of distances does not know weights"}
 
 
@@ -97,14 +95,10 @@ def test_the_objective_is_equation_3_written_out(curve):
     anchors, phi = f.anchors.numpy(), f.coefficients.numpy()
     codes = [sum(rbf(x, a, 1.0) * c for a, c in zip(anchors, phi, strict=True)) for x in curve]
     assert np.allclose(codes, model.transform(curve))
-    norm_f = sum(
-        rbf(a, b, 1.0) * (phi[i] @ phi[j]) for i, a in enumerate(anchors) for j, b in enumerate(anchors)
-    )
+    norm_f = sum(rbf(a, b, 1.0) * (phi[i] @ phi[j]) for i, a in enumerate(anchors) for j, b in enumerate(anchors))
     dual = model.dual_coef_
     images = [sum(rbf(z, w, 0.8) * c for w, c in zip(codes, dual, strict=True)) for z in codes]
-    norm_g = sum(
-        rbf(z, w, 0.8) * (dual[i] @ dual[j]) for i, z in enumerate(codes) for j, w in enumerate(codes)
-    )
+    norm_g = sum(rbf(z, w, 0.8) * (dual[i] @ dual[j]) for i, z in enumerate(codes) for j, w in enumerate(codes))
     distortion = sum(((x - y) ** 2).sum() for x, y in zip(curve, images, strict=True)) / n
     assert model.objective_value_ == pytest.approx(distortion + 3e-3 * norm_f + 1e-2 * norm_g, rel=1e-8)
     assert model.layer_norms_ == pytest.approx([sqrt(norm_f), sqrt(norm_g)])
@@ -118,9 +112,7 @@ def test_the_reduced_objective_has_the_gradient_of_its_differences(curve):
 
     X = torch.as_tensor(curve[:12])
     layers = [Layer(Gaussian(1.0), 2, alpha=1e-3), Layer(Gaussian(1.5), 1, alpha=1e-3)]
-    problem = DeepProblem(
-        Composition(layers, Decomposable(Gaussian(0.7)), 1e-2), X, X, _losses.squared(True).fit()
-    )
+    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 1e-2), X, X, _losses.squared(True).fit())
     point = torch.randn(problem.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     check_gradient(lambda theta: problem.value(theta[None])[0], point, "J")
 
@@ -132,9 +124,7 @@ def test_linear_kernels_give_kernel_pca(rng):
     λd²/σ² + μ(qσ/d)² for a reconstruction qσ: at best d = σ√q (μ/λ)^¼ and q = 1 − n√(λμ)/σ².
     """
     X = rng.standard_normal((40, 6)) @ np.diag([5.0, 3.0, 2.0, 1.0, 0.5, 0.2])
-    U, s, Vt = (
-        part[..., :3, :] if i == 2 else part[..., :3] for i, part in enumerate(np.linalg.svd(X, False))
-    )
+    U, s, Vt = (part[..., :3, :] if i == 2 else part[..., :3] for i, part in enumerate(np.linalg.svd(X, False)))
     for mu, lam in ((1e-6, 1e-6), (1e-2, 1e-2), (0.16, 0.01)):
         model = KernelAutoencoder(
             3, "linear", "linear", alpha=mu, encoder_alpha=lam, fit_intercept=False, max_iter=3000, tol=1e-13
@@ -225,9 +215,7 @@ def test_codes_are_in_order_of_variance_where_the_decoder_does_not_mind(curve):
     assert np.all(np.diff(np.diag(covariance)) <= 0)
     assert np.allclose(covariance, np.diag(np.diag(covariance)), atol=1e-8 * covariance[0, 0])
     assert np.all(np.take_along_axis(codes, abs(codes).argmax(0)[None], 0) > 0)
-    ard = KernelAutoencoder(2, decoder_kernel=Gaussian([0.5, 2.0]), **FIXED).fit(
-        curve
-    )  # turning would change it
+    ard = KernelAutoencoder(2, decoder_kernel=Gaussian([0.5, 2.0]), **FIXED).fit(curve)  # turning would change it
     covariance = np.cov(ard.transform(curve).T)
     assert ard.objective_value_ < np.inf and abs(covariance[0, 1]) > 1e-8 * covariance[0, 0]
 
@@ -259,9 +247,7 @@ def test_scores_of_gram_rows_rank_models_as_true_scores_do(rng):
     scores, truth = [], []
     for alpha in (1e-3, 1e-1, 1.0, 10.0):
         options = {**FIXED, "alpha": alpha}
-        scores.append(
-            KernelAutoencoder(1, "precomputed", **options).fit(train @ train.T).score(test @ train.T)
-        )
+        scores.append(KernelAutoencoder(1, "precomputed", **options).fit(train @ train.T).score(test @ train.T))
         truth.append(KernelAutoencoder(1, "linear", target="kernel", **options).fit(train).score(test))
     assert np.argsort(scores).tolist() == np.argsort(truth).tolist()
 
@@ -305,9 +291,7 @@ def test_the_bound_is_theorem_5(curve):
 # -- what the paper and the library promise ---------------------------------------------------------------------------
 def test_circles_become_a_curve_through_the_circles():
     X, _ = circles(150)
-    model = KernelAutoencoder(
-        1, Gaussian(0.5), alpha=1e-5, encoder_alpha=1e-5, max_iter=300, random_state=0
-    ).fit(X)
+    model = KernelAutoencoder(1, Gaussian(0.5), alpha=1e-5, encoder_alpha=1e-5, max_iter=300, random_state=0).fit(X)
     line = PCA(1).fit(X)
     error = ((X - line.inverse_transform(line.transform(X))) ** 2).sum(1).mean()
     assert model.reconstruction_error(X).mean() <= 0.2 * error
@@ -339,24 +323,18 @@ def test_labels_shape_the_code(rng):
     partly = np.where(np.arange(80) < 60, y.astype(float), np.nan)
     scores = {}
     for weight in (0.0, 5.0):
-        model = KernelAutoencoder(1, supervision=weight, alpha=0.1, encoder_alpha=1.0, random_state=0).fit(
-            X, partly
-        )
+        model = KernelAutoencoder(1, supervision=weight, alpha=0.1, encoder_alpha=1.0, random_state=0).fit(X, partly)
         codes = model.transform(X)
         scores[weight] = KNeighborsClassifier(3).fit(codes[:60], y[:60]).score(codes[60:], y[60:])
         assert model.inverse_transform(codes).shape == X.shape
     assert scores[5.0] >= 0.95 > 0.7 > scores[0.0]
     names = np.where(y == 1, "yes", "no").astype(object)
     names[70:] = None
-    named = KernelAutoencoder(1, supervision=20.0, alpha=1e-2, encoder_alpha=1e-2, random_state=0).fit(
-        X, names
-    )
+    named = KernelAutoencoder(1, supervision=20.0, alpha=1e-2, encoder_alpha=1e-2, random_state=0).fit(X, names)
     assert np.isfinite(named.transform(X)).all()
     auto = KernelAutoencoder(1, supervision=1.0, random_state=0, max_iter=10, cv=2).fit(X, X[:, 1] ** 2)
     assert auto.criterion_value_ > 0
-    two = np.column_stack(
-        [X[:, 1], np.where(np.arange(80) < 5, X[:, 0], np.nan)]
-    )  # gaps in one of two outputs
+    two = np.column_stack([X[:, 1], np.where(np.arange(80) < 5, X[:, 0], np.nan)])  # gaps in one of two outputs
     gaps = label_targets(two, torch.as_tensor(X), 2.0, 80)
     assert gaps.isnan().sum(0).tolist() == [0, 75]
     variance = ((X - X.mean(0)) ** 2).sum(1).mean()
@@ -431,9 +409,7 @@ def test_curves_are_reconstructed_in_l2(rng):
     error = distance[0, 0] - 2 * distance[0, 1] + distance[1, 1]
     assert error == pytest.approx(model.reconstruction_error(pairs)[0], abs=1e-6)
     slopes = KernelAutoencoder(1, Functional(Gaussian("median"), grid, derivative=1), **FIXED).fit(X)
-    assert any(
-        np.array_equal(slopes.reconstruct(X[:1])[0], row) for row in X
-    )  # the level is not known: nearest
+    assert any(np.array_equal(slopes.reconstruct(X[:1])[0], row) for row in X)  # the level is not known: nearest
 
 
 def test_fingerprints_with_a_target_of_their_own(rng):
@@ -444,9 +420,7 @@ def test_fingerprints_with_a_target_of_their_own(rng):
     model = KernelAutoencoder(3, Tanimoto(), target="kernel", preimage="weighted", **FIXED).fit(X)
     mean = model.reconstruct(X)
     assert mean.shape == X.shape and mean.min() >= 0 and mean.max() <= 1
-    assert np.array_equal(
-        np.unique(clone(model).set_params(preimage="nearest").fit(X).reconstruct(X)), [0.0, 1.0]
-    )
+    assert np.array_equal(np.unique(clone(model).set_params(preimage="nearest").fit(X).reconstruct(X)), [0.0, 1.0])
 
 
 def test_sparse_fingerprints_and_indefinite_kernels(rng):
@@ -493,9 +467,7 @@ def test_pipelines_searches_and_frames(curve):
         and search.estimator.get_params()["decoder_kernel__lengthscale"] == "median"
     )
     gram = Gaussian(1.0)(curve).numpy()
-    search = GridSearchCV(
-        KernelAutoencoder(1, "precomputed", max_iter=20, **FIXED), {"n_components": [1, 2]}, cv=3
-    )
+    search = GridSearchCV(KernelAutoencoder(1, "precomputed", max_iter=20, **FIXED), {"n_components": [1, 2]}, cv=3)
     assert search.fit(gram).best_score_ > 0.5
     frame = KernelAutoencoder(2, **FIXED).set_output(transform="pandas").fit_transform(curve)
     assert list(frame.columns) == ["kernelautoencoder0", "kernelautoencoder1"]
@@ -540,9 +512,7 @@ def test_an_interrupted_fit_keeps_its_best_point(curve):
 # -- large data -------------------------------------------------------------------------------------------------------
 def test_landmarks_at_all_samples_are_exact(curve):
     exact = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=500).fit(curve)
-    all_of_them = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=500, approximation=Nystroem(60)).fit(
-        curve
-    )
+    all_of_them = KernelAutoencoder(1, **FIXED, tol=1e-10, max_iter=500, approximation=Nystroem(60)).fit(curve)
     assert all_of_them.objective_value_ == pytest.approx(exact.objective_value_, rel=1e-5)
 
 
@@ -622,13 +592,9 @@ def test_degenerate_data(rng):
         with pytest.raises(ValueError, match="is zero for all samples"):
             KernelAutoencoder(1, "precomputed", **FIXED).fit(np.zeros((9, 9)))
         constant = KernelAutoencoder(1, n_restarts=1, random_state=0, max_iter=10).fit(np.ones((10, 2)))
-        assert (
-            np.allclose(constant.reconstruct(np.ones((3, 2))), 1.0) and constant.score(np.ones((3, 2))) == 1.0
-        )
+        assert np.allclose(constant.reconstruct(np.ones((3, 2))), 1.0) and constant.score(np.ones((3, 2))) == 1.0
         doubled = np.repeat(rng.standard_normal((8, 3)), 3, axis=0)
-        assert np.isfinite(
-            KernelAutoencoder(2, n_restarts=1, random_state=0, max_iter=10).fit(doubled).score(doubled)
-        )
+        assert np.isfinite(KernelAutoencoder(2, n_restarts=1, random_state=0, max_iter=10).fit(doubled).score(doubled))
         flat = rng.standard_normal((20, 1)) @ np.ones((1, 4))  # a Gram matrix of rank one
         assert KernelAutoencoder(2, "linear", **FIXED).fit(flat).score(flat) > 0.9
 

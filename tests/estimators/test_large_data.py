@@ -83,9 +83,7 @@ def test_is_ridge_regression_on_the_features(data, approximation):
 def test_leave_one_out_is_a_loop(data):
     X, Y, w = (a[:25] for a in data)
     points = Landmarks(data[0][100:110])
-    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=points).fit(
-        X, Y, w
-    )
+    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=points).fit(X, Y, w)
     for i in range(25):
         rest = np.delete(np.arange(25), i)
         shift = 0.02 * w.sum() / w[rest].sum()  # without i the ridge stays what it was
@@ -98,16 +96,12 @@ def test_generalised_cross_validation_is_its_formula(data):
     features = Nystroem(20).features(Gaussian(1.0), X, seed=0)
     tensors = Block(torch.from_numpy(X), torch.from_numpy(Y))
     for intercept in (False, True):
-        ridge = NormalRidge(
-            InMemory(tensors).total(NormalStep(features)), torch.ones(3).double(), intercept=intercept
-        )
+        ridge = NormalRidge(InMemory(tensors).total(NormalStep(features)), torch.ones(3).double(), intercept=intercept)
         B = features(X)
         alpha, n = 0.03, len(X)
         centre = torch.eye(n, dtype=torch.float64) - (1.0 / n if intercept else 0.0)
         C = centre @ B
-        H = C @ torch.linalg.solve(C.T @ C + n * alpha * torch.eye(20).double(), C.T) + (
-            torch.eye(n).double() - centre
-        )
+        H = C @ torch.linalg.solve(C.T @ C + n * alpha * torch.eye(20).double(), C.T) + (torch.eye(n).double() - centre)
         expected = ((tensors.Y - H @ tensors.Y) ** 2).sum() / n / (1 - H.trace() / n) ** 2
         assert ridge.generalised(torch.tensor([alpha]).double()).item() == pytest.approx(expected.item())
         theta = ridge.coefficients(alpha)
@@ -128,19 +122,13 @@ def test_a_direction_may_stand_alone_in_the_sums(data):
     two = NormalRidge(sums[1], ones, intercept=True, frame=frame)
     for spectral in (False, True):
         if spectral:
-            values = [
-                r.leave_one_out(r.coordinates(f(X)), block, alphas) for r, f in ((one, features), (two, seen))
-            ]
+            values = [r.leave_one_out(r.coordinates(f(X)), block, alphas) for r, f in ((one, features), (two, seen))]
             torch.testing.assert_close(values[1], values[0], rtol=1e-8, atol=0)
         theta = one.coefficients(1e-3)
         torch.testing.assert_close(two.coefficients(1e-3), theta, rtol=1e-7, atol=1e-7)
         torch.testing.assert_close(two.intercepts(theta), one.intercepts(theta), rtol=1e-8, atol=1e-8)
-        torch.testing.assert_close(
-            two.variance(seen(X), 1e-3), one.variance(features(X), 1e-3), rtol=1e-7, atol=0
-        )
-        for a, b in zip(
-            two.left_out_at(seen(X), block, 1e-3), one.left_out_at(features(X), block, 1e-3), strict=True
-        ):
+        torch.testing.assert_close(two.variance(seen(X), 1e-3), one.variance(features(X), 1e-3), rtol=1e-7, atol=0)
+        for a, b in zip(two.left_out_at(seen(X), block, 1e-3), one.left_out_at(features(X), block, 1e-3), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-7, atol=1e-9)
     narrow = Nystroem(20).features(Gaussian(0.05), X, seed=0)
     assert frame_of(narrow, X).direction is None  # nothing there is nearly constant
@@ -171,9 +159,7 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
     monkeypatch.setattr(Gaussian, "_gram", watched)
     X = rng.normal(size=(5000, 2))
     limit = 8 * (5 * 400 + 40 + 5000 * 20) + 100 * 3 * 8 * 20
-    model = OperatorRidge(
-        Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0
-    )
+    model = OperatorRidge(Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0)
     monkeypatch.setattr(problem, "approximation_error", lambda features, X: 0.0)
     model.fit(X, X[:, 0])
     assert max(sizes) <= 100 * 20 + 20 * 20
@@ -243,9 +229,7 @@ def test_leave_one_out_on_a_sample_of_large_data(data, monkeypatch):
 
 # -- conjugate gradients ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("operator", OPERATORS, ids=repr)
-@pytest.mark.parametrize(
-    "approximation", [Nystroem(60), Nystroem(40, "kmeans"), RandomFeatures(40)], ids=repr
-)
+@pytest.mark.parametrize("approximation", [Nystroem(60), Nystroem(40, "kmeans"), RandomFeatures(40)], ids=repr)
 def test_conjugate_gradients_equal_the_direct_solve(data, operator, approximation):
     X, Y, w = data
     options: Any = {"alpha": 1e-3, "approximation": approximation, "random_state": 0}
@@ -435,9 +419,7 @@ def test_missing_targets_have_sums_of_their_own(rng, operator):
             continue  # refused: outputs are coupled
         options = {"operator": operator, "alpha": alpha, "criterion": criterion}
         exact = OperatorRidge(Gaussian(1.0), **options).fit(X, holes, w)
-        found = OperatorRidge(Gaussian(1.0), approximation=Nystroem(120), random_state=0, **options).fit(
-            X, holes, w
-        )
+        found = OperatorRidge(Gaussian(1.0), approximation=Nystroem(120), random_state=0, **options).fit(X, holes, w)
         assert found.alpha_ == exact.alpha_
         if exact.criterion_value_ is not None:
             assert found.criterion_value_ == pytest.approx(exact.criterion_value_, rel=1e-6)
@@ -685,9 +667,7 @@ def test_landmarks_of_deep_learners_are_samples(rng):
     options: Any = {"alpha": 1e-3, "max_iter": 3, "n_restarts": 1, "random_state": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = DeepKernelRegressor(
-            [1], Gaussian(1.0), approximation=Nystroem(20, "leverage"), **options
-        ).fit(X, y)
+        model = DeepKernelRegressor([1], Gaussian(1.0), approximation=Nystroem(20, "leverage"), **options).fit(X, y)
         assert len(model.dual_coef_) == 20
         with pytest.raises(ValueError, match=r"Here landmarks must be samples.*Use 'leverage'"):
             DeepKernelRegressor([1], Gaussian(1.0), approximation=Nystroem(20, "kmeans"), **options).fit(X, y)
@@ -792,6 +772,4 @@ def test_a_tiny_first_batch_gives_the_fit_to_all_samples(first):
     for rows in np.split(np.arange(900), [first, 300, 600]):
         stream.partial_fit(X[rows], y[rows], classes=[0, 1])
     expected = whole.decision_function(X)
-    np.testing.assert_allclose(
-        stream.decision_function(X), expected, rtol=0, atol=1e-4 * np.abs(expected).max()
-    )
+    np.testing.assert_allclose(stream.decision_function(X), expected, rtol=0, atol=1e-4 * np.abs(expected).max())

@@ -97,9 +97,7 @@ def test_single_precision_with_landmarks_and_operators() -> None:
     for operator in (Covariance(), Identity(), "learn"):
         model = OperatorRidge(Spectrum(1) + 1.0, operator, dtype="float32", max_iter=5, tol=0.1)
         assert model.fit(WORDS, Y).score(WORDS, Y) > 0.9
-    model = OperatorRidge(
-        Spectrum((1, 2)), approximation=Nystroem(20), dtype="float32", random_state=0, alpha=1e-3
-    )
+    model = OperatorRidge(Spectrum((1, 2)), approximation=Nystroem(20), dtype="float32", random_state=0, alpha=1e-3)
     mean, std = model.fit(WORDS, N_OF_A).predict(WORDS, return_std=True)
     assert mean.dtype == std.dtype == np.float32
     assert model.score(WORDS, N_OF_A) > 0.9
@@ -149,9 +147,7 @@ def _spread(clipped: OperatorRidge, model: OperatorRidge, bags: Any) -> np.ndarr
     """The standard deviations at the training points, from k(x, x), and from K₊ in the place of k(x, X)."""
     K = _clipped(model.kernel_(bags))
     noise = len(K) * model.alpha_
-    variance = model.kernel_.diag(bags).numpy() - np.sum(
-        K * np.linalg.solve(K + noise * np.eye(len(K)), K), 0
-    )
+    variance = model.kernel_.diag(bags).numpy() - np.sum(K * np.linalg.solve(K + noise * np.eye(len(K)), K), 0)
     inverse = np.linalg.inv(K + noise * np.eye(len(K)))
     residuals = inverse @ clipped.system_.samples.Y[:, 0] / np.diag(inverse)
     scale = np.mean(residuals**2 * np.diag(inverse))
@@ -397,9 +393,7 @@ def test_words_need_their_numbers_before_features_share_columns() -> None:
     ],
     ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
 )
-def test_what_shares_nothing_with_the_training_data_is_predicted_as_zero(
-    kernel: Kernel, X: Any, strange: Any
-) -> None:
+def test_what_shares_nothing_with_the_training_data_is_predicted_as_zero(kernel: Kernel, X: Any, strange: Any) -> None:
     model = OperatorRidge(kernel, alpha=0.1).fit(X, 1.0 + np.arange(len(X)))
     np.testing.assert_allclose(model.predict(strange), 0.0, atol=1e-12)
     assert np.abs(model.predict(X)).max() > 0.1
@@ -504,9 +498,7 @@ def test_a_frame_of_one_column_is_that_column(kernel: Kernel, X: Any) -> None:
 
 def test_the_kind_of_new_strings_is_compared_with_that_of_the_training_strings() -> None:
     model = OperatorRidge(Spectrum(1), alpha=0.1).fit(WORDS, N_OF_A)
-    with pytest.raises(
-        ValueError, match=r"\(in learners, the training data\).*different kinds, bytes and str"
-    ):
+    with pytest.raises(ValueError, match=r"\(in learners, the training data\).*different kinds, bytes and str"):
         model.predict([b"abc"])
     with pytest.raises(ValueError, match=r"^Curves \[1\] have no times"):
         OperatorRidge(Functional(Linear(), domain="objects"), alpha=0.1).fit(CURVES, range(8)).predict(

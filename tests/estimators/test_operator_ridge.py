@@ -323,9 +323,7 @@ def test_weights_equal_repetition(data, rng, operator):
     X, Y = data
     counts = rng.integers(0, 4, len(X))
     weighted = OperatorRidge(Gaussian(1.2), operator, alpha=0.01).fit(X, Y, sample_weight=counts)
-    repeated = OperatorRidge(Gaussian(1.2), operator, alpha=0.01).fit(
-        np.repeat(X, counts, 0), np.repeat(Y, counts, 0)
-    )
+    repeated = OperatorRidge(Gaussian(1.2), operator, alpha=0.01).fit(np.repeat(X, counts, 0), np.repeat(Y, counts, 0))
     np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-8)
     assert weighted.loo_predict_.shape == Y.shape
 
@@ -336,9 +334,7 @@ def test_missing_targets_of_uncoupled_outputs_are_left_out(data, rng):
     model = OperatorRidge(Gaussian(1.2), alpha=0.01).fit(X, holes)
     for j in range(3):
         seen = ~np.isnan(holes[:, j])
-        alone = KernelRidge(alpha=0.01 * len(X), kernel="rbf", gamma=1 / (2 * 1.2**2)).fit(
-            X[seen], Y[seen, j]
-        )
+        alone = KernelRidge(alpha=0.01 * len(X), kernel="rbf", gamma=1 / (2 * 1.2**2)).fit(X[seen], Y[seen, j])
         np.testing.assert_allclose(model.predict(X)[:, j], alone.predict(X), atol=1e-9)
 
 
@@ -355,9 +351,7 @@ def test_missing_targets_are_filled_in_through_the_operator(rng):
     assert errors[0] < 0.1 * errors[1]
 
 
-@pytest.mark.parametrize(
-    "kernel", [Gaussian(1.0), CurlFree(1.5), Separate([Linear(), Gaussian(1.0), Linear()])]
-)
+@pytest.mark.parametrize("kernel", [Gaussian(1.0), CurlFree(1.5), Separate([Linear(), Gaussian(1.0), Linear()])])
 def test_targets_marked_missing_are_never_read(data, rng, kernel):
     X, Y = data
     holes = rng.random(Y.shape) < 0.2
@@ -503,9 +497,7 @@ def test_nystroem_with_coupled_and_missing_outputs(data, rng):
     operator = Dense(np.eye(3) + 0.5)
     exact = OperatorRidge(Gaussian(1.0), operator).fit(X, holes)
     for m in (15, len(X)):  # no warning: nothing is too large here
-        model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(m), random_state=0).fit(
-            X, holes
-        )
+        model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(m), random_state=0).fit(X, holes)
     assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-3)
 
 
@@ -521,9 +513,7 @@ def test_nystroem_is_uncertain_where_landmarks_do_not_reach(rng):
 def test_grid_search_reaches_into_the_kernel(data):
     X, Y = data
     for kernel in (Gaussian(), "rbf"):
-        search = GridSearchCV(
-            OperatorRidge(kernel, alpha=0.01), {"kernel__lengthscale": [0.01, 1.5]}, cv=3
-        ).fit(X, Y)
+        search = GridSearchCV(OperatorRidge(kernel, alpha=0.01), {"kernel__lengthscale": [0.01, 1.5]}, cv=3).fit(X, Y)
         assert search.best_params_ == {"kernel__lengthscale": 1.5}
         assert len(set(search.cv_results_["mean_test_score"])) == 2
     nested = OperatorRidge(Gaussian() + 2.0 * Linear()).set_params(kernel__right__scale=3.0)
@@ -692,9 +682,7 @@ def test_rows_of_a_frame_are_objects(data):
         return float(u @ v)
 
     model = OperatorRidge(product, alpha=0.1).fit(frame, Y)
-    np.testing.assert_allclose(
-        model.predict(frame), OperatorRidge("linear", alpha=0.1).fit(X, Y).predict(X), atol=1e-8
-    )
+    np.testing.assert_allclose(model.predict(frame), OperatorRidge("linear", alpha=0.1).fit(X, Y).predict(X), atol=1e-8)
 
 
 def test_a_fitted_model_is_independent_of_its_arguments(data):
@@ -708,9 +696,7 @@ def test_a_fitted_model_is_independent_of_its_arguments(data):
     np.testing.assert_array_equal(model.predict(X), before)
     learnable = Gaussian(torch.tensor(1.0, dtype=torch.float64, requires_grad=True))
     with_tensor = OperatorRidge(learnable, alpha=0.1).fit(X, Y)
-    np.testing.assert_allclose(
-        with_tensor.predict(X), OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, Y).predict(X)
-    )
+    np.testing.assert_allclose(with_tensor.predict(X), OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, Y).predict(X))
 
 
 def test_kernels_by_name_have_parameters(data):
@@ -760,9 +746,7 @@ def test_coupled_outputs_beyond_the_limit_are_chosen_on_a_subset(data, monkeypat
         model = OperatorRidge(CurlFree(1.0), random_state=0).fit(*data)
     block = CurlFree(1.0).dense(torch.tensor(data[0]), None, 3).numpy()
     shift = model.alpha_ * 40 * np.eye(120)
-    np.testing.assert_allclose(
-        model.dual_coef_.ravel(), np.linalg.solve(block + shift, data[1].ravel()), atol=1e-8
-    )
+    np.testing.assert_allclose(model.dual_coef_.ravel(), np.linalg.solve(block + shift, data[1].ravel()), atol=1e-8)
     with pytest.raises(ValueError, match="Use cross_val_predict"):
         model.loo_predict_  # noqa: B018
     assert np.isfinite(model.predict(data[0][:2], return_std=True)[1]).all()
@@ -777,9 +761,7 @@ def test_memory_estimates_follow_the_route(rng, monkeypatch):
     coupled = OperatorRidge("linear", Dense(np.eye(2) + 0.5), alpha=0.1)
     coupled.fit(X, X)  # still only two features
     with pytest.raises(MemoryError):
-        coupled.fit(
-            X, np.where(rng.random(X.shape) < 0.1, np.nan, X)
-        )  # gaps in coupled outputs: the block matrix
+        coupled.fit(X, np.where(rng.random(X.shape) < 0.1, np.nan, X))  # gaps in coupled outputs: the block matrix
     monkeypatch.setattr("representer.linalg.memory.available_bytes", lambda: 3.5 * 400 * 400 * 8)
     OperatorRidge(alpha=0.1).fit(X, X)
     with pytest.raises(MemoryError):

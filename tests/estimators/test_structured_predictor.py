@@ -44,9 +44,7 @@ from representer.operators import (
 from representer.preimage import Candidates, Decoder, Direct, LabelSet
 
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 4
-NO_GRAM = {
-    "check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"
-}
+NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"}
 CHECKED = {
     "default": (StructuredPredictor(random_state=0), {}),
     "direct": (
@@ -110,9 +108,7 @@ def test_identity_and_kernel_pca_by_dense_inverses(data):
     w = cross @ np.linalg.inv(k + 20 * ALPHA * np.eye(20))
     np.testing.assert_allclose(fixed("identity").fit(X, Y).decision_embedding(new).weights, w, atol=1e-10)
     V = np.linalg.eigh(L)[1][:, -COMPONENTS:]
-    np.testing.assert_allclose(
-        fixed("kpca").fit(X, Y).decision_embedding(new).weights, w @ V @ V.T, atol=1e-9
-    )
+    np.testing.assert_allclose(fixed("kpca").fit(X, Y).decision_embedding(new).weights, w @ V @ V.T, atol=1e-9)
 
 
 @pytest.mark.parametrize("operator", ["identity", "kpca", "covariance", "conditional_covariance"])
@@ -151,9 +147,7 @@ def test_centred_outputs_by_explicit_features(data, operator):
     mean = Y.mean(0)
     A = ns.feature_operator(operator, k, Y - mean, EPSILON, 1)
     g = mean + cross @ ns.ridge_in_features(k, Y - mean, A, ALPHA) @ A
-    model = fixed(operator, fit_intercept=True, n_components=1).set_params(
-        output_kernel="linear", decoder="direct"
-    )
+    model = fixed(operator, fit_intercept=True, n_components=1).set_params(output_kernel="linear", decoder="direct")
     np.testing.assert_allclose(model.fit(X, Y).predict(new), g, atol=1e-9)
     wide = np.column_stack([Y, np.zeros((20, 40))])  # more features than samples: weights of the outputs
     np.testing.assert_allclose(model.fit(X, wide).predict(new)[:, :2], g, atol=1e-9)
@@ -385,14 +379,10 @@ def test_validation_minimises_the_task_loss_by_refits(rng):
         return np.mean(np.array(true) != np.array(predicted))
 
     alphas = [1e-4, 1e-2, 1.0, 100.0]
-    folds = [
-        (np.flatnonzero(np.arange(40) % 4 != i), np.flatnonzero(np.arange(40) % 4 == i)) for i in range(4)
-    ]
+    folds = [(np.flatnonzero(np.arange(40) % 4 != i), np.flatnonzero(np.arange(40) % 4 == i)) for i in range(4)]
     for operator in ("identity", "conditional_covariance"):
         options = {"operator": named(operator, 0.1)}
-        model = StructuredPredictor(
-            "rbf", Spectrum(2), criterion="validation", task_loss=wrong, cv=folds, **options
-        )
+        model = StructuredPredictor("rbf", Spectrum(2), criterion="validation", task_loss=wrong, cv=folds, **options)
         model.set_params(alpha=alphas).fit(X, y)
         losses = []
         for alpha in alphas:
@@ -428,9 +418,7 @@ def test_an_output_kernel_is_chosen_by_the_task_only(rng):
     factors = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
     assert np.isclose(model.output_kernel_.lengthscale / heuristic, factors).any()
     losses = [
-        StructuredPredictor("rbf", Gaussian(heuristic * f), task_loss=distance, **options)
-        .fit(X, Y)
-        .criterion_value_
+        StructuredPredictor("rbf", Gaussian(heuristic * f), task_loss=distance, **options).fit(X, Y).criterion_value_
         for f in factors
     ]
     np.testing.assert_allclose(model.criterion_value_, min(losses))
@@ -530,9 +518,7 @@ def test_explicit_features_of_objects(rng):
 
     for operator in ("identity", "covariance", "kpca"):
         options = {"operator": named(operator), "alpha": 1e-2, "n_components": 2}
-        objects = StructuredPredictor("rbf", Pullback(Linear(), counts, domain="objects"), **options).fit(
-            X, words
-        )
+        objects = StructuredPredictor("rbf", Pullback(Linear(), counts, domain="objects"), **options).fit(X, words)
         vectors = StructuredPredictor("rbf", "linear", **options).fit(X, np.array(counts(words), dtype=float))
         np.testing.assert_allclose(
             objects.score_candidates(X, words), vectors.score_candidates(X, counts(words)), atol=1e-9
@@ -546,9 +532,7 @@ def test_strings_to_strings_sparse_bits_and_curves(rng, operator):
     backwards = [word[::-1] for word in words]
     for approximation in (None, Nystroem(20)):
         options = {"operator": named(operator, 0.1), "alpha": 1e-4, "n_components": 10}
-        model = StructuredPredictor(
-            Spectrum(3), Spectrum(3), approximation=approximation, random_state=0, **options
-        )
+        model = StructuredPredictor(Spectrum(3), Spectrum(3), approximation=approximation, random_state=0, **options)
         model.fit(words, backwards)
         objects, scores = model.predict_topk(words[:4], 2)
         assert len(objects) == 4 and scores.shape == (4, 2) and (scores[:, 0] >= scores[:, 1]).all()
@@ -556,9 +540,7 @@ def test_strings_to_strings_sparse_bits_and_curves(rng, operator):
             losses = model.loss(model.predict(words), backwards)
             assert losses.mean() < 0.3 * model.loss(backwards[1:] + backwards[:1], backwards).mean()
     bits = sparse.csr_array((rng.random((30, 50)) < 0.1).astype(float))
-    dense = StructuredPredictor(
-        "tanimoto", Spectrum(2), alpha=0.1, operator=named(operator, 0.1), n_components=3
-    )
+    dense = StructuredPredictor("tanimoto", Spectrum(2), alpha=0.1, operator=named(operator, 0.1), n_components=3)
     thin = clone(dense).fit(bits, words[:30])
     np.testing.assert_allclose(
         thin.score_candidates(bits, words),
@@ -576,9 +558,7 @@ def test_an_interrupted_validation_keeps_what_the_folds_have_said(data):
             raise KeyboardInterrupt
         return ((true - predicted) ** 2).sum(1)
 
-    model = StructuredPredictor(
-        criterion="validation", task_loss=loss, alpha=[1e-3, 1e-2], cv=4, random_state=0
-    )
+    model = StructuredPredictor(criterion="validation", task_loss=loss, alpha=[1e-3, 1e-2], cv=4, random_state=0)
     with pytest.warns(ConvergenceWarning, match="interrupted: the folds so far decide"):
         model.fit(X, Y)
     assert model.alpha_ in (1e-3, 1e-2) and model.predict(X).shape == Y.shape
@@ -609,9 +589,7 @@ def test_scores_losses_and_r2(data):
     np.testing.assert_allclose(rbf.loss(Y[:5], candidates), 2 - 2 * np.exp(-distances / (2 * 0.9**2)))
     embedding = rbf.decision_embedding(new)
     norms = embedding.squared_norms().numpy()
-    direct = (
-        norms[:, None] - embedding.distance(fixed("identity").fit(X, Y).decision_embedding(new)).numpy() ** 2
-    )
+    direct = norms[:, None] - embedding.distance(fixed("identity").fit(X, Y).decision_embedding(new)).numpy() ** 2
     assert direct.shape == (6, 6)
     assert rbf.loss(np.zeros((100, 2)), np.ones((100, 2))).shape == (100,)
 
@@ -657,9 +635,7 @@ def test_pipelines_searches_pickles_and_clones(data):
     model = fixed("conditional_covariance").fit(X, Y)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
-    np.testing.assert_array_equal(
-        clone(model).fit(X, Y).score_candidates(new, Y), model.score_candidates(new, Y)
-    )
+    np.testing.assert_array_equal(clone(model).fit(X, Y).score_candidates(new, Y), model.score_candidates(new, Y))
     assert clone(model).get_params()["output_kernel__lengthscale"] == 0.9
 
 
@@ -915,9 +891,7 @@ def test_outputs_from_a_generator_and_a_frame(data):
         "size",
         "kind",
     }
-    np.testing.assert_array_equal(
-        models[0].score_candidates(new, frame), models[1].score_candidates(new, records)
-    )
+    np.testing.assert_array_equal(models[0].score_candidates(new, frame), models[1].score_candidates(new, records))
     np.testing.assert_allclose(models[0].loss(frame, iter(records)), 0.0)
     with pytest.raises(ValueError, match="target y is None"):
         StructuredPredictor("rbf", kernel).fit(X, None)
@@ -985,9 +959,7 @@ def test_answers_have_the_type_of_the_outputs(data, kind):
     labels = (Y > 0).astype(kind)
     for y in (labels, labels[:, 0]):
         model = StructuredPredictor(alpha=0.1).fit(X, y)
-        assert model.predict(new).dtype == np.dtype(kind) and model.predict_topk(new, 2)[0].dtype == np.dtype(
-            kind
-        )
+        assert model.predict(new).dtype == np.dtype(kind) and model.predict_topk(new, 2)[0].dtype == np.dtype(kind)
         plainly = StructuredPredictor(alpha=0.1).fit(X, y.astype(float))
         np.testing.assert_array_equal(model.predict(new), plainly.predict(new))
     for decoder in ("labels", LabelSet("auto")):
@@ -1009,9 +981,7 @@ def test_attributes_tell_what_was_used(data):
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_components_that_are_rounding_error_are_left_out(rng, fit_intercept):
     X, Y, mixture = rng.normal(size=(40, 2)), list(rng.normal(size=(40, 2))), rng.normal(size=(2, 6))
-    kernel = Pullback(
-        Linear(), lambda rows: np.asarray(rows) @ mixture, domain="objects"
-    )  # 6 features of rank 2
+    kernel = Pullback(Linear(), lambda rows: np.asarray(rows) @ mixture, domain="objects")  # 6 features of rank 2
     options = {"alpha": 1e-3, "fit_intercept": fit_intercept}
     kpca = StructuredPredictor(Gaussian(1.0), kernel, "kpca", n_components=6, **options).fit(X, Y)
     identity = StructuredPredictor(Gaussian(1.0), kernel, None, **options).fit(X, Y)

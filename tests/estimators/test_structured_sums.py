@@ -143,9 +143,7 @@ def test_batches_equal_one_fit(data, operator):
             parts.partial_fit(X[rows], Y[rows])
         assert parts.n_samples_seen_ == 150 and parts.alpha_ == pytest.approx(whole.alpha_, rel=1e-8)
         np.testing.assert_allclose(values(parts, Q, Y), values(whole, Q, Y), atol=1e-8)
-        np.testing.assert_allclose(
-            parts.predict(Q), whole.predict(Q), atol=1e-8
-        )  # all outputs are candidates
+        np.testing.assert_allclose(parts.predict(Q), whole.predict(Q), atol=1e-8)  # all outputs are candidates
     with pytest.raises(ValueError, match="dimensions"):
         parts.partial_fit(X, Y[:, 0])
     with pytest.raises(ValueError, match="all outputs"):

@@ -113,9 +113,7 @@ def test_weights_of_a_task(data):
     """The weighted mean of the losses over the folds, by refits."""
     X, Y, weights, _ = data
     weights = weights + 1.0
-    folds = [
-        (np.flatnonzero(np.arange(24) % 3 != i), np.flatnonzero(np.arange(24) % 3 == i)) for i in range(3)
-    ]
+    folds = [(np.flatnonzero(np.arange(24) % 3 != i), np.flatnonzero(np.arange(24) % 3 == i)) for i in range(3)]
 
     def loss(true, predicted):
         return ((true - predicted) ** 2).sum(1)
@@ -257,15 +255,11 @@ def test_bad_weights_and_groups(data):
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(X, Y, sample_weight=weights)
-    with pytest.raises(
-        ValueError, match=r"one label for each of the 24 samples; got an array of shape \(3,\)"
-    ):
+    with pytest.raises(ValueError, match=r"one label for each of the 24 samples; got an array of shape \(3,\)"):
         model.fit(X, Y, groups=[1, 2, 3])
     with pytest.raises(ValueError, match="n_groups=1: the criterion leaves samples out"):
         model.fit(X, Y, groups=np.zeros(24))
-    words = StructuredPredictor("rbf", Spectrum(2), alpha=0.1).fit(
-        X, ["ab", "ba"] * 12, sample_weight=np.ones(24)
-    )
+    words = StructuredPredictor("rbf", Spectrum(2), alpha=0.1).fit(X, ["ab", "ba"] * 12, sample_weight=np.ones(24))
     assert set(words.predict(X)) <= {"ab", "ba"}
 
 

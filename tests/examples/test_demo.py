@@ -60,9 +60,7 @@ def missing(found: object) -> None:
     raise ModuleNotFoundError("This needs something; install it with: pip install 'representer[some]'.")
 
 
-def test_a_script_whose_extra_is_missing_is_left_out_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_whose_extra_is_missing_is_left_out_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": missing})
     tour = run_demo(tmp_path, console=quiet())
     assert tour.sections == []
@@ -97,9 +95,7 @@ def test_every_learner_is_shown() -> None:
 def test_what_was_finished_is_on_the_page_if_the_tour_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupted_fit}
-    )
+    monkeypatch.setattr(demo, "DRAWINGS", {"conditionals": DRAWINGS["conditionals"], "strings": interrupted_fit})
     with pytest.raises(KeyboardInterrupt):
         run_demo(tmp_path, console=quiet())
     page = (tmp_path / "index.html").read_text(encoding="utf-8")

@@ -78,9 +78,7 @@ def test_contributions_of_anchors(case: Case, monkeypatch: pytest.MonkeyPatch) -
         torch.testing.assert_close(terms[:, j], Expansion(case.kernel, case.data, single)(case.new))
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if c.kernel.domain == "vectors"], ids=lambda case: case.name
-)
+@pytest.mark.parametrize("case", [c for c in CASES if c.kernel.domain == "vectors"], ids=lambda case: case.name)
 def test_gradients_in_the_inputs(case: Case) -> None:
     f = Expansion(case.kernel, case.data, tensor(case.targets))
     weights = random(len(case.Y), case.p)
@@ -90,9 +88,7 @@ def test_gradients_in_the_inputs(case: Case) -> None:
 def test_gradients_in_the_coefficients_pass_through_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "BLOCK_BYTES", 5 * 24 * 8)
     kernel = Decomposable(Gaussian(1.0), Dense(FULL))
-    check_gradient(
-        lambda c: (Expansion(kernel, tensor(X), c)(NEW) ** 2).sum(), random(12, 2), "the coefficients"
-    )
+    check_gradient(lambda c: (Expansion(kernel, tensor(X), c)(NEW) ** 2).sum(), random(12, 2), "the coefficients")
 
 
 def test_a_batch_of_inputs() -> None:
@@ -168,8 +164,7 @@ def test_images_are_the_functions_at_the_training_points() -> None:
         np.testing.assert_allclose(other, image, **EXACT)
         A = layer.operator_kernel._operator.as_matrix(layer.size, image).numpy()
         literal = [
-            sum(k(x, z) * A @ c for z, c in zip(f.anchors.numpy(), f.coefficients.numpy(), strict=True))
-            for x in new
+            sum(k(x, z) * A @ c for z, c in zip(f.anchors.numpy(), f.coefficients.numpy(), strict=True)) for x in new
         ]
         np.testing.assert_allclose(outside, literal, **EXACT)
         interpolant = naive.gram(k, new, Z) @ np.linalg.solve(naive.gram(k, Z), image.numpy())
@@ -189,9 +184,7 @@ def test_norms() -> None:
     ):
         A = layer.operator_kernel._operator.as_matrix(layer.size, F).numpy()
         anchors, c = f.anchors.numpy(), f.coefficients.numpy()
-        double = sum(
-            k(anchors[i], anchors[j]) * c[i] @ A @ c[j] for i in range(len(c)) for j in range(len(c))
-        )
+        double = sum(k(anchors[i], anchors[j]) * c[i] @ A @ c[j] for i in range(len(c)) for j in range(len(c)))
         np.testing.assert_allclose(norm, double, rtol=1e-7)
         np.testing.assert_allclose(f.squared_norm(), norm, rtol=1e-7)
         spanned = np.trace(np.linalg.solve(A, F.numpy().T @ np.linalg.solve(naive.gram(k, Z), F.numpy())))
@@ -337,9 +330,7 @@ def test_a_precomputed_first_layer(lengthscale: float, order: np.ndarray) -> Non
     gram, cross = Gaussian(lengthscale)(points), Gaussian(lengthscale)(NEW, points)
     later = Layer(Gaussian(0.5), 1)
     for max_rank in (None, 4):
-        given = Chain(
-            [Layer(Precomputed(), 2, operator=Dense(FULL)), later], gram, tol=1e-6, max_rank=max_rank
-        )
+        given = Chain([Layer(Precomputed(), 2, operator=Dense(FULL)), later], gram, tol=1e-6, max_rank=max_rank)
         known = Chain(
             [Layer(Gaussian(lengthscale), 2, operator=Dense(FULL)), later],
             points,
@@ -355,9 +346,7 @@ def test_a_precomputed_first_layer(lengthscale: float, order: np.ndarray) -> Non
         ):
             for image, other in zip(one, two, strict=True):
                 torch.testing.assert_close(image, other, rtol=1e-6, atol=1e-7)
-        torch.testing.assert_close(
-            given.expansions(theta)[0].squared_norm(), given.squared_norms(theta)[0], **EXACT
-        )
+        torch.testing.assert_close(given.expansions(theta)[0].squared_norm(), given.squared_norms(theta)[0], **EXACT)
         batch = given.split(torch.stack([torch.cat([t.reshape(-1) for t in theta])] * 2))
         torch.testing.assert_close(given.evaluate(batch, cross)[1][1], given.evaluate(theta, cross)[1])
 
@@ -490,9 +479,7 @@ def test_gradients_in_the_hyperparameters_of_a_layer() -> None:
 
 @pytest.mark.parametrize("kernel", [Linear(), Polynomial(1), Polynomial(3, gamma=0.5, coef0=2.0)], ids=repr)
 @pytest.mark.parametrize("max_rank", [None, 11])
-def test_a_later_polynomial_layer_has_as_many_unknowns_as_features(
-    kernel: Kernel, max_rank: int | None
-) -> None:
+def test_a_later_polynomial_layer_has_as_many_unknowns_as_features(kernel: Kernel, max_rank: int | None) -> None:
     chain = Chain([Layer(Matern(0.5, 1.0), 2), Layer(kernel, 2, operator=Dense(FULL))], X, max_rank=max_rank)
     rank = {"Linear()": 2, "Polynomial(degree=1)": 3}.get(repr(kernel), 10)
     assert chain.shapes[1] == (rank, 2)
@@ -500,9 +487,7 @@ def test_a_later_polynomial_layer_has_as_many_unknowns_as_features(
     images = chain.images(theta)
     Z, A = images[0], Dense(FULL).as_matrix(2, images[0])
     K = kernel(Z)
-    torch.testing.assert_close(
-        chain._later_factor(chain.outputs[1].parts[0], Z) @ theta[1] @ _root(A), images[1]
-    )
+    torch.testing.assert_close(chain._later_factor(chain.outputs[1].parts[0], Z) @ theta[1] @ _root(A), images[1])
     F = images[1]
     norm = torch.trace(torch.linalg.solve(A, F.mT @ torch.linalg.pinv(K, rtol=1e-10) @ F))
     torch.testing.assert_close(chain.squared_norms(theta)[1], norm, rtol=1e-5, atol=1e-6)

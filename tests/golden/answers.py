@@ -76,9 +76,7 @@ def _regression(talk: Interview, Q: Any, data: Data) -> None:
 def _classification(talk: Interview, Q: Any, data: Data) -> None:
     for method in ("predict", "decision_function", "predict_proba", "entropy"):
         talk.call(method, Q)
-    talk.read(
-        "alpha_", "criterion_value_", "objective_value_", "layer_norms_", "complexity_", "loo_estimates_"
-    )
+    talk.read("alpha_", "criterion_value_", "objective_value_", "layer_norms_", "complexity_", "loo_estimates_")
     talk.read("feature_relevance_")
     talk.ask("risk_bound", lambda: talk.model.risk_bound())
 
@@ -137,9 +135,7 @@ def _levels(talk: Interview, Q: Any, data: Data) -> None:
         talk.ask(f"reconstruct_{level}", lambda level=level: model.reconstruct(data.Q, level=level))
     talk.call("score", data.Q)
     for density in ("gaussian", "kde"):
-        talk.ask(
-            f"sample_{density}", lambda density=density: model.sample(3, density=density, random_state=0)
-        )
+        talk.ask(f"sample_{density}", lambda density=density: model.sample(3, density=density, random_state=0))
     # The first level has simple eigenvalues; the direction of a component is arbitrary, and so is the order along it.
     talk.ask("traverse", lambda: np.sort(numbers(model.traverse(0, level=0, steps=3)), axis=0))
     talk.ask("eta", lambda: model.eta_for_explained_variance())

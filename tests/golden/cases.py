@@ -77,9 +77,7 @@ GIVEN: dict[str, Any] = {
     "bags": MeanMap(Gaussian(0.8)),
     "curves": Functional(Gaussian(0.7), domain="objects"),
     "series": GlobalAlignment(1.0),
-    "frame": Columns(
-        {"width": Gaussian(0.6), "colour": Delta(), "name": Spectrum(1).normalized()}, weights=0.7
-    ),
+    "frame": Columns({"width": Gaussian(0.6), "colour": Delta(), "name": Spectrum(1).normalized()}, weights=0.7),
     "gram": "precomputed",
     "fingerprints": Tanimoto(),
 }
@@ -130,16 +128,12 @@ class Case:
             minimised = attribute(model, self.minimised.removeprefix("-"))
             if minimised is None:  # nothing was left to be searched
                 return ask(self.learner, model, Q, data)
-        answers = {
-            "minimised": np.asarray(minimised, float) * (-1.0 if self.minimised.startswith("-") else 1.0)
-        }
+        answers = {"minimised": np.asarray(minimised, float) * (-1.0 if self.minimised.startswith("-") else 1.0)}
         alpha = attribute(model, "alpha_")
         return answers if alpha is None else answers | {"alpha_": np.asarray(alpha, float)}
 
     def _fitted(self, data: Data) -> tuple[Any, Any]:
-        options = (
-            self.options(data) if callable(self.options) and self.options is not dict else dict(self.options)
-        )
+        options = self.options(data) if callable(self.options) and self.options is not dict else dict(self.options)
         model = make(self.learner, options)
         target = () if self.y is None else (getattr(data, self.y),)
         keywords = {"sample_weight": data.weight} if self.weighted else {}
@@ -173,9 +167,7 @@ def _given(learner: str, name: str, options: Options, **fields: Any) -> None:
     _add("given", learner, name, options=options, **fields)
 
 
-def _searched(
-    learner: str, name: str, options: Options, minimised: str = "criterion_value_", **fields: Any
-) -> None:
+def _searched(learner: str, name: str, options: Options, minimised: str = "criterion_value_", **fields: Any) -> None:
     _add("searched", learner, name, options=options, minimised=minimised, **fields)
 
 
@@ -246,9 +238,7 @@ def _ridge() -> None:
             _given(learner, f"operator_{name}_missing_weights", options, y="missing", weighted=True)
             landmarks = {**options, "approximation": Nystroem(12)}
             _given(learner, f"operator_{name}_missing_nystroem", landmarks, y="missing")
-            _given(
-                learner, f"operator_{name}_missing_weights_nystroem", landmarks, y="missing", weighted=True
-            )
+            _given(learner, f"operator_{name}_missing_weights_nystroem", landmarks, y="missing", weighted=True)
     valued: dict[str, Any] = {
         "separate": Separate([Gaussian(0.8), Matern(1.5, 1.1)]),
         "sum": Decomposable(Gaussian(0.8), Dense(SENSIBLE)) + Decomposable(Linear()),
@@ -297,9 +287,7 @@ def _ridge() -> None:
     for how in ("dask", "batches"):
         _given(learner, f"{how}_landmarks", _landmarks(**FIXED), y="Y", how=how)
         _given(learner, f"{how}_landmarks_weights", _landmarks(**FIXED), y="Y", how=how, weighted=True)
-        _given(
-            learner, f"{how}_landmarks_dense", _landmarks(**FIXED, operator=Dense(SENSIBLE)), y="Y", how=how
-        )
+        _given(learner, f"{how}_landmarks_dense", _landmarks(**FIXED, operator=Dense(SENSIBLE)), y="Y", how=how)
         _given(learner, f"{how}_alphas", _landmarks(**{**FIXED, "alpha": ALPHAS}), y="Y", how=how)
         _given(learner, f"{how}_random_features", {**FIXED, "approximation": RandomFeatures(40)}, how=how)
         _given(learner, f"{how}_nystroem", {**FIXED, "approximation": Nystroem(12)}, how=how)
@@ -541,9 +529,7 @@ def _structured() -> None:
             _given(learner, f"operator_{name}_landmarks_{how}", landmarks, y="Y", how=how)
     partial = {**FIXED, "output_kernel": words, **operators["conditional_covariance"]}
     _given(learner, "operator_conditional_covariance_partial", partial, y="partial_words")
-    _given(
-        learner, "operator_dense", {**FIXED, "output_kernel": "linear", "operator": Dense(SENSIBLE)}, y="Y"
-    )
+    _given(learner, "operator_dense", {**FIXED, "output_kernel": "linear", "operator": Dense(SENSIBLE)}, y="Y")
     decoders: dict[str, tuple[str, Any, Any]] = {
         "candidates": ("words", words, "candidates"),
         "some_candidates": ("words", words, Candidates(["north", "south", "east", "west"])),
@@ -579,9 +565,7 @@ def _structured() -> None:
     _searched(learner, "validation", {**options, "criterion": "validation", "cv": 3}, y="words")
     for kind, kernel in SEARCHED.items():
         _searched(learner, f"{kind}", {**options, "kernel": kernel}, data=kind, y="words")
-    _searched(
-        learner, "nystroem", {**options, "kernel": Gaussian("auto"), "approximation": Nystroem(12)}, y="words"
-    )
+    _searched(learner, "nystroem", {**options, "kernel": Gaussian("auto"), "approximation": Nystroem(12)}, y="words")
 
 
 # -- embeddings -------------------------------------------------------------------------------------------------------
@@ -634,9 +618,7 @@ def _conditional() -> None:
 def _classifier() -> None:
     learner = "EmbeddingClassifier"
     for kind, kernel in GIVEN.items():
-        _given(
-            learner, f"{kind}", {"kernel": kernel, "alpha": 1e-2, "random_state": 0}, data=kind, y="labels"
-        )
+        _given(learner, f"{kind}", {"kernel": kernel, "alpha": 1e-2, "random_state": 0}, data=kind, y="labels")
     for intercept in (True, False):
         for calibration in ("loo", None):
             label = f"{'with' if intercept else 'without'}_intercept_{calibration}"
@@ -664,9 +646,7 @@ def _classifier() -> None:
     for objective in ("loo", "rademacher", "erm", "validation"):
         options = {"objective": objective, "random_state": 0}
         _searched(learner, f"{objective}", options, "objective_value_", y="labels")
-        _searched(
-            learner, f"{objective}_pair", {**options, "fit_intercept": False}, "objective_value_", y="pair"
-        )
+        _searched(learner, f"{objective}_pair", {**options, "fit_intercept": False}, "objective_value_", y="pair")
     paper = {"objective": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
     _searched(learner, "paper", {**paper, "random_state": 0}, "objective_value_", y="labels")
     start = {**paper, "start": {"lengthscale": 1.0, "alpha": 0.1}, "random_state": 0}
@@ -729,9 +709,7 @@ def _levels() -> None:
     }
     for name, extra in variants.items():
         # A saddle point has upper levels that rounding errors may turn into others of the same energy.
-        unstable = dict.fromkeys(
-            ("inner_1", "eigenvalues_", "explained", "reconstruct", "sample", "traverse"), np.inf
-        )
+        unstable = dict.fromkeys(("inner_1", "eigenvalues_", "explained", "reconstruct", "sample", "traverse"), np.inf)
         _given(
             learner,
             f"variant_{name}",

@@ -96,6 +96,4 @@ def test_gradients_are_those_of_the_gram_matrix() -> None:
 def test_polynomials_have_explicit_features_for_linear_models() -> None:
     features = Polynomial(2, gamma=0.5).explicit_features(X.numpy())
     assert list(features.columns) == list(range(10))
-    torch.testing.assert_close(
-        torch.from_numpy(features.matrix @ features.matrix.T), Polynomial(2, gamma=0.5)(X)
-    )
+    torch.testing.assert_close(torch.from_numpy(features.matrix @ features.matrix.T), Polynomial(2, gamma=0.5)(X))

@@ -127,9 +127,7 @@ CASES = [
         1 + 2.0 * Gaussian(1.0) * (Linear() + 0.5) * 3 + 0.25,
         naive.add(
             naive.constant(1.25),
-            naive.multiply(
-                naive.constant(6.0), naive.gaussian(1.0), naive.add(naive.linear(), naive.constant(0.5))
-            ),
+            naive.multiply(naive.constant(6.0), naive.gaussian(1.0), naive.add(naive.linear(), naive.constant(0.5))),
         ),
     ),
     Case(
@@ -233,9 +231,7 @@ def test_definition(case: Case) -> None:
     np.testing.assert_allclose(
         case.kernel(case.X, case.Y), naive.gram(case.oracle, case.X, case.Y), rtol=1e-10, atol=1e-12
     )
-    np.testing.assert_allclose(
-        case.kernel.diag(case.X), [case.oracle(x, x) for x in case.X], rtol=1e-10, atol=1e-12
-    )
+    np.testing.assert_allclose(case.kernel.diag(case.X), [case.oracle(x, x) for x in case.X], rtol=1e-10, atol=1e-12)
 
 
 @every_case
@@ -302,9 +298,7 @@ def test_equals_scikit_learn(ours: Kernel, theirs: Callable[[Any, Any], np.ndarr
 
 
 # -- precision and scale ----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "kernel", [Gaussian(0.3), Matern(1.5, 0.3), Matern(0.5, 0.3), RationalQuadratic(0.3)]
-)
+@pytest.mark.parametrize("kernel", [Gaussian(0.3), Matern(1.5, 0.3), Matern(0.5, 0.3), RationalQuadratic(0.3)])
 def test_data_far_from_the_origin_lose_nothing(kernel: Kernel) -> None:
     far = np.round(X, 3) + 1e6
     expected = kernel(np.asarray(far) - 1e6)
@@ -439,9 +433,7 @@ def test_ard_and_scale_by_their_formulas() -> None:
     assert Polynomial(gamma="scale").resolve(X).gamma == pytest.approx(1 / (3 * X.var()))
     # On standardised features the ARD heuristic is the root-mean-square distance, near the median one.
     Z = np.random.default_rng(2).standard_normal((400, 6))
-    np.testing.assert_allclose(
-        Gaussian("ard").resolve(Z).lengthscale, Gaussian().resolve(Z).lengthscale, rtol=0.15
-    )
+    np.testing.assert_allclose(Gaussian("ard").resolve(Z).lengthscale, Gaussian().resolve(Z).lengthscale, rtol=0.15)
 
 
 def test_free_names_what_asks_to_be_learned() -> None:
@@ -550,9 +542,7 @@ class PeakMemory(TorchDispatchMode):
             if isinstance(tensor, torch.Tensor):
                 storage = tensor.untyped_storage()
                 self.alive[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
-        self.peak = max(
-            self.peak, sum(size for reference, size in self.alive.values() if not reference.expired())
-        )
+        self.peak = max(self.peak, sum(size for reference, size in self.alive.values() if not reference.expired()))
         return result
 
 

@@ -90,9 +90,7 @@ CASES = [
     (Match(Delta()), match(naive.delta()), WORDS),
     (Match(Linear()), match(naive.linear()), BAGS),
 ]
-every_case = pytest.mark.parametrize(
-    ("kernel", "oracle", "data"), CASES, ids=[repr(case[0]) for case in CASES]
-)
+every_case = pytest.mark.parametrize(("kernel", "oracle", "data"), CASES, ids=[repr(case[0]) for case in CASES])
 
 
 @every_case
@@ -102,11 +100,7 @@ def test_definition(
 ) -> None:
     monkeypatch.setattr(bags, "BLOCK_POINTS", points)  # in one block, in several, bag by bag
     monkeypatch.setattr(bags, "DIAGONAL_POINTS", points)
-    close = (
-        {"rtol": 1e-7, "atol": 1e-10}
-        if isinstance(getattr(kernel, "outer", None), Matern)
-        else {"rtol": 1e-10}
-    )
+    close = {"rtol": 1e-7, "atol": 1e-10} if isinstance(getattr(kernel, "outer", None), Matern) else {"rtol": 1e-10}
     np.testing.assert_allclose(kernel(data), naive.gram(oracle, data), **close)
     np.testing.assert_allclose(kernel(data, data[1:3]), naive.gram(oracle, data, data[1:3]), **close)
     np.testing.assert_allclose(kernel.diag(data), [oracle(b, b) for b in data], **close)
@@ -161,8 +155,7 @@ def test_what_does_not_matter(kernel: Any) -> None:
     ]
     torch.testing.assert_close(kernel(shuffled), expected)
     scaled = [
-        (bag[0], 7.0 * np.asarray(bag[1])) if isinstance(bag, tuple) else (bag, [2] * len(bag))
-        for bag in WEIGHTED
+        (bag[0], 7.0 * np.asarray(bag[1])) if isinstance(bag, tuple) else (bag, [2] * len(bag)) for bag in WEIGHTED
     ]
     torch.testing.assert_close(kernel(scaled), expected)
     doubled = [np.repeat(bag, 2, axis=0) for bag in BAGS]
@@ -225,9 +218,7 @@ def test_ridge_learns_the_mean_of_a_sample() -> None:
 
 def test_grid_search_over_the_lengthscale_of_the_points() -> None:
     train, y = samples(30)
-    search = GridSearchCV(
-        OperatorRidge(MeanMap(Gaussian())), {"kernel__kernel__lengthscale": [0.1, 1.0]}, cv=3
-    )
+    search = GridSearchCV(OperatorRidge(MeanMap(Gaussian())), {"kernel__kernel__lengthscale": [0.1, 1.0]}, cv=3)
     assert np.isfinite(search.fit(train, y).cv_results_["mean_test_score"]).all()
     assert clone(search.best_estimator_).kernel == search.best_estimator_.kernel
 

@@ -244,9 +244,7 @@ def identity(frame: pd.DataFrame) -> pd.DataFrame:
 
 def test_pipelines_and_grid_search() -> None:
     frame = make_frame(60)
-    model = make_pipeline(
-        FunctionTransformer(identity), OperatorRidge(Columns({"age": Gaussian(), "colour": Delta()}))
-    )
+    model = make_pipeline(FunctionTransformer(identity), OperatorRidge(Columns({"age": Gaussian(), "colour": Delta()})))
     name = "operatorridge__kernel__"
     search = GridSearchCV(
         model,
@@ -267,9 +265,7 @@ def test_pipelines_and_grid_search() -> None:
 def test_fields_that_would_share_a_parameter_name_are_refused(fields: Any) -> None:
     kernel = Columns({field: Gaussian(1.0) for field in fields})
     with pytest.raises(ValueError, match="would share the parameter name"):
-        kernel(
-            [{name: 0.0 for field in fields for name in (field if isinstance(field, tuple) else (field,))}]
-        )
+        kernel([{name: 0.0 for field in fields for name in (field if isinstance(field, tuple) else (field,))}])
 
 
 def test_one_record_is_refused() -> None:

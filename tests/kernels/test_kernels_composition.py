@@ -119,17 +119,13 @@ def test_kernels_of_different_data_do_not_combine() -> None:
     with pytest.raises(ValueError, match=r"Gaussian.*takes vectors and Delta\(\) takes labels"):
         (G + Delta())(X)
     assert (2.0 * Constant(1.0) + Delta()).domain == "labels"
-    torch.testing.assert_close(
-        (2.0 * Constant(1.0) + Delta())(["a", "b"]), 2.0 + torch.eye(2, dtype=torch.float64)
-    )
+    torch.testing.assert_close((2.0 * Constant(1.0) + Delta())(["a", "b"]), 2.0 + torch.eye(2, dtype=torch.float64))
 
 
 def test_a_batch_of_scales() -> None:
     scales = torch.tensor([0.5, 2.0], dtype=torch.float64).reshape(2, 1, 1)
     torch.testing.assert_close((scales * G)(X), torch.stack([0.5 * G(X), 2.0 * G(X)]))
-    torch.testing.assert_close(
-        (G + scales).diag(X), torch.tensor([[1.5] * 6, [3.0] * 6], dtype=torch.float64)
-    )
+    torch.testing.assert_close((G + scales).diag(X), torch.tensor([[1.5] * 6, [3.0] * 6], dtype=torch.float64))
     with pytest.raises(ValueError, match=r"scale of Scaled must be one number .* shape \(2,\)"):
         (scales.reshape(2) * G)(X)
 
@@ -400,9 +396,7 @@ def test_copies_are_equal_and_apart(kernel: Kernel) -> None:
 
 def test_clone_with_tensors_that_require_a_gradient() -> None:
     lengthscale = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
-    learned = (lengthscale * 2.0).sum() * Gaussian(
-        lengthscale.exp()
-    ) + Linear()  # leaves and inner nodes of a graph
+    learned = (lengthscale * 2.0).sum() * Gaussian(lengthscale.exp()) + Linear()  # leaves and inner nodes of a graph
     copied = clone(learned)
     assert copied == learned
     assert not copied(X).requires_grad

@@ -60,9 +60,7 @@ def test_rows_are_integrated_by_the_trapezoid_rule() -> None:
     expected = np.array([[trapezoid(x, y, GRID) for y in ROWS] for x in ROWS])
     np.testing.assert_allclose(Functional(Linear(), GRID)(ROWS), expected, rtol=1e-12)
     distances = np.array([[trapezoid(x - y, x - y, GRID) for y in ROWS] for x in ROWS])
-    np.testing.assert_allclose(
-        Functional(Gaussian(0.7), GRID)(ROWS), np.exp(-distances / (2 * 0.7**2)), rtol=1e-10
-    )
+    np.testing.assert_allclose(Functional(Gaussian(0.7), GRID)(ROWS), np.exp(-distances / (2 * 0.7**2)), rtol=1e-10)
     np.testing.assert_allclose(
         Functional(Polynomial(3), GRID)(ROWS, ROWS[:2]), (expected[:, :2] + 1.0) ** 3, rtol=1e-10
     )
@@ -71,9 +69,7 @@ def test_rows_are_integrated_by_the_trapezoid_rule() -> None:
 def test_without_a_grid_times_are_equidistant() -> None:
     uniform = np.linspace(0.0, 1.0, ROWS.shape[1])
     torch.testing.assert_close(Functional(Linear())(ROWS), Functional(Linear(), uniform)(ROWS))
-    torch.testing.assert_close(
-        Functional(Linear(), interval=(1.0, 4.0))(ROWS), 3.0 * Functional(Linear())(ROWS)
-    )
+    torch.testing.assert_close(Functional(Linear(), interval=(1.0, 4.0))(ROWS), 3.0 * Functional(Linear())(ROWS))
 
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
@@ -85,10 +81,7 @@ def test_smooth_curves_converge_to_their_integrals(order: int) -> None:
 
     waves = [(1.0, 0.0), (2.0, np.pi / 2), (3.0, 0.4)]
     expected = np.array(
-        [
-            [quad(lambda t, v=v, w=w: derivative(*v, t) * derivative(*w, t), 0.0, 2.0)[0] for w in waves]
-            for v in waves
-        ]
+        [[quad(lambda t, v=v, w=w: derivative(*v, t) * derivative(*w, t), 0.0, 2.0)[0] for w in waves] for v in waves]
     )
     errors = []
     for m in (200, 400):

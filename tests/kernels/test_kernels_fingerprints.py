@@ -110,9 +110,7 @@ def test_real_numbers(form: Any) -> None:
         )
 
 
-@given(
-    st.lists(st.lists(st.sampled_from([0, 0, 0, 1, 2, 7]), min_size=4, max_size=4), min_size=1, max_size=5)
-)
+@given(st.lists(st.lists(st.sampled_from([0, 0, 0, 1, 2, 7]), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_sparse_dense_and_differentiable_agree(rows: list[list[int]]) -> None:
     array = np.array(rows, dtype=float)
     for kernel in (Tanimoto(), MinMax()):
@@ -188,9 +186,7 @@ def test_single_precision_stays() -> None:
 
 def test_sparse_data_are_left_alone() -> None:
     raw = sparse.coo_array((np.ones(3), ([0, 0, 1], [1, 1, 0])), shape=(2, 3))  # an entry in two parts
-    csr = sparse.csr_array(
-        (np.array([1.0, 1.0, 2.0]), np.array([2, 2, 0]), np.array([0, 2, 3])), shape=(2, 3)
-    )
+    csr = sparse.csr_array((np.array([1.0, 1.0, 2.0]), np.array([2, 2, 0]), np.array([0, 2, 3])), shape=(2, 3))
     assert MinMax()(raw).tolist() == MinMax()(csr).tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert MinMax()(csr, [[0, 0, 1], [0, 0, 2]]).tolist() == [[0.5, 1.0], [0.0, 0.0]]
     assert csr.data.tolist() == [1.0, 1.0, 2.0]

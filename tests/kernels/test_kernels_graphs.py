@@ -128,9 +128,7 @@ def common_shortest_paths(g: Graph, h: Graph) -> float:
 
 
 def product_adjacency(g: Graph, h: Graph) -> np.ndarray:
-    pairs = [
-        (u, v) for u in range(g.n_nodes) for v in range(h.n_nodes) if g.node_labels[u] == h.node_labels[v]
-    ]
+    pairs = [(u, v) for u in range(g.n_nodes) for v in range(h.n_nodes) if g.node_labels[u] == h.node_labels[v]]
     steps = [dict(enumerate(map(dict, neighbours(graph)))) for graph in (g, h)]
     return np.array(
         [
@@ -303,9 +301,7 @@ def test_the_derivative_in_decay() -> None:
     for X in (PLAIN, LABELLED, ODD):
         decay = torch.tensor(0.03, dtype=torch.float64, requires_grad=True)
         gram = RandomWalk(decay)(X)
-        slopes = [
-            [torch.autograd.grad(value, decay, retain_graph=True)[0].item() for value in row] for row in gram
-        ]
+        slopes = [[torch.autograd.grad(value, decay, retain_graph=True)[0].item() for value in row] for row in gram]
         np.testing.assert_allclose(slopes, naive.gram(walk_sum(0.03, slope=True), X), rtol=1e-9, atol=1e-9)
     assert not RandomWalk(0.03)(PLAIN).requires_grad
     with torch.no_grad():
@@ -377,9 +373,7 @@ every_peer = pytest.mark.parametrize(("kernel", "name", "options"), PEERS)
 def test_equal_to_grakel(kernel: Kernel, name: str, options: dict) -> None:
     pytest.importorskip("grakel")
     rng = np.random.default_rng(3)
-    X, Y = (
-        ordered([random_graph(rng, n, range(3), share=0.3) for n in sizes]) for sizes in ((9, 5, 12), (7, 4))
-    )
+    X, Y = (ordered([random_graph(rng, n, range(3), share=0.3) for n in sizes]) for sizes in ((9, 5, 12), (7, 4)))
     np.testing.assert_allclose(kernel(X), GraKeL(name, options)(X), rtol=1e-12)
     np.testing.assert_allclose(kernel(X, Y), GraKeL(name, options)(X, Y), rtol=1e-12)
 
@@ -528,9 +522,7 @@ def test_networkx_graphs() -> None:
     assert as_graph(ring, edge_label="bond") == expected
     assert as_graph(ring) == Graph(expected.edges, expected.node_labels)
     assert as_graph(networkx.Graph()) == Graph()
-    np.testing.assert_allclose(
-        WeisfeilerLehman(2)([ring], PLAIN), WeisfeilerLehman(2)([as_graph(ring)], PLAIN)
-    )
+    np.testing.assert_allclose(WeisfeilerLehman(2)([ring], PLAIN), WeisfeilerLehman(2)([as_graph(ring)], PLAIN))
     ring.add_node("new")
     with pytest.raises(ValueError, match="Some nodes of the networkx graph have no attribute 'label': 'new'"):
         WeisfeilerLehman(2)([ring])
@@ -553,9 +545,7 @@ def test_molecules() -> None:
         WeisfeilerLehman(2)([acid, None])
 
 
-@pytest.mark.parametrize(
-    "kernel", [k for k, _ in CASES[::3]] + [RandomWalk(), GraKeL("shortest_path")], ids=repr
-)
+@pytest.mark.parametrize("kernel", [k for k, _ in CASES[::3]] + [RandomWalk(), GraKeL("shortest_path")], ids=repr)
 @pytest.mark.parametrize(
     ("X", "message"),
     [
@@ -652,9 +642,7 @@ def test_a_graph_that_cannot_be_read_is_named_by_its_position() -> None:
 
 
 def test_smiles_are_led_to_the_kernel_of_molecules() -> None:
-    with pytest.raises(
-        ValueError, match=r"got str at position 0 \(1 of 1\)\. For SMILES there is Molecule\(\)"
-    ):
+    with pytest.raises(ValueError, match=r"got str at position 0 \(1 of 1\)\. For SMILES there is Molecule\(\)"):
         WeisfeilerLehman()(["CCO"])
 
 

@@ -111,12 +111,7 @@ def test_tensors_keep_their_precision_and_the_wider_one_wins() -> None:
     single = torch.from_numpy(X).float()
     for kernel in VECTOR_KERNELS:
         resolved = kernel.resolve(X)
-        assert (
-            resolved(single).dtype
-            == resolved(single, single).dtype
-            == resolved.diag(single).dtype
-            == torch.float32
-        )
+        assert resolved(single).dtype == resolved(single, single).dtype == resolved.diag(single).dtype == torch.float32
         assert resolved(single, X).dtype == resolved(X, single).dtype == torch.float64
 
 
@@ -145,13 +140,7 @@ def test_prepare_is_idempotent_and_shares_memory_where_it_can() -> None:
 
 
 def test_count() -> None:
-    assert (
-        count(torch.zeros(4, 2))
-        == count(torch.zeros(7, 4, 2))
-        == count([0] * 4)
-        == count(np.zeros((4, 2)))
-        == 4
-    )
+    assert count(torch.zeros(4, 2)) == count(torch.zeros(7, 4, 2)) == count([0] * 4) == count(np.zeros((4, 2))) == 4
 
 
 # -- refused data -----------------------------------------------------------------------------------------------------
@@ -223,9 +212,7 @@ def test_large_finite_entries_are_not_mistaken_for_infinity() -> None:
     assert as_vectors(data).tolist() == data.tolist()
 
 
-@pytest.mark.parametrize(
-    "kernel", [k for k in VECTOR_KERNELS if not isinstance(k, Pullback | Neural)], ids=repr
-)
+@pytest.mark.parametrize("kernel", [k for k in VECTOR_KERNELS if not isinstance(k, Pullback | Neural)], ids=repr)
 def test_features_that_do_not_match(kernel: Kernel) -> None:
     with pytest.raises(ValueError, match="X has 3 features, but Y has 2"):
         kernel.resolve(X)(X, X[:, :2])

@@ -70,9 +70,7 @@ def test_neural_gradients_equal_those_of_the_module() -> None:
     weights = torch.from_numpy(RNG.standard_normal((6, 6)))
     (weights * expected).sum().backward()
     kernel = Neural(network(), Gaussian(1.3))
-    leaves = {
-        f"module__{name}": w.detach().clone().requires_grad_() for name, w in kernel.module.named_parameters()
-    }
+    leaves = {f"module__{name}": w.detach().clone().requires_grad_() for name, w in kernel.module.named_parameters()}
     (weights * kernel.replace(leaves)(X)).sum().backward()
     for name, weight in module.named_parameters():
         torch.testing.assert_close(leaves[f"module__{name}"].grad, weight.grad)
@@ -131,9 +129,7 @@ def test_frozen_weights_are_not_learned() -> None:
 
 
 def test_neural_is_deterministic_and_leaves_the_module_as_it_was() -> None:
-    module = nn.Sequential(
-        nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.ReLU(inplace=True)
-    ).double()
+    module = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.ReLU(inplace=True)).double()
     module[2].eval()
     before = copy.deepcopy(module.state_dict())
     modes = [part.training for part in module.modules()]
@@ -175,9 +171,7 @@ def test_a_batch_of_networks_equals_a_loop(samples: str) -> None:
     members = raw + 0.1 * torch.from_numpy(RNG.standard_normal((3, len(raw))))
     data = torch.from_numpy(X) if samples == "shared" else torch.from_numpy(RNG.standard_normal((3, 6, 3)))
     each = data.expand(3, 6, 3)
-    expected = torch.stack(
-        [kernel.replace(pack.unpack(m))._gram(Z, None) for m, Z in zip(members, each, strict=True)]
-    )
+    expected = torch.stack([kernel.replace(pack.unpack(m))._gram(Z, None) for m, Z in zip(members, each, strict=True)])
     torch.testing.assert_close(kernel.replace(pack.unpack(members))._gram(data, None), expected)
     one = kernel.replace(pack.unpack(members[:1]))._gram(torch.from_numpy(X), None)
     assert one.shape == (1, 6, 6)
@@ -201,9 +195,7 @@ def test_images(domain: Any) -> None:
     assert resolved.kernel == Gaussian("auto").resolve(features)
     torch.testing.assert_close(kernel(IMAGES), Gaussian()(features))
     torch.testing.assert_close(resolved(IMAGES, MORE_IMAGES), resolved.kernel(features, others))
-    torch.testing.assert_close(
-        resolved(torch.from_numpy(IMAGES), list(MORE_IMAGES)), resolved.kernel(features, others)
-    )
+    torch.testing.assert_close(resolved(torch.from_numpy(IMAGES), list(MORE_IMAGES)), resolved.kernel(features, others))
     assert resolved.diag(IMAGES).shape == (5,)
     affine = 2.0 * resolved + 1.0
     torch.testing.assert_close(affine(IMAGES), 2.0 * resolved(IMAGES) + 1.0)
@@ -304,9 +296,7 @@ def test_gradients_pass_through_the_function() -> None:
 
 def test_pullback_of_objects() -> None:
     words = ["kernel", "gram", "anchor"]
-    lengths = Pullback(
-        Gaussian(2.0), lambda items: [[float(len(w)), float(w.count("a"))] for w in items], "objects"
-    )
+    lengths = Pullback(Gaussian(2.0), lambda items: [[float(len(w)), float(w.count("a"))] for w in items], "objects")
     np.testing.assert_allclose(lengths(words), naive.gram(naive.gaussian(2.0), [(6, 0), (4, 1), (6, 1)]))
     first = Pullback(Delta(), lambda items: [w[0] for w in items], "objects")
     assert first(words, ["graph"]).tolist() == [[0.0], [1.0], [0.0]]
@@ -346,9 +336,7 @@ raws = st.floats(allow_nan=False, width=32)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("kernel", LEARNABLE, ids=repr)
 @given(data=st.data())
-def test_any_raw_vector_gives_an_admissible_kernel(
-    kernel: Kernel, dtype: torch.dtype, data: st.DataObject
-) -> None:
+def test_any_raw_vector_gives_an_admissible_kernel(kernel: Kernel, dtype: torch.dtype, data: st.DataObject) -> None:
     names = list(kernel.hyperparameter_values())
     pack, _ = kernel.packing(names)
     raw = torch.tensor(data.draw(st.lists(raws, min_size=pack.size, max_size=pack.size)), dtype=dtype)

@@ -167,9 +167,7 @@ def test_scikit_learn_checks_that_apply(transformer: Any) -> None:
     before = vars(transformer).copy()
     transformer.fit(SMILES).transform(SMILES)
     assert vars(transformer) == before
-    assert np.array_equal(
-        pickle.loads(pickle.dumps(transformer)).transform(SMILES), transformer.transform(SMILES)
-    )
+    assert np.array_equal(pickle.loads(pickle.dumps(transformer)).transform(SMILES), transformer.transform(SMILES))
 
 
 def test_frames_out_and_column_transformers() -> None:
@@ -189,9 +187,7 @@ every_taker = pytest.mark.parametrize("take", TAKERS, ids=["kernel", "transforme
 
 @every_taker
 def test_invalid_smiles_are_listed(take: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(
-        ValueError, match=r"2 of 4 molecules cannot be read.*position 1 \('C1CC'\), 3 \('CX'\)\."
-    ):
+    with pytest.raises(ValueError, match=r"2 of 4 molecules cannot be read.*position 1 \('C1CC'\), 3 \('CX'\)\."):
         take(["C", "C1CC", "CC", "CX"])
     with pytest.raises(ValueError, match=r"7 of 8 .*position 0 \('q0'\), .*4 \('q4'\), …\. Correct"):
         take([*(f"q{i}" for i in range(7)), "C"])
@@ -204,9 +200,7 @@ def test_invalid_smiles_are_listed(take: Any, capfd: pytest.CaptureFixture[str])
 
 @every_taker
 def test_what_is_no_molecule(take: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"2 of 3 are something else, at position 1 \(NoneType\), 2 \(float\)\."
-    ):
+    with pytest.raises(ValueError, match=r"2 of 3 are something else, at position 1 \(NoneType\), 2 \(float\)\."):
         take(["C", None, 1.5])
     with pytest.raises(ValueError, match=r"6 of 6 are something else.*…"):
         take([1, 2, 3, 4, 5, 6])

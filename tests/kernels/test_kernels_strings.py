@@ -67,9 +67,7 @@ def mismatch(length: int, mismatches: int, alphabet: Any) -> naive.Pairwise:
         known = [piece for piece in pieces if all(symbol in list(alphabet) for symbol in piece)]
         return sum(sum(a != b for a, b in zip(piece, word, strict=True)) <= mismatches for piece in known)
 
-    return lambda x, y: sum(
-        feature(x, word) * feature(y, word) for word in itertools.product(alphabet, repeat=length)
-    )
+    return lambda x, y: sum(feature(x, word) * feature(y, word) for word in itertools.product(alphabet, repeat=length))
 
 
 def subsequence(length: int, decay: float) -> naive.Pairwise:
@@ -302,9 +300,7 @@ def test_inner_products_by_any_route(
     monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     densities = rng.uniform(size=30) ** 2
-    left, right = (
-        sparse.csr_array(np.where(rng.random((n, 30)) < densities, rng.random((n, 30)), 0)) for n in (9, 6)
-    )
+    left, right = (sparse.csr_array(np.where(rng.random((n, 30)) < densities, rng.random((n, 30)), 0)) for n in (9, 6))
     weights = rng.standard_normal(30) if weighted else None
     scale = np.eye(30) if weights is None else np.diag(weights)
     before = left.copy()
@@ -626,9 +622,7 @@ def test_in_a_learner(kernel: Kernel) -> None:
     predicted = model.predict(new)
     assert np.isfinite(predicted).all()
     np.testing.assert_allclose(pickle.loads(pickle.dumps(model)).predict(new), predicted)
-    np.testing.assert_allclose(
-        clone(model).fit(pd.Series(STRINGS), TARGETS).predict(np.array(new)), predicted
-    )
+    np.testing.assert_allclose(clone(model).fit(pd.Series(STRINGS), TARGETS).predict(np.array(new)), predicted)
     gram = model.kernel_(STRINGS).numpy()
     given_gram = OperatorRidge("precomputed").fit(gram, TARGETS)
     np.testing.assert_allclose(given_gram.predict(gram), model.predict(STRINGS), rtol=1e-6, atol=1e-6)
@@ -645,9 +639,7 @@ def test_in_a_grid_search_and_a_pipeline() -> None:
     scores = cross_val_score(pipeline, lower, TARGETS, cv=3, error_score="raise")
     assert scores.mean() > 0.9
     grid = {"kernel__mismatches": [0, 1], "kernel__alphabet": [None, "ACGTN"]}
-    GridSearchCV(OperatorRidge(Mismatch(2), alpha=1e-2), grid, cv=2, error_score="raise").fit(
-        STRINGS, TARGETS
-    )
+    GridSearchCV(OperatorRidge(Mismatch(2), alpha=1e-2), grid, cv=2, error_score="raise").fit(STRINGS, TARGETS)
     grid_of_decays = {"kernel__decay": [0.2, 0.8]}
     GridSearchCV(OperatorRidge(Subsequence(2), alpha=1e-2), grid_of_decays, cv=2, error_score="raise").fit(
         STRINGS, TARGETS

@@ -128,9 +128,7 @@ def test_blocks_of_pairs_are_put_together(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(representer.kernels.time_series, "BLOCK_ENTRIES", 100)
     torch.testing.assert_close(GlobalAlignment(1.0)(many), expected[0])
     torch.testing.assert_close(Parallel(GlobalAlignment(1.0), 2, block_size=8)(many, many[:7]), expected[1])
-    torch.testing.assert_close(
-        Parallel(Signature(2, Gaussian(1.0), scale=1.0), 2, block_size=8)(many), signature
-    )
+    torch.testing.assert_close(Parallel(Signature(2, Gaussian(1.0), scale=1.0), 2, block_size=8)(many), signature)
 
 
 # -- signatures -------------------------------------------------------------------------------------------------------
@@ -156,9 +154,7 @@ def signature(depth: int, scale: float, *, time: bool, basepoint: bool) -> naive
 
     def k(x: Any, y: Any) -> float:
         levels = range(1, depth + 1)
-        return 1.0 + sum(
-            float((signature_level(path(x), m) * signature_level(path(y), m)).sum()) for m in levels
-        )
+        return 1.0 + sum(float((signature_level(path(x), m) * signature_level(path(y), m)).sum()) for m in levels)
 
     return k
 
@@ -166,9 +162,7 @@ def signature(depth: int, scale: float, *, time: bool, basepoint: bool) -> naive
 @pytest.mark.parametrize(("time", "basepoint"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("depth", [1, 2, 4])
 @pytest.mark.parametrize("inner", [None, Linear()])
-def test_signature_is_its_iterated_integrals(
-    depth: int, time: bool, basepoint: bool, inner: Kernel | None
-) -> None:
+def test_signature_is_its_iterated_integrals(depth: int, time: bool, basepoint: bool, inner: Kernel | None) -> None:
     oracle = signature(depth, 0.7, time=time, basepoint=basepoint)
     kernel = Signature(depth, inner, scale=0.7, time=time, basepoint=basepoint)
     np.testing.assert_allclose(kernel(SERIES), naive.gram(oracle, SERIES), rtol=1e-9)
@@ -223,9 +217,7 @@ def test_explicit_features_are_the_signature() -> None:
     features = kernel.explicit_features(SERIES)
     assert features.matrix.shape == (6, 1 + 3 + 9 + 27) == (6, len(features.columns))
     np.testing.assert_allclose(features.matrix @ features.matrix.T, kernel(SERIES))
-    rise = kernel.explicit_features([[[0.0, 0.0], [1.0, 2.0]]], features.columns).matrix[
-        0
-    ]  # time runs from 0 to 1
+    rise = kernel.explicit_features([[[0.0, 0.0], [1.0, 2.0]]], features.columns).matrix[0]  # time runs from 0 to 1
     assert rise[features.columns[()]] == 1.0
     assert rise[features.columns[0, 2]] == pytest.approx(0.7**2 * 1.0 * 2.0 / 2)
     with pytest.raises(ValueError, match="columns are not those of series with 2 channels"):
@@ -239,9 +231,7 @@ def test_the_scale_gives_the_median_path_length_one() -> None:
     assert Signature(time=False).resolve(SERIES).scale == pytest.approx(1 / lengths[2])
     assert Signature(2, Linear(), time=False).resolve(SERIES).scale == pytest.approx(1 / lengths[2])
     assert Signature(time=False).resolve([[1.0, 1.0]]).scale == 1.0
-    assert Signature(kernel=Gaussian(), time=False).resolve(SERIES).kernel == Gaussian().resolve(
-        np.concatenate(SERIES)
-    )
+    assert Signature(kernel=Gaussian(), time=False).resolve(SERIES).kernel == Gaussian().resolve(np.concatenate(SERIES))
 
 
 @pytest.mark.parametrize(

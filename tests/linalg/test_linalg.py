@@ -129,9 +129,7 @@ def test_jitter_only_where_it_is_needed_and_no_more() -> None:
 @pytest.mark.parametrize("negative", [-1e-3, -1.0])
 @pytest.mark.parametrize("in_place", [False, True])
 @dtypes
-def test_an_indefinite_matrix_is_refused_with_advice(
-    dtype: torch.dtype, in_place: bool, negative: float
-) -> None:
+def test_an_indefinite_matrix_is_refused_with_advice(dtype: torch.dtype, in_place: bool, negative: float) -> None:
     n = 40
     values = torch.ones(n, dtype=dtype)
     values[0] = 30 * negative
@@ -168,9 +166,7 @@ def test_not_strict_marks_the_members_that_fail() -> None:
 
 def test_factorize_is_differentiable_even_with_jitter() -> None:
     for A in (psd(4, shift=1.0), psd(4, rank=4)):
-        check_gradient(
-            lambda M: (factorize((M + M.mT) / 2).factor ** 2 * matrix(4, 4)).sum(), A, "the matrix"
-        )
+        check_gradient(lambda M: (factorize((M + M.mT) / 2).factor ** 2 * matrix(4, 4)).sum(), A, "the matrix")
     assert factorize(lambda: psd(4, shift=1.0).requires_grad_()).factor.requires_grad
 
 
@@ -220,9 +216,7 @@ def test_eigh_has_gradients() -> None:
 
 
 def test_eigh_refuses() -> None:
-    with pytest.raises(
-        NotPositiveDefiniteError, match=r"The Gram has an eigenvalue of -1 against a largest of 1"
-    ):
+    with pytest.raises(NotPositiveDefiniteError, match=r"The Gram has an eigenvalue of -1 against a largest of 1"):
         eigh(torch.diag(torch.tensor([1.0, -1.0])), name="The Gram")
     A = psd(6, shift=1.0)
     A[2, 1] = A[1, 2] = math.nan
@@ -279,9 +273,7 @@ def test_an_indefinite_gram_matrix_is_projected() -> None:
     A = (vectors * values) @ vectors.mT
     share = -values.clamp(max=0).sum() / values.abs().sum()
     kept = A.clone()
-    with pytest.warns(
-        IndefiniteGramWarning, match=rf"\({share:.2%} of the absolute spectrum, smallest -0.1\)"
-    ):
+    with pytest.warns(IndefiniteGramWarning, match=rf"\({share:.2%} of the absolute spectrum, smallest -0.1\)"):
         repaired = repair_gram(A, tolerance=0.2)
     assert torch.equal(A, kept)
     close(repaired, (vectors * values.clamp(min=0)) @ vectors.mT)
@@ -305,9 +297,7 @@ def test_gradients_pass_through_a_repair(values: list[float]) -> None:
 
 def test_a_gram_matrix_that_is_too_indefinite_is_refused() -> None:
     A = torch.diag(torch.tensor([3.0, 1.0, -1.0], dtype=torch.float64))
-    with pytest.raises(
-        NotPositiveDefiniteError, match=r"The Gram matrix is indefinite: .* hold 20.0% .* the 10%"
-    ):
+    with pytest.raises(NotPositiveDefiniteError, match=r"The Gram matrix is indefinite: .* hold 20.0% .* the 10%"):
         repair_gram(A)
     with pytest.warns(IndefiniteGramWarning):
         repair_gram(A, tolerance=0.21)
@@ -381,9 +371,7 @@ def test_pivoted_cholesky_at_the_edges() -> None:
     pivoted_cholesky(kept)
     assert torch.equal(kept, psd(4))
     low = psd(4, rank=2)
-    _, pivots = pivoted_cholesky(
-        low, diagonal=low.diagonal() + 1e-6
-    )  # columns and diagonal by different formulas
+    _, pivots = pivoted_cholesky(low, diagonal=low.diagonal() + 1e-6)  # columns and diagonal by different formulas
     assert len(set(pivots.tolist())) == len(pivots)
     small = 1e-200 * psd(4)
     assert pivoted_cholesky(small)[0].shape == (4, 4)
@@ -509,9 +497,7 @@ def test_conjugate_gradient_says_when_it_fails() -> None:
         conjugate_gradient(lambda v: A @ v, b, max_iter=3, name="the ridge system")
     with pytest.raises(RuntimeError, match="not positive definite: a direction has the curvature -"):
         conjugate_gradient(lambda v: -v, b)
-    with pytest.raises(
-        RuntimeError, match=r"stopped after 0 iterations at a relative residual of 1 .* curvature nan"
-    ):
+    with pytest.raises(RuntimeError, match=r"stopped after 0 iterations at a relative residual of 1 .* curvature nan"):
         conjugate_gradient(lambda v: v * math.nan, b)
     with pytest.raises(RuntimeError, match="nan"):
         conjugate_gradient(lambda v: v, b * math.nan)
@@ -556,9 +542,7 @@ def test_leading_eigenpairs_are_those_of_eigh(case):
     U = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=torch.float64)).Q
     values = {
         "decay": 1000.0 * 0.8 ** torch.arange(N, dtype=torch.float64),
-        "cluster": torch.cat(
-            [torch.tensor([500.0]), 1.0 - 1e-4 * torch.arange(9), torch.full((N - 10,), 1e-3)]
-        ),
+        "cluster": torch.cat([torch.tensor([500.0]), 1.0 - 1e-4 * torch.arange(9), torch.full((N - 10,), 1e-3)]),
         "low rank": torch.cat([torch.tensor([3.0, 2.0, 1.0]), torch.zeros(N - 3)]),
         "indefinite": torch.linspace(3.0, -5.0, N),
         "small": torch.linspace(3.0, 0.0, N),

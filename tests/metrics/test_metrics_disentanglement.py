@@ -229,9 +229,7 @@ def test_rounding_at_edges_order_and_huge_or_tiny_codes_change_nothing(score: Ca
     factors = crossed(5, 4, repeats=3)
     codes = np.column_stack([factors @ [1.0, 0.5], factors[:, 1], factors[:, 0] * 0.1])
     expected = score(codes, factors)
-    assert score(codes * 0.1 + 0.3, factors) == pytest.approx(
-        expected, abs=1e-6
-    )  # values lie at edges of bins
+    assert score(codes * 0.1 + 0.3, factors) == pytest.approx(expected, abs=1e-6)  # values lie at edges of bins
     assert score(codes[:, [2, 0, 1]], factors) == pytest.approx(expected, abs=1e-12)
     for scale in (1e200, 1e-200):
         assert score(codes * scale, factors) == pytest.approx(expected, abs=1e-6)

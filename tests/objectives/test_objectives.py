@@ -82,9 +82,7 @@ def svr_oracle(K: Array, Y: Array, alpha: float) -> float:
 
 
 def svc_oracle(K: Array, Y: Array, alpha: float) -> float:
-    return sum(
-        _svm_primal(SVC(kernel="precomputed", C=1 / (2 * alpha * len(K)), tol=1e-9), K, y, alpha) for y in Y.T
-    )
+    return sum(_svm_primal(SVC(kernel="precomputed", C=1 / (2 * alpha * len(K)), tol=1e-9), K, y, alpha) for y in Y.T)
 
 
 def _svm_primal(machine: SVR | SVC, K: Array, y: Array, alpha: float) -> float:
@@ -99,9 +97,7 @@ def _svm_primal(machine: SVR | SVC, K: Array, y: Array, alpha: float) -> float:
 
 CASES = {
     "ridge": Case(lambda Y: Ridge(Y, alpha=ALPHA), regression_targets, naive.ridge, squared_loss),
-    "ridge, target_gram": Case(
-        lambda Y: Ridge(target_gram=Y @ Y.mT, alpha=ALPHA), regression_targets, naive.ridge
-    ),
+    "ridge, target_gram": Case(lambda Y: Ridge(target_gram=Y @ Y.mT, alpha=ALPHA), regression_targets, naive.ridge),
     "interpolation": Case(
         Interpolation, regression_targets, lambda K, Y, alpha: float(np.trace(Y.T @ np.linalg.inv(K) @ Y))
     ),
@@ -201,13 +197,9 @@ CASES = {
         lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.2, held_out=HELD_OUT),
     ),
     "held-out risk, softmax, intercept": Case(
-        lambda Y: HeldOutRisk(
-            Y, alpha=ALPHA, weight=0.2, validation=HELD_OUT, loss="softmax", intercept=True
-        ),
+        lambda Y: HeldOutRisk(Y, alpha=ALPHA, weight=0.2, validation=HELD_OUT, loss="softmax", intercept=True),
         one_hot_targets,
-        lambda K, Y, alpha: naive.class_risk(
-            K, Y, alpha, weight=0.2, held_out=HELD_OUT, intercept=True, softmax=True
-        ),
+        lambda K, Y, alpha: naive.class_risk(K, Y, alpha, weight=0.2, held_out=HELD_OUT, intercept=True, softmax=True),
     ),
 }
 
@@ -324,9 +316,7 @@ def test_autograd_reaches_alpha_of_every_shape(case: Case) -> None:
 def test_backward_scales_with_the_incoming_gradient(case: Case) -> None:
     objective = make(case)
     K = torch.stack([gram_of(points(seed)) for seed in range(2)]).requires_grad_()
-    alpha = (
-        None if objective.alpha is None else torch.full((2,), 0.05, dtype=torch.float64, requires_grad=True)
-    )
+    alpha = None if objective.alpha is None else torch.full((2,), 0.05, dtype=torch.float64, requires_grad=True)
     weights = torch.tensor([2.0, -3.0], dtype=torch.float64)
     (objective(K, alpha) * weights).sum().backward()
     evaluation = objective.evaluate(K, alpha=alpha)

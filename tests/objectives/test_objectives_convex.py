@@ -78,9 +78,7 @@ def test_single_class_costs_nothing(create: Callable[..., Objective]) -> None:
 
 
 def test_tube_that_holds_everything_costs_nothing() -> None:
-    evaluation = EpsilonInsensitive(regression_targets(), alpha=ALPHA, epsilon=10.0).evaluate(
-        gram_of(points())
-    )
+    evaluation = EpsilonInsensitive(regression_targets(), alpha=ALPHA, epsilon=10.0).evaluate(gram_of(points()))
     assert evaluation.value.item() == 0.0
     assert evaluation.gram_gradient is not None
     assert not evaluation.gram_gradient.any()
@@ -95,9 +93,7 @@ def test_logistic_labels_and_softmax_agree() -> None:
     torch.testing.assert_close(Logistic(pair, alpha=2 * ALPHA)(K), value)
 
 
-@pytest.mark.parametrize(
-    "targets", [lambda: binary_targets()[:, 0], one_hot_targets], ids=["binary", "softmax"]
-)
+@pytest.mark.parametrize("targets", [lambda: binary_targets()[:, 0], one_hot_targets], ids=["binary", "softmax"])
 def test_logistic_dual_is_the_residual(targets: Callable[[], Tensor]) -> None:
     K, Y = gram_of(points()), targets()
     evaluation = Logistic(Y, alpha=ALPHA).evaluate(K)

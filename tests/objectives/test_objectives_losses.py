@@ -48,11 +48,7 @@ SMOOTH: dict[str, Callable[..., ConvexLoss]] = {
     "softmax": lambda **k: Logistic(one_hot_targets(), alpha=ALPHA, **k),
 }
 LOSSES = {
-    **{
-        f"{name}, intercept={b}": lambda f=f, b=b: f(intercept=b)
-        for name, f in SMOOTH.items()
-        for b in (True, False)
-    },
+    **{f"{name}, intercept={b}": lambda f=f, b=b: f(intercept=b) for name, f in SMOOTH.items() for b in (True, False)},
     "hinge": lambda: Hinge(binary_targets(), alpha=ALPHA),
     "epsilon-insensitive": lambda: EpsilonInsensitive(regression_targets(), alpha=ALPHA),
 }
@@ -81,9 +77,7 @@ def test_fit_without_intercept_equals_oracle(
 ) -> None:
     K, Y = gram_of(points()), targets().numpy()
     evaluation = SMOOTH[name](intercept=False).evaluate(K)
-    expected = naive.primal_minimum(
-        K.numpy(), lambda F: loss(Y, F), ALPHA, n_columns=Y.shape[1], intercept=False
-    )
+    expected = naive.primal_minimum(K.numpy(), lambda F: loss(Y, F), ALPHA, n_columns=Y.shape[1], intercept=False)
     assert evaluation.value.item() == pytest.approx(expected, rel=1e-8)
     assert evaluation.intercept is None
 
@@ -170,9 +164,7 @@ def count_factorisations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     counts: list[int] = []
     solve = convex_module.damped_newton
 
-    def counted(
-        gram: Tensor, starts: list[tuple[Tensor, Tensor]], *, curvature: Callable[..., object], **rest
-    ):  # type: ignore[no-untyped-def]
+    def counted(gram: Tensor, starts: list[tuple[Tensor, Tensor]], *, curvature: Callable[..., object], **rest):  # type: ignore[no-untyped-def]
         counts.append(0)
 
         def count(F: Tensor) -> object:
@@ -186,9 +178,7 @@ def count_factorisations(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @every_smooth_loss
-def test_a_similar_problem_starts_warm(
-    make: Callable[..., ConvexLoss], count_factorisations: list[int]
-) -> None:
+def test_a_similar_problem_starts_warm(make: Callable[..., ConvexLoss], count_factorisations: list[int]) -> None:
     objective, X = make(), points()
     objective(gram_of(X))
     cold = sum(count_factorisations)
@@ -268,9 +258,7 @@ def test_held_out_gradients_equal_finite_differences(make: Callable[[], ConvexLo
         h = 1e-5 / D.norm()
         numerical = (objective(K + h * D) - objective(K - h * D)) / (2 * h)
         exact = (evaluation.gram_gradient * D).sum()
-        assert abs(numerical - exact) <= 1e-6 * max(
-            abs(exact), 0.01 * evaluation.gram_gradient.norm() * D.norm()
-        )
+        assert abs(numerical - exact) <= 1e-6 * max(abs(exact), 0.01 * evaluation.gram_gradient.norm() * D.norm())
     h = 1e-5 * ALPHA
     numerical = (objective(K, ALPHA + h) - objective(K, ALPHA - h)) / (2 * h)
     assert evaluation.alpha_gradient.item() == pytest.approx(numerical.item(), rel=1e-6)
@@ -325,9 +313,7 @@ def test_custom_cross_entropy_is_logistic(alpha: float) -> None:
     torch.testing.assert_close(F - F.mean(1, keepdim=True), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "penalty", [lambda s: 0.1 * s**2, lambda s: torch.expm1(0.05 * s), lambda s: (1 + s).sqrt()]
-)
+@pytest.mark.parametrize("penalty", [lambda s: 0.1 * s**2, lambda s: torch.expm1(0.05 * s), lambda s: (1 + s).sqrt()])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_penalty_is_ridge_with_its_own_alpha(penalty: Callable[[Tensor], Tensor], intercept: bool) -> None:
     """Stationarity: the solution is that of Θ(s) = αs with α = Θ′(‖f‖²)."""
@@ -350,9 +336,7 @@ def test_custom_gradient_knows_directions_outside_the_range_of_the_gram_matrix()
     assert gradient is not None
     d = torch.as_tensor(np.random.default_rng(3).normal(size=(N, 1)))
     h = 1e-6
-    one_sided = (-3 * objective(K) + 4 * objective(K + h * d @ d.mT) - objective(K + 2 * h * d @ d.mT)) / (
-        2 * h
-    )
+    one_sided = (-3 * objective(K) + 4 * objective(K + h * d @ d.mT) - objective(K + 2 * h * d @ d.mT)) / (2 * h)
     assert one_sided.item() == pytest.approx((gradient * (d @ d.mT)).sum().item(), rel=1e-5)
 
 
@@ -425,9 +409,7 @@ def test_a_custom_loss_that_breaks_on_the_way_is_stepped_around() -> None:
 
 
 # -- the softmax with a scale -----------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    "gain", [0.0, 0.3, -1.0, 100.0]
-)  # what decisions say of the labels: nothing, the opposite …
+@pytest.mark.parametrize("gain", [0.0, 0.3, -1.0, 100.0])  # what decisions say of the labels: nothing, the opposite …
 @pytest.mark.parametrize("k", [2, 5])
 def test_softmax_cross_entropy_is_the_least_over_its_scale(gain: float, k: int) -> None:
     rng = np.random.default_rng(k)

@@ -64,9 +64,7 @@ def test_rademacher_complexity_and_weight() -> None:
     unweighted = RademacherBound(Y, alpha=ALPHA, weight=0.0).evaluate(K)
     assert unweighted.dual is not None
     r = rademacher_complexity(K, unweighted.dual)
-    expected = math.sqrt(
-        float(torch.trace(unweighted.dual.mT @ K @ unweighted.dual)) * K.diagonal().max().item()
-    )
+    expected = math.sqrt(float(torch.trace(unweighted.dual.mT @ K @ unweighted.dual)) * K.diagonal().max().item())
     assert r.item() == pytest.approx(expected)
     published, printed = (
         RademacherBound(Y, alpha=ALPHA)(K),

@@ -89,9 +89,7 @@ def test_only_ratios_of_weights_matter(name: str) -> None:
     assert abs(first.value - plain.value) > 1e-4
 
 
-@pytest.mark.parametrize(
-    ("name", "held_out"), [(name, False) for name in LOSSES] + [(name, True) for name in CONVEX]
-)
+@pytest.mark.parametrize(("name", "held_out"), [(name, False) for name in LOSSES] + [(name, True) for name in CONVEX])
 def test_gradients_with_weights_equal_finite_differences(name: str, held_out: bool) -> None:
     K = gram_of(points())
     weights = 0.5 + torch.as_tensor(np.random.default_rng(5).random(N))
@@ -104,9 +102,7 @@ def test_gradients_with_weights_equal_finite_differences(name: str, held_out: bo
         h = 1e-5 / D.norm()
         numerical = (objective(K + h * D) - objective(K - h * D)) / (2 * h)
         exact = (evaluation.gram_gradient * D).sum()
-        assert abs(numerical - exact) <= 1e-5 * max(
-            abs(exact), 0.01 * evaluation.gram_gradient.norm() * D.norm()
-        )
+        assert abs(numerical - exact) <= 1e-5 * max(abs(exact), 0.01 * evaluation.gram_gradient.norm() * D.norm())
     h = 1e-5 * ALPHA
     numerical = (objective(K, ALPHA + h) - objective(K, ALPHA - h)) / (2 * h)
     assert evaluation.alpha_gradient.item() == pytest.approx(numerical.item(), rel=1e-5)

@@ -31,9 +31,7 @@ from representer.systems.exact import criterion_path, gram_spectrum
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
 WEIGHTS /= WEIGHTS.mean()
-MISSING = np.array(
-    [[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool
-)
+MISSING = np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 EVERYTHING = np.ones_like(MISSING)
 ALPHA = 0.03
 
@@ -47,9 +45,7 @@ def tensor(values: Any) -> Tensor:
 class Score:
     """The error of some samples as a function of a kernel and alpha, alone and along a path."""
 
-    def __init__(
-        self, X: Any, Y: Tensor, *, weights: Tensor | None = None, criterion: Any = "loo", **options: Any
-    ):
+    def __init__(self, X: Any, Y: Tensor, *, weights: Tensor | None = None, criterion: Any = "loo", **options: Any):
         self.X, self.Y, self.criterion, self.options = X, Y, criterion, options
         self.weights = Y.new_ones(len(Y)) if weights is None else weights
         self.root = self.weights.sqrt()

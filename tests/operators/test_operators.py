@@ -226,9 +226,7 @@ def test_what_is_not_decided_yet_has_no_matrix() -> None:
 def test_diagonal_form_exists_exactly_where_operators_commute(case: Case) -> None:
     blocks = [case.oracle(x, y) for x in case.X for y in case.X]
     commute = all(
-        np.abs(a @ b - b @ a).max() <= 1e-9 * np.abs(a).max() * np.abs(b).max()
-        for a in blocks
-        for b in blocks
+        np.abs(a @ b - b @ a).max() <= 1e-9 * np.abs(a).max() * np.abs(b).max() for a in blocks for b in blocks
     )
     form = case.kernel.diagonal_form(case.p, DOUBLE)
     assert (form is not None) == commute
@@ -359,10 +357,7 @@ def test_resolve_leaves_the_kernel_alone() -> None:
 
 def test_sums_are_written_as_they_print() -> None:
     a, b, c = CurlFree(1.0), DivergenceFree(2.0), CurlFree(3.0)
-    assert (
-        repr(a + b + c)
-        == "CurlFree(lengthscale=1.0) + DivergenceFree(lengthscale=2.0) + CurlFree(lengthscale=3.0)"
-    )
+    assert repr(a + b + c) == "CurlFree(lengthscale=1.0) + DivergenceFree(lengthscale=2.0) + CurlFree(lengthscale=3.0)"
     for kernel in (
         a + b,
         a + b + c,
@@ -382,9 +377,7 @@ def test_sums_are_written_as_they_print() -> None:
 
 def test_packing_of_operators() -> None:
     """Raw parameters and back; every raw vector is admissible."""
-    kernel = Decomposable(Gaussian([1.0, 2.0, 3.0]), Dense(MATRIX)) + Decomposable(
-        Linear(), Diagonal([1.0, 0.5, 0.0])
-    )
+    kernel = Decomposable(Gaussian([1.0, 2.0, 3.0]), Dense(MATRIX)) + Decomposable(Linear(), Diagonal([1.0, 0.5, 0.0]))
     names = list(kernel.constraints())
     pack, raw = kernel.packing(names)
     assert pack.size == len(raw) == 3 + 9 + 3
@@ -604,9 +597,7 @@ def test_joint_kernels_say_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="as many inputs as outputs; got 1 and 1 inputs, 2 and 1 outputs"):
         joint_kernel(Linear(), [[1.0]], [[1.0], [2.0]], [[1.0]], [[1.0]])
     with pytest.raises(ValueError, match="output_kernel= is for kernels k"):
-        joint_kernel(
-            diagonal_regularization(Linear(), 0.5), [[1.0]], ["a"], [[1.0]], ["a"], output_kernel=Delta()
-        )
+        joint_kernel(diagonal_regularization(Linear(), 0.5), [[1.0]], ["a"], [[1.0]], ["a"], output_kernel=Delta())
     with pytest.raises(ValueError, match="weight must lie between 0 and 1; got 2"):
         diagonal_regularization(Linear(), 2)
 
@@ -617,9 +608,7 @@ def test_principal_components_are_a_projection() -> None:
     V = np.linalg.svd(Y.numpy())[2][:2].T
     np.testing.assert_allclose(A, V @ V.T, atol=1e-12)
     np.testing.assert_allclose(PrincipalComponents(9).resolve(Y, None).as_matrix(4, Y), np.eye(4), atol=1e-12)
-    with pytest.raises(
-        ValueError, match="n_components of PrincipalComponents must be a positive integer; got 0"
-    ):
+    with pytest.raises(ValueError, match="n_components of PrincipalComponents must be a positive integer; got 0"):
         PrincipalComponents(0).resolve(Y, None)
 
 

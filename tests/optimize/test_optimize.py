@@ -65,9 +65,7 @@ def autoencoder(n=25, alpha=1e-3, penalty=1e-4):
     def function(points):
         codes = points @ B.T
         W = torch.exp(-((codes[:, :, None] - codes[:, None, :]) ** 2) / 2) + n * alpha * torch.eye(n)
-        solved = torch.linalg.solve_triangular(
-            torch.linalg.cholesky(W), X.expand(len(points), n, 2), upper=False
-        )
+        solved = torch.linalg.solve_triangular(torch.linalg.cholesky(W), X.expand(len(points), n, 2), upper=False)
         return alpha * (solved**2).sum((1, 2)) + penalty * (points**2).sum(1)
 
     return function, B.shape[1]
@@ -94,9 +92,7 @@ def test_rosenbrock_agrees_with_scipy(m):
         values, gradients = rosenbrock(torch.from_numpy(x)[None])
         return float(values[0]), gradients[0].numpy()
 
-    expected = minimize(
-        numpy_function, start.numpy(), jac=True, method="L-BFGS-B", options={"gtol": 1e-10, "ftol": 0}
-    )
+    expected = minimize(numpy_function, start.numpy(), jac=True, method="L-BFGS-B", options={"gtol": 1e-10, "ftol": 0})
     result = lbfgs(rosenbrock, start, tol=1e-12, max_iter=500)
     np.testing.assert_allclose(result.point.numpy(), expected.x, atol=1e-6)
     assert result.converged
@@ -179,9 +175,7 @@ def test_points_outside_the_domain_are_never_accepted(outside):
 
     start = torch.tensor([0.999, 0.9, -0.999], dtype=torch.float64)
     result = lbfgs(barrier, start, tol=1e-13)
-    torch.testing.assert_close(
-        result.point, (1 - (1 + c**2).sqrt()) / c, rtol=0, atol=1e-6
-    )  # root of the derivative
+    torch.testing.assert_close(result.point, (1 - (1 + c**2).sqrt()) / c, rtol=0, atol=1e-6)  # root of the derivative
     assert result.value == min(inside_values)
 
 
@@ -237,9 +231,7 @@ def test_line_search_fulfils_the_weak_wolfe_conditions(seed, exponent):
     values, gradients = evaluate(points, ids)
     directions = -(10.0**exponent) * gradients / np.linalg.norm(gradients, axis=-1, keepdims=True)
     slopes = (directions * gradients).sum(-1)
-    new_points, new_values, new_gradients, moved = _line_search(
-        evaluate, ids, points, values, gradients, directions
-    )
+    new_points, new_values, new_gradients, moved = _line_search(evaluate, ids, points, values, gradients, directions)
     steps = ((new_points - points) * directions).sum(-1) / (directions**2).sum(-1)
     assert moved.all()
     assert (new_values <= values + 1e-4 * steps * slopes * (1 - 1e-6)).all()
@@ -273,9 +265,7 @@ def test_directions_descend_whatever_the_pairs(seed, n_pairs):
     gradients = normal(20, 4, seed=seed).numpy()
     curvature = _Curvature(gradients)
     for i in range(n_pairs):
-        curvature.push(
-            normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy()
-        )
+        curvature.push(normal(20, 4, seed=seed + 2 * i + 1).numpy(), normal(20, 4, seed=seed + 2 * i + 2).numpy())
     assert ((curvature.direction(gradients) * gradients).sum(-1) < 0).all()
 
 
@@ -480,10 +470,7 @@ def test_runs_are_pure_and_reproducible():
     assert torch.equal(first.point, second.point)
     assert first.n_evaluations == second.n_evaluations
     function, _ = least_squares()
-    runs = [
-        adam(function, starts[0, :3], n_samples=200, batch_size=50, max_iter=3, random_state=r)
-        for r in (0, 0, 1)
-    ]
+    runs = [adam(function, starts[0, :3], n_samples=200, batch_size=50, max_iter=3, random_state=r) for r in (0, 0, 1)]
     assert torch.equal(runs[0].point, runs[1].point)
     assert not torch.equal(runs[0].point, runs[2].point)
     assert torch.equal(starts, copy)
@@ -601,9 +588,7 @@ def test_other_bad_options():
 
 def test_adam_on_batches_reaches_the_solution():
     function, solution = least_squares()
-    result = adam(
-        function, torch.zeros(3).double(), n_samples=200, batch_size=32, learning_rate=0.05, random_state=0
-    )
+    result = adam(function, torch.zeros(3).double(), n_samples=200, batch_size=32, learning_rate=0.05, random_state=0)
     torch.testing.assert_close(result.point, solution, rtol=0, atol=0.02)
     assert result.converged
     assert result.n_evaluations == 6 * result.n_iter  # 200 = 5 * 32 + 40: the rest of 8 joins the last batch
@@ -612,9 +597,7 @@ def test_adam_on_batches_reaches_the_solution():
 
 def test_adam_on_all_samples_converges():
     function, solution = least_squares()
-    result = adam(
-        function, torch.zeros(3).double(), n_samples=200, learning_rate=0.05, max_iter=2000, tol=1e-9
-    )
+    result = adam(function, torch.zeros(3).double(), n_samples=200, learning_rate=0.05, max_iter=2000, tol=1e-9)
     torch.testing.assert_close(result.point, solution, rtol=0, atol=1e-3)
     assert result.converged
     assert result.value == pytest.approx(float(function(result.point, torch.arange(200))[0]), rel=1e-12)
@@ -665,9 +648,7 @@ def test_epoch_mean_weighs_samples_equally():
 
 
 def test_adam_backs_off_from_the_edge_of_the_domain():
-    function = with_gradient(
-        lambda point, indices: (point - point.log()).sum()
-    )  # minimum 1 at 1, NaN below 0
+    function = with_gradient(lambda point, indices: (point - point.log()).sum())  # minimum 1 at 1, NaN below 0
     start = torch.tensor([4.0], dtype=torch.float64)
     result = adam(function, start, n_samples=5, learning_rate=5.0, max_iter=500, patience=50)
     assert result.value == pytest.approx(1.0, abs=1e-2)
@@ -715,9 +696,7 @@ def test_adam_interrupted_keeps_the_best(call):
 
 def test_adam_callback_and_max_iter():
     function, _ = least_squares()
-    result = adam(
-        function, torch.zeros(3).double(), n_samples=200, callback=lambda entry: entry.iteration == 5
-    )
+    result = adam(function, torch.zeros(3).double(), n_samples=200, callback=lambda entry: entry.iteration == 5)
     assert (result.n_iter, result.message) == (5, "stopped by callback after 5 epochs")
     result = adam(function, torch.zeros(3).double(), n_samples=200, max_iter=7)
     assert (result.n_iter, result.converged) == (7, False)

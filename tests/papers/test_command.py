@@ -33,9 +33,7 @@ def experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     original = papers.reproduce
     monkeypatch.setattr(papers, "EXPERIMENTS", made)
-    monkeypatch.setattr(
-        papers, "reproduce", lambda *a, **k: original(*a, **(k | {"jobs": 1}), experiments=made)
-    )
+    monkeypatch.setattr(papers, "reproduce", lambda *a, **k: original(*a, **(k | {"jobs": 1}), experiments=made))
 
 
 @pytest.mark.usefixtures("experiments")
@@ -65,9 +63,7 @@ def test_reproduce(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("experiments")
 def test_reproduce_fails_loudly(tmp_path: Path) -> None:
     assert invoke(main, "bad", "--out", str(tmp_path / "a")).exit_code == 1
-    assert (
-        invoke(main, "some", "--out", str(tmp_path / "a")).exit_code == 0
-    )  # what else is there is not asked
+    assert invoke(main, "some", "--out", str(tmp_path / "a")).exit_code == 0  # what else is there is not asked
     unknown = invoke(main, "nothing", "--out", str(tmp_path / "b"))
     assert unknown.exit_code == 2
     assert "some-one" in unknown.output

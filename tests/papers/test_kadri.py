@@ -35,9 +35,7 @@ def test_operators_on_one_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(operators, "WIDTHS", (1.0,))
     names = dict(list(operators.CASES.items())[1:3])
     monkeypatch.setattr(operators, "CASES", names)
-    outcome = reproduce(["kadri-operators"], tmp_path, quick=True, console=silent()).outcomes[
-        "kadri-operators"
-    ]
+    outcome = reproduce(["kadri-operators"], tmp_path, quick=True, console=silent()).outcomes["kadri-operators"]
     assert outcome.status == "finished", outcome.reason
     found = outcome.measurements()
     assert len(found) == 2 * 5
@@ -77,9 +75,7 @@ def test_the_loss_of_halves() -> None:
     rng = np.random.default_rng(0)
     Y, Z = rng.normal(size=(2, 6, 4))
     kernel = Gaussian(12.0)
-    expected = np.mean(
-        [(kernel([y]) + kernel([z]) - 2.0 * kernel([y], [z])).item() for y, z in zip(Y, Z, strict=True)]
-    )
+    expected = np.mean([(kernel([y]) + kernel([z]) - 2.0 * kernel([y], [z])).item() for y, z in zip(Y, Z, strict=True)])
     assert table2.rbf_loss(Y, Z) == pytest.approx(expected, abs=1e-12)
 
 
@@ -115,9 +111,7 @@ def test_words_are_represented_as_in_the_paper() -> None:
     anchors = [(word[j], j) for word in training for j in range(len(word))]
 
     def feature(word: np.ndarray) -> np.ndarray:
-        return np.array(
-            [table2.LETTER_KERNEL([c], [word[j]]).item() if j < len(word) else 0.0 for c, j in anchors]
-        )
+        return np.array([table2.LETTER_KERNEL([c], [word[j]]).item() if j < len(word) else 0.0 for c, j in anchors])
 
     gram = table2.word_kernel(training)(new, training).numpy()
     expected = np.array([[feature(a) @ feature(b) for b in training] for a in new])
@@ -140,8 +134,7 @@ def test_viterbi_against_all_paths() -> None:
     found = viterbi(scores, transitions)
     for own, path in zip(scores, found, strict=True):
         totals = {
-            p: own[range(3), list(p)].sum()
-            + sum(transitions[a, b] for a, b in zip((3, *p), (*p, 3), strict=True))
+            p: own[range(3), list(p)].sum() + sum(transitions[a, b] for a, b in zip((3, *p), (*p, 3), strict=True))
             for p in product(range(3), repeat=3)
         }
         assert tuple(path) == max(totals, key=totals.__getitem__)
@@ -190,9 +183,7 @@ def test_pairs_of_views() -> None:
 def test_label_methods_on_a_few() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 4))
-    Y = (np.column_stack([X[:, 0], X[:, 0] + X[:, 1], X[:, 2]]) + 0.2 * rng.normal(size=(120, 3)) > 0).astype(
-        int
-    )
+    Y = (np.column_stack([X[:, 0], X[:, 0] + X[:, 1], X[:, 2]]) + 0.2 * rng.normal(size=(120, 3)) > 0).astype(int)
     Y = np.column_stack([Y, np.zeros(120, dtype=int)])  # a label that nobody has
     split = labels.Split((Gaussian(2.0),), X[:80], X[80:], X[:80], X[80:], Y[:80], Y[80:])
     for result in (

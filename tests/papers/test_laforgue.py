@@ -29,9 +29,7 @@ def test_figure_3_on_few_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(pictures, "circle_models", quick_models)
     monkeypatch.setattr(pictures, "POINTS", (60, 40))
-    outcome = reproduce(["laforgue-figure3"], tmp_path, quick=True, console=silent()).outcomes[
-        "laforgue-figure3"
-    ]
+    outcome = reproduce(["laforgue-figure3"], tmp_path, quick=True, console=silent()).outcomes["laforgue-figure3"]
     assert outcome.status == "finished", outcome.reason
     assert outcome.claims[0]["verdict"] == "reached", outcome.claims[0]
     assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")

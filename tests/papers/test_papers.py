@@ -34,9 +34,7 @@ from representer import __version__, plotting
 from representer.datasets import MissingDataError, Source
 
 
-def made(
-    function: Callable[[Run], None], name: str = "toy-one", claims: tuple[Claim, ...] = ()
-) -> Experiment:
+def made(function: Callable[[Run], None], name: str = "toy-one", claims: tuple[Claim, ...] = ()) -> Experiment:
     source = Source("toy.csv", "A toy.", "nowhere")
     return Experiment(name, "A paper", "Table 1", "Two numbers.", claims, function, (source,))
 

@@ -109,9 +109,7 @@ class Known(Problem):
 def test_cross_validation_takes_the_pair_of_least_error(stop: int | None) -> None:
     X, y = np.zeros((10, 2)), np.zeros(10)
     splits = list(KFold(5).split(X))
-    problem, point, pair = cross_validated(
-        Known, PENALTIES, splits, X, y, starts=1, final_starts=2, stop=stop
-    )
+    problem, point, pair = cross_validated(Known, PENALTIES, splits, X, y, starts=1, final_starts=2, stop=stop)
     assert np.allclose(problem.predict(point, pair, X), 0.0, atol=1e-12)
     assert abs(float(point)) < 1e-3
     torch.testing.assert_close(10 * pair, torch.tensor([0.1, 0.01], dtype=torch.float64))

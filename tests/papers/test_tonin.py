@@ -42,11 +42,7 @@ def test_quick_digits_are_drawn(tmp_path: Path) -> None:
     outcome = quick("tonin-digits", tmp_path)
     assert (tmp_path / next(iter(outcome.figures))).read_bytes().startswith(b"\x89PNG")
     found = outcome.measurements()
-    assert (
-        0
-        < found.mean("digits", "ridge, level 0", "test error")
-        < found.mean("digits", "networks", "test error")
-    )
+    assert 0 < found.mean("digits", "ridge, level 0", "test error") < found.mean("digits", "networks", "test error")
 
 
 def test_table_b5_is_pca_with_the_smaller_number_of_components(tmp_path: Path) -> None:
@@ -77,17 +73,13 @@ def test_the_protocol_chooses_by_validation_only(rng: np.random.Generator) -> No
     parts = tables.split(X, y, False, 0)
     assert [len(part) for part in parts] == [60, 60, 20, 20, 20, 20]
     assert np.isfinite(np.vstack(parts[::2])).all()
-    assert np.allclose(parts[0].mean(0), 0.0) and np.allclose(
-        parts[0].std(0)[1:], 1.0
-    )  # by the training part
+    assert np.allclose(parts[0].mean(0), 0.0) and np.allclose(parts[0].std(0)[1:], 1.0)  # by the training part
     assert np.abs(parts[4].mean(0)).max() > 0.01
     models = [PCA(1), PCA(5)]
     errors = []
     for model in models:
         linear = LinearRegression().fit(model.fit(parts[0]).transform(parts[0]), parts[1])
-        scores = [
-            np.sqrt(np.mean((linear.predict(model.transform(parts[i])) - parts[i + 1]) ** 2)) for i in (2, 4)
-        ]
+        scores = [np.sqrt(np.mean((linear.predict(model.transform(parts[i])) - parts[i + 1]) ** 2)) for i in (2, 4)]
         errors.append(scores)
     best = min(errors)
     result = tables.chosen(iter([PCA(1), PCA(5)]), parts, False)

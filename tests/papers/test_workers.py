@@ -129,9 +129,7 @@ def test_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (clock.done, clock.seconds_left) == (400.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(3.4, "3 s"), (89.0, "89 s"), (300.0, "5 min"), (7500.0, "2 h 5 min")]
-)
+@pytest.mark.parametrize(("seconds", "words"), [(3.4, "3 s"), (89.0, "89 s"), (300.0, "5 min"), (7500.0, "2 h 5 min")])
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
 

@@ -405,15 +405,11 @@ def test_weighted_degree() -> None:
 SETS = (np.random.default_rng(1).random((12, 5)) < 0.4).astype(int)
 
 
-@pytest.mark.parametrize(
-    "kernel", [Linear(), 2.0 * Linear() + 1.0, Gaussian(1.3), Tanimoto(), Polynomial(2)], ids=str
-)
+@pytest.mark.parametrize("kernel", [Linear(), 2.0 * Linear() + 1.0, Gaussian(1.3), Tanimoto(), Polynomial(2)], ids=str)
 @pytest.mark.parametrize("max_labels", [None, 2])
 def test_label_sets_against_all_subsets(kernel: Kernel, max_labels: int | None) -> None:
     element = elements(kernel, SETS, scale=0.7)
-    everything = np.array(
-        [s for s in product((0, 1), repeat=5) if max_labels is None or sum(s) <= max_labels]
-    )
+    everything = np.array([s for s in product((0, 1), repeat=5) if max_labels is None or sum(s) <= max_labels])
     scores = candidate_scores(element, everything).numpy()
     for search in ("auto", "exact"):
         found = resolved(LabelSet(search=search, max_labels=max_labels), element, SETS).decode(element)
@@ -520,19 +516,13 @@ def slopes(element: Embedding, points: np.ndarray, step: float = 1e-5) -> np.nda
     ],
     ids=str,
 )
-def test_climbs_end_at_stationary_points_that_beat_all_training_outputs(
-    decoder: Decoder, kernel: Kernel
-) -> None:
+def test_climbs_end_at_stationary_points_that_beat_all_training_outputs(decoder: Decoder, kernel: Kernel) -> None:
     Y = np.random.default_rng(3).normal(size=(15, 3))
     element = elements(kernel, Y, q=6, scale=0.4)
     found = resolved(decoder, element).decode(element)
     assert found.shape == (6, 3)
-    np.testing.assert_allclose(
-        slopes(element, found), 0.0, atol=5e-4 if isinstance(decoder, Gradient) else 1e-5
-    )
-    assert (
-        candidate_scores(element, found).diagonal() >= candidate_scores(element, Y).max(1).values - 1e-9
-    ).all()
+    np.testing.assert_allclose(slopes(element, found), 0.0, atol=5e-4 if isinstance(decoder, Gradient) else 1e-5)
+    assert (candidate_scores(element, found).diagonal() >= candidate_scores(element, Y).max(1).values - 1e-9).all()
 
 
 def test_fixed_point_is_the_end_of_the_gradient() -> None:
@@ -543,9 +533,7 @@ def test_fixed_point_is_the_end_of_the_gradient() -> None:
     by_iteration = resolved(FixedPoint(tol=1e-10), element).decode(element)
     np.testing.assert_allclose(by_gradient, by_iteration, atol=1e-5)
     weights = element.weights * element.kernel(torch.from_numpy(by_iteration), element.anchors)
-    np.testing.assert_allclose(
-        weights @ element.anchors / weights.sum(-1, keepdim=True), by_iteration, atol=1e-7
-    )
+    np.testing.assert_allclose(weights @ element.anchors / weights.sum(-1, keepdim=True), by_iteration, atol=1e-7)
 
 
 def test_climbs_recover_the_image_of_a_vector() -> None:
@@ -707,9 +695,7 @@ def test_a_threshold_is_chosen_with_the_cap_on_labels(measure: str) -> None:
         return f1_score(Y, found, average="micro") if measure == "f1" else -hamming_loss(Y, found)
 
     values = (element.weights @ element.anchors).numpy()
-    tried = [
-        resolved(LabelSet(t, max_labels=1), element, Y).decode(element) for t in np.unique(values) + 1e-9
-    ]
+    tried = [resolved(LabelSet(t, max_labels=1), element, Y).decode(element) for t in np.unique(values) + 1e-9]
     np.testing.assert_allclose(quality(chosen.decode(element)), max(map(quality, tried)))
     uncapped = best_threshold(values, Y, measure)
     assert quality(chosen.decode(element)) > quality(

@@ -103,9 +103,9 @@ def test_the_step_equals_dense_columns(data):
     found = InMemory(Block(X, Y)).total(step, limit=20_000)  # many blocks
     assert found.n == expected.n == 250 and found.weight == 250.0
     for name in ("gram", "cross", "squares", "feature_sum", "target_sum"):
-        torch.testing.assert_close(
-            getattr(found, name).tril(), getattr(expected, name).tril()
-        ) if name == "gram" else (torch.testing.assert_close(getattr(found, name), getattr(expected, name)))
+        torch.testing.assert_close(getattr(found, name).tril(), getattr(expected, name).tril()) if name == "gram" else (
+            torch.testing.assert_close(getattr(found, name), getattr(expected, name))
+        )
     matrix = torch.from_numpy(np.random.default_rng(0).normal(size=(11, 3)))
     combined, direct = found.combined(matrix), InMemory(Block(X, dense @ matrix)).total(NormalStep(features))
     torch.testing.assert_close(combined.cross, direct.cross)
@@ -152,9 +152,9 @@ def test_objects_as_targets(data):
 
 def test_hyperparameters_and_pickles(data):
     X, Y, Q = data
-    learned = ConditionalMeanEmbedding(
-        approximation=RandomFeatures(80), max_iter=15, tol=1e-3, random_state=0
-    ).fit(X, Y)
+    learned = ConditionalMeanEmbedding(approximation=RandomFeatures(80), max_iter=15, tol=1e-3, random_state=0).fit(
+        X, Y
+    )
     assert len(learned.history_) > 1 and learned.kernel_.lengthscale.shape == (2,)
     assert learned.landmarks_ is None and len(learned.output_landmarks_) == 80
     assert np.abs(learned.mean(X) - Y).mean() < 0.35
@@ -281,9 +281,7 @@ def test_a_constant_added_to_the_targets_moves_the_mean_and_nothing_else(data):
         )
         np.testing.assert_allclose(far.var(Q), near.var(Q), rtol=0, atol=1e-10)
         np.testing.assert_allclose(far.mean(Q) - offset, near.mean(Q), rtol=0, atol=1e-9)
-        np.testing.assert_allclose(
-            far.expect(np.copy, Q) - offset, near.expect(np.copy, Q), rtol=0, atol=1e-9
-        )
+        np.testing.assert_allclose(far.expect(np.copy, Q) - offset, near.expect(np.copy, Q), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("approximation", [None, Nystroem(250)])

@@ -54,9 +54,7 @@ def block_gram(K: MatrixKernel, points: Array, others: Array | None = None) -> A
 # -- the oracles against each other -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
 @pytest.mark.parametrize("outer", OUTER.values(), ids=OUTER)
-def test_the_regression_objective_is_the_least_value_over_outer_functions(
-    outer: Pairwise, inner: MatrixKernel
-) -> None:
+def test_the_regression_objective_is_the_least_value_over_outer_functions(outer: Pairwise, inner: MatrixKernel) -> None:
     """(Reg) = (19) = λ yᵀ(M + λI)⁻¹y + μ𝒩(c) = the least value of (7) over the outer coefficients."""
     (c,) = coefficients((N, D))
     reg = nd.reg_objective(outer, inner, X, Y, c, LAMBDA, MU)
@@ -250,10 +248,7 @@ def test_the_value_of_the_regression_objective_cannot_choose_the_penalties() -> 
     (c,) = coefficients((N, D))
     values = np.array(
         [
-            [
-                nd.reg_objective(OUTER["Gaussian"], INNER["identity"], X, Y, c, 2.0**a, 2.0**b)
-                for b in (-9, -5, -1)
-            ]
+            [nd.reg_objective(OUTER["Gaussian"], INNER["identity"], X, Y, c, 2.0**a, 2.0**b) for b in (-9, -5, -1)]
             for a in (-9, -5, -1)
         ]
     )
@@ -449,9 +444,7 @@ def test_gradients_are_differences_of_the_literal_objective(case: Case) -> None:
         with torch.no_grad():
             up, down = expected(flat + step * direction), expected(flat - step * direction)
         slope = float(gradient @ direction)
-        np.testing.assert_allclose(
-            slope, (up - down) / (2 * step), rtol=1e-5, atol=1e-5 * float(gradient.norm())
-        )
+        np.testing.assert_allclose(slope, (up - down) / (2 * step), rtol=1e-5, atol=1e-5 * float(gradient.norm()))
     for objective, points in ((Interpolation(Y), False), (Interpolation(Y, separation=GAMMA), True)):
         value = library_value(case, objective, [1.0] * len(case.layers), points=points)
         check_gradient(value, flat.detach(), "the coordinates")
@@ -463,9 +456,7 @@ def test_a_batch_of_restarts_is_a_loop_over_literal_objectives() -> None:
     flats = torch.stack([random_coordinates(chain, seed) for seed in range(3)])
     ours = N * library_value(case, Ridge(Y, alpha=LAMBDA / N), [MU / N])(flats)
     (K,) = case.kernels
-    expected = [
-        nd.reg_objective(case.k, K, X, Y, paper_coefficients(chain, flat)[0], LAMBDA, MU) for flat in flats
-    ]
+    expected = [nd.reg_objective(case.k, K, X, Y, paper_coefficients(chain, flat)[0], LAMBDA, MU) for flat in flats]
     np.testing.assert_allclose(ours, expected, **CLOSE)
 
 
@@ -512,9 +503,7 @@ def test_a_linear_outer_kernel() -> None:
     (c,) = paper_coefficients(chain, flat)
 
     theta = chain.split(flat)
-    ours = (
-        N * Ridge(Y, alpha=LAMBDA / N)(Linear()(chain.images(theta)[-1])) + MU * chain.squared_norms(theta)[0]
-    )
+    ours = N * Ridge(Y, alpha=LAMBDA / N)(Linear()(chain.images(theta)[-1])) + MU * chain.squared_norms(theta)[0]
     np.testing.assert_allclose(ours, nd.reg_objective(dot, AFFINE[1], X, Y, c, LAMBDA, MU), **CLOSE)
 
 

@@ -55,12 +55,8 @@ def test_a_start_inside_is_where_the_search_starts(data):
     X, y = data
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        model = EmbeddingClassifier(start={"lengthscale": [1.0, 2.0, 3.0], "alpha": 0.01}, shrinkage=0).fit(
-            X, y
-        )
-    first = EmbeddingClassifier(
-        Gaussian("ard"), start={"lengthscale": torch.tensor([1.0, 2.0, 3.0]), "alpha": 0.01}
-    )
+        model = EmbeddingClassifier(start={"lengthscale": [1.0, 2.0, 3.0], "alpha": 0.01}, shrinkage=0).fit(X, y)
+    first = EmbeddingClassifier(Gaussian("ard"), start={"lengthscale": torch.tensor([1.0, 2.0, 3.0]), "alpha": 0.01})
     assert first.set_params(shrinkage=0).fit(X, y).history_[0].value == model.history_[0].value
     other = EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.01}, shrinkage=0).fit(X, y)
     assert other.history_[0].value != model.history_[0].value
@@ -72,9 +68,7 @@ def test_extreme_starts_end_where_the_data_would(lengthscale, alpha):
     """Also those on a plateau: equal flowers of different species, every sample an island, or all samples one."""
     X, y = load_iris(return_X_y=True)
     X = MinMaxScaler().fit_transform(X[:, :2])
-    model = EmbeddingClassifier(
-        Gaussian("auto"), "rademacher", fit_intercept=False, shrinkage=0.0, calibration=None
-    )
+    model = EmbeddingClassifier(Gaussian("auto"), "rademacher", fit_intercept=False, shrinkage=0.0, calibration=None)
     usual = clone(model).fit(X, y)
     start = {"lengthscale": lengthscale, "alpha": alpha}
     found = clone(model).set_params(start=start, random_state=0).fit(X, y)
@@ -165,9 +159,7 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
     monkeypatch.setattr(embedding.EmbeddingProblem, "search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
-    with pytest.raises(
-        ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"
-    ):
+    with pytest.raises(ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"):
         EmbeddingClassifier(approximation=Nystroem("a")).fit(X, y)
 
 
@@ -191,9 +183,7 @@ def test_relevance_is_of_features_not_of_hidden_units_or_constants(data):
 def test_messages_name_what_is_allowed(data):
     X, y = data
     model = EmbeddingClassifier(Gaussian(1.0), alpha=0.1).fit(X, y)
-    with pytest.raises(
-        ValueError, match="kind must be None, 'calibrated', 'clipped' or 'embedding'; got 'foo'"
-    ):
+    with pytest.raises(ValueError, match="kind must be None, 'calibrated', 'clipped' or 'embedding'; got 'foo'"):
         model.entropy(X, "foo")
     with pytest.raises(ValueError, match="beta must be a number between 0 and 1; got 'a'"):
         model.risk_bound("a")

@@ -55,8 +55,7 @@ WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 
 N_OF_A = np.array([word.count("a") + 0.1 * len(word) for word in WORDS])
 TIMES = [np.sort(RNG.uniform(0, 1, n)) for n in RNG.integers(5, 12, 16)]
 GRAPHS = [
-    Graph([(i, i + 1) for i in range(n)], ["C", *RNG.choice(["C", "O"], n)])
-    for n in [*range(1, 9), *range(1, 9)]
+    Graph([(i, i + 1) for i in range(n)], ["C", *RNG.choice(["C", "O"], n)]) for n in [*range(1, 9), *range(1, 9)]
 ]
 BAGS = [RNG.normal(RNG.uniform(-1, 1), 1.0, (n, 2)) for n in RNG.integers(2, 9, 16)]
 BITS = (RNG.random((40, 32)) < 0.3).astype(float)
@@ -182,9 +181,9 @@ def test_the_gram_matrix_of_a_fit_is_computed_once() -> None:
 
 
 def test_only_anchors_with_a_coefficient_are_kept() -> None:
-    model = DeepKernelClassifier(
-        [], kernel=Spectrum(1).normalized(), loss="hinge", alpha=0.01, calibration=None
-    ).fit(WORDS, N_OF_A > 1)
+    model = DeepKernelClassifier([], kernel=Spectrum(1).normalized(), loss="hinge", alpha=0.01, calibration=None).fit(
+        WORDS, N_OF_A > 1
+    )
     anchors = functions_of(model)[0].anchors
     assert len(anchors) == len(model.dual_coef_) < len(WORDS) and set(anchors) < set(WORDS)
     full = DeepKernelClassifier([], kernel="precomputed", loss="hinge", alpha=0.01, calibration=None).fit(

@@ -33,9 +33,7 @@ TRAINING = torch.tensor([i for i in range(N) if i % 3])
 @pytest.fixture
 def data(rng):
     X = rng.uniform(-1, 1, (N, 2))
-    return torch.from_numpy(X), torch.from_numpy(
-        np.sin(3 * X[:, :1] - X[:, 1:]) + 0.1 * rng.normal(size=(N, 1))
-    )
+    return torch.from_numpy(X), torch.from_numpy(np.sin(3 * X[:, :1] - X[:, 1:]) + 0.1 * rng.normal(size=(N, 1)))
 
 
 def problem_of(composition, data, loss, criterion):
@@ -133,9 +131,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
     splits = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in KFold(3).split(X)]
     folds = []
     for training, validation in splits:
-        problem = DeepProblem(
-            composition, X, Y, loss.scored("validation", validation), rows=training, free=["alpha"]
-        )
+        problem = DeepProblem(composition, X, Y, loss.scored("validation", validation), rows=training, free=["alpha"])
         folds.append(Fold(problem, start_of(problem)))
     free = ["alpha", "layers__0__alpha"]
     search = HyperparameterSearch(composition, free, folds, max_iter=50, tol=1e-6)
@@ -244,13 +240,9 @@ def test_numbers_stay_and_words_are_learned(samples):
     assert isinstance(model.kernel_.kernel.lengthscale, float)
     values = [entry.value for entry in model.search_history_]
     assert values[-1] < values[0]
-    words = DeepKernelRegressor(
-        [Layer("rbf", 1, 0.05)], "rbf", alpha=0.01, n_restarts=1, random_state=0, tol=1e-3
-    )
+    words = DeepKernelRegressor([Layer("rbf", 1, 0.05)], "rbf", alpha=0.01, n_restarts=1, random_state=0, tol=1e-3)
     assert words.fit(X, y).layers_[0].kernel.lengthscale == Gaussian("median").resolve(X).lengthscale
-    assert (
-        words.criterion_value_ is None and words.search_history_ == []
-    )  # "median" asks the data, not the error
+    assert words.criterion_value_ is None and words.search_history_ == []  # "median" asks the data, not the error
 
 
 def test_relevant_features_are_found(rng):
@@ -264,9 +256,7 @@ def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     folds = Folds(n, 5, 0, labels)
     targets = _losses.KnownTargets((X[:, :1] > 0).double())
-    return DeepFit(
-        composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)
-    ).criterion
+    return DeepFit(composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)).criterion
 
 
 def test_leave_one_out_is_for_few_unknowns_and_squared_loss():
@@ -307,9 +297,7 @@ def test_many_samples_are_searched_on_a_subset(samples, monkeypatch):
     monkeypatch.setattr(DeepProblem, "score", watched)
     halves = [(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))]
     for cv in (3, ShuffleSplit(2, random_state=0), PredefinedSplit(np.arange(40) % 3), halves):
-        model = DeepKernelRegressor([], Gaussian(0.5), criterion="validation", cv=cv, random_state=0).fit(
-            X, y
-        )
+        model = DeepKernelRegressor([], Gaussian(0.5), criterion="validation", cv=cv, random_state=0).fit(X, y)
         assert set(sizes) == {25} and len(model.dual_coef_) == 40
     labels = y > np.quantile(y, 0.8)
     classifier = DeepKernelClassifier([], Gaussian(0.5), loss="squared", calibration=None, random_state=0)
@@ -413,7 +401,5 @@ def test_noisy_targets_are_not_left_to_leave_one_out(rng):
     options = {"layers": [1], "n_restarts": 2, "random_state": 0}
     for noise, criterion in ((0.01, "loo"), (3.0, "validation")):
         y = f + noise * rng.normal(size=60)
-        chosen, expected = (
-            DeepKernelRegressor(criterion=c, **options).fit(X, y) for c in ("auto", criterion)
-        )
+        chosen, expected = (DeepKernelRegressor(criterion=c, **options).fit(X, y) for c in ("auto", criterion))
         assert chosen.criterion_value_ == expected.criterion_value_

@@ -38,9 +38,7 @@ def test_gradients_of_the_energy_are_those_of_autograd(rng):
     state = problem.at(hidden)
     leaves = [H.clone().requires_grad_(True) for H in hidden]
     grams = [gram, Gaussian(0.5)(leaves[0]), Polynomial(2)(leaves[1])]
-    parts = [
-        (K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)
-    ]
+    parts = [(K * (H @ H.mT)).sum() / (2 * eta) for K, H, eta in zip(grams, leaves, problem.etas, strict=True)]
     sum(parts).backward()
     assert state.energies == pytest.approx([part.item() for part in parts])
     for gradient, leaf in zip(state.gradients, leaves, strict=True):
@@ -55,6 +53,4 @@ def test_the_residual_objective_is_equation_9(rng):
     pairs = residuals_9(
         gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
     )
-    assert problem.residual_objective(hidden, values).item() == pytest.approx(
-        0.5 * sum(d**2 for d, _ in pairs)
-    )
+    assert problem.residual_objective(hidden, values).item() == pytest.approx(0.5 * sum(d**2 for d, _ in pairs))

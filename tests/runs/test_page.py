@@ -86,9 +86,7 @@ def test_pictures_are_described_and_links_lead_somewhere(page: Reader) -> None:
 @pytest.mark.parametrize(
     ("width", "height", "least"), [(800, 600, 400), (2000, 1000, 640), (3000, 300, 1500), (3000, 400, 1200)]
 )
-def test_flat_pictures_stay_tall_enough_on_a_phone(
-    tmp_path: Path, width: int, height: int, least: int
-) -> None:
+def test_flat_pictures_stay_tall_enough_on_a_phone(tmp_path: Path, width: int, height: int, least: int) -> None:
     png = bytes(16) + width.to_bytes(4, "big") + height.to_bytes(4, "big")
     path = write_page(tmp_path / "index.html", "T", "", [Section("One", pictures=[Picture(png, "wide")])])
     assert f"--least: {least}px" in path.read_text(encoding="utf-8")

@@ -30,9 +30,7 @@ from representer.systems.exact import CoupledOutputs, IterativeOutputs, Separate
 
 DOUBLE = torch.float64
 WEIGHTS = np.random.default_rng(1).uniform(0.3, 3.0, 8)
-MISSING = np.array(
-    [[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool
-)
+MISSING = np.array([[1, 1, 1], [0, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1], [1, 0, 1]], dtype=bool)
 
 
 def tensor(values: Any) -> Tensor:
@@ -46,9 +44,7 @@ def of(case: Case, weighted: bool, missing: bool) -> tuple[no.Ridge, np.ndarray]
     return no.Ridge(case.block, noise, observed), np.where(observed, case.targets, np.nan)
 
 
-def data_of(
-    kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: Any
-) -> tuple[RidgeData, float]:
+def data_of(kernel: OperatorKernel, points: Any, noise: Any, Y: Any, **options: Any) -> tuple[RidgeData, float]:
     """The data of a system with this noise, and the alpha that belongs to it."""
     inverse = 1.0 / torch.as_tensor(noise)
     Y = torch.as_tensor(Y)
@@ -71,9 +67,7 @@ def system_of(
 
 def factored(case: Case, ridge: no.Ridge, Y: np.ndarray, solver: Any, **options: Any) -> System:
     observed = None if ridge.observed.all() else torch.from_numpy(ridge.observed)
-    return system_of(
-        case.kernel, case.data, ridge.noise, tensor(Y), observed=observed, solver=solver, **options
-    )
+    return system_of(case.kernel, case.data, ridge.noise, tensor(Y), observed=observed, solver=solver, **options)
 
 
 @pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
@@ -93,9 +87,7 @@ def test_equals_the_block_matrix(case: Case, weighted: bool, missing: bool, solv
     np.testing.assert_allclose(system.variance(case.new[few]), variance[few], **exactly)
     if solver == "iterative":
         for unavailable in (system.left_out, system.left_out_variance, system.leverage):
-            with pytest.raises(
-                ValueError, match=r"need the inverse of a \d+ × \d+ matrix.*cross_val_predict"
-            ):
+            with pytest.raises(ValueError, match=r"need the inverse of a \d+ × \d+ matrix.*cross_val_predict"):
                 unavailable()
     else:
         np.testing.assert_allclose(system.left_out(), ridge.loo(Y), **exactly)
@@ -186,9 +178,7 @@ def test_an_output_that_is_never_observed_keeps_its_prior() -> None:
         system = system_of(kernel, tensor(X), ridge.noise, tensor(TARGETS), observed=seen)
         np.testing.assert_allclose(system.coefficients(), ridge.solve(TARGETS), atol=1e-10)
         np.testing.assert_allclose(system.left_out(), ridge.loo(TARGETS), atol=1e-10)
-        np.testing.assert_allclose(
-            system.variance(tensor(X)), ridge.variance(block, block.diagonal()), atol=1e-10
-        )
+        np.testing.assert_allclose(system.variance(tensor(X)), ridge.variance(block, block.diagonal()), atol=1e-10)
 
 
 def test_what_is_known_already_is_used() -> None:
@@ -349,8 +339,7 @@ def test_the_largest_tensor_is_seen() -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        Decomposable(Gaussian(1.0), Dense(OPERATOR))
-        + Decomposable(Matern(1.5, 1.0), Dense(np.diag(np.arange(6.0)))),
+        Decomposable(Gaussian(1.0), Dense(OPERATOR)) + Decomposable(Matern(1.5, 1.0), Dense(np.diag(np.arange(6.0)))),
         Transformable(Gaussian(1.0), [GENERATOR.standard_normal((2, 2)) for _ in range(P)]),
     ],
     ids=["sum that does not commute", "transformable"],
@@ -370,9 +359,7 @@ def test_without_structure_size_decides(
 
 
 def test_the_iterative_system_of_a_sum_never_forms_the_block_matrix() -> None:
-    kernel = Decomposable(Gaussian(1.0), Dense(OPERATOR)) + Decomposable(
-        Matern(1.5, 1.0), Diagonal(np.arange(6.0))
-    )
+    kernel = Decomposable(Gaussian(1.0), Dense(OPERATOR)) + Decomposable(Matern(1.5, 1.0), Diagonal(np.arange(6.0)))
     with Largest() as largest:
         system_of(kernel, DATA, NOISE, OUTPUTS, solver="iterative").coefficients()
     assert largest.entries <= 2 * N * N  # two Gram matrices, side by side
@@ -430,9 +417,7 @@ NEARBY = OPERATOR + 0.2 * np.diag(np.arange(6.0))
     ],
     ids=["one product", "two products", "nested", "fields", "separate"],
 )
-def test_preconditioners_save_iterations(
-    kernel: OperatorKernel, gain: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_preconditioners_save_iterations(kernel: OperatorKernel, gain: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with_it = applications(kernel, monkeypatch)
     monkeypatch.setattr(exact, "_preconditioner", lambda *_: lambda residual: residual)
     without = applications(kernel, monkeypatch)

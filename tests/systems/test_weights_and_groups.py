@@ -38,9 +38,7 @@ OBJECTIVES = {
     "rademacher": lambda **o: RademacherBound(LABELS, alpha=ALPHA, clip=0.05, weight=0.3, **o),
     "loo risk": lambda **o: LeaveOneOutRisk(LABELS, alpha=ALPHA, weight=0.3, **o),
     "group loo risk": lambda **o: LeaveOneOutRisk(LABELS, alpha=ALPHA, weight=0.3, groups=GROUPS, **o),
-    "held out risk": lambda **o: HeldOutRisk(
-        LABELS, alpha=ALPHA, validation=HELD, weight=0.3, loss="softmax", **o
-    ),
+    "held out risk": lambda **o: HeldOutRisk(LABELS, alpha=ALPHA, validation=HELD, weight=0.3, loss="softmax", **o),
 }
 every_objective = pytest.mark.parametrize("make", OBJECTIVES.values(), ids=OBJECTIVES)
 both_intercepts = pytest.mark.parametrize("intercept", [False, True])

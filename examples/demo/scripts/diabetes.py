@@ -20,9 +20,7 @@ ridge = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
 grid = {"kernelridge__alpha": np.logspace(-3, 2, 6), "kernelridge__gamma": np.logspace(-4, 0, 9)}
 models = {
     "KernelRidge, a grid of 54": GridSearchCV(ridge, grid),
-    "OperatorRidge, lengthscale and alpha learned": make_pipeline(
-        StandardScaler(), OperatorRidge(Gaussian("auto"))
-    ),
+    "OperatorRidge, lengthscale and alpha learned": make_pipeline(StandardScaler(), OperatorRidge(Gaussian("auto"))),
 }
 results = {}
 for name, model in models.items():

@@ -13,9 +13,7 @@ from representer.kernels import Polynomial, TensorMatern
 X, y = make_kink(100, noise=0.01, random_state=0)
 models = {
     "one layer": DeepKernelRegressor([], TensorMatern(1, 1.0)),
-    "two layers": DeepKernelRegressor(
-        [(Polynomial(1), 2)], TensorMatern(1, 1.0), n_restarts=16, random_state=0
-    ),
+    "two layers": DeepKernelRegressor([(Polynomial(1), 2)], TensorMatern(1, 1.0), n_restarts=16, random_state=0),
 }
 for model in models.values():
     model.fit(X, y)

@@ -14,9 +14,7 @@ rng = np.random.default_rng(0)
 side = np.linspace(-1.5, 1.5, 15)
 stations, grid = rng.uniform(-1.5, 1.5, (60, 2)), np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
 (x, y) = np.concatenate([stations, grid]).T  # the wind is (∂ψ/∂y, −∂ψ/∂x) of ψ = sin(2x) cos(2y) + x y / 2
-flow = np.column_stack(
-    [x / 2 - 2 * np.sin(2 * x) * np.sin(2 * y), -2 * np.cos(2 * x) * np.cos(2 * y) - y / 2]
-)
+flow = np.column_stack([x / 2 - 2 * np.sin(2 * x) * np.sin(2 * y), -2 * np.cos(2 * x) * np.cos(2 * y) - y / 2])
 winds, truth = flow[:60] + 0.2 * rng.normal(size=(60, 2)), flow[60:]
 
 kernels = {

@@ -38,7 +38,5 @@ for name, transitions in (("place by place", None), ("with transitions", "traini
     decoder = Sequence(lengths="input", transitions=transitions, weight=0.1)
     model = StructuredPredictor(Callable(by_position, batched=True), WeightedDegree(), decoder=decoder)
     found = model.fit(pictures[:250], words[:250]).predict(pictures[250:])
-    right = [
-        a == b for one, two in zip(words[250:], found, strict=True) for a, b in zip(one, two, strict=True)
-    ]
+    right = [a == b for one, two in zip(words[250:], found, strict=True) for a, b in zip(one, two, strict=True)]
     results[f"letters of 150 new words that are right, {name}"] = f"{np.mean(right):.0%}"

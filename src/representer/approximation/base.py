@@ -159,9 +159,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         """The constructor's arguments; with ``deep``, also those of a kernel, or of one that is given by its name."""
         params = super().get_params(deep)
         if deep and isinstance(self.kernel, str) and self.kernel in NAMES:
-            params |= {
-                f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()
-            }
+            params |= {f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()}
         return params
 
     def set_params(self, **params: Any) -> Self:

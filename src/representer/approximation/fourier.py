@@ -93,9 +93,7 @@ class FourierFeatures(FeatureMap):
         terms = _terms(self.kernel, self.kernel)
         width = self._width([term for term in terms if term.factors])
         if X.shape[-1] != len(self.frequencies):
-            raise ValueError(
-                f"X has {X.shape[-1]} features, but the frequencies are for {len(self.frequencies)}."
-            )
+            raise ValueError(f"X has {X.shape[-1]} features, but the frequencies are for {len(self.frequencies)}.")
         parts, start = [], 0
         for term in terms:
             if not term.factors:
@@ -172,9 +170,7 @@ class RandomFeatures(Approximation):
     def size(self, n: int) -> int:
         """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
         if not is_count(self.n_components):
-            raise ValueError(
-                f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}."
-            )
+            raise ValueError(f"n_components of RandomFeatures must be a positive integer; got {self.n_components!r}.")
         if not isinstance(self.orthogonal, bool | np.bool_):
             raise ValueError(f"orthogonal of RandomFeatures must be True or False; got {self.orthogonal!r}.")
         return int(self.n_components)
@@ -199,9 +195,7 @@ class RandomFeatures(Approximation):
         return FourierFeatures(kernel, torch.as_tensor(state))
 
 
-def _frequencies(
-    kernel: Stationary, shape: tuple[int, int], generator: torch.Generator, orthogonal: bool
-) -> Tensor:
+def _frequencies(kernel: Stationary, shape: tuple[int, int], generator: torch.Generator, orthogonal: bool) -> Tensor:
     """Samples of the spectral density for a lengthscale of 1."""
     d, m = shape
     if isinstance(kernel, Laplacian):  # Cauchy in each coordinate

@@ -37,11 +37,7 @@ def input_output_pair(
     if approximation is None:
         return None
     pair = tuple(approximation) if isinstance(approximation, tuple | list) else (approximation, None)
-    kinds = (
-        len(pair) == 2
-        and isinstance(pair[0], Approximation)
-        and isinstance(pair[1], Nystroem | Landmarks | None)
-    )
+    kinds = len(pair) == 2 and isinstance(pair[0], Approximation) and isinstance(pair[1], Nystroem | Landmarks | None)
     if not kinds:
         raise ValueError(
             "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...), or a "

@@ -101,9 +101,7 @@ def _leverage(kernel: Kernel, X: Data, rows: Tensor, chosen: Tensor, weights: Te
     total = float(values.sum())
     tail = float(values[: max(0, len(values) - rank)].sum()) / rank
     ridge = max(tail, len(values) * torch.finfo(torch.float64).eps * max(total, 1e-300))
-    factor = factorize(
-        lambda: shifted(gram, ridge / weights**2), name="The Gram matrix of a sample of the rows"
-    )
+    factor = factorize(lambda: shifted(gram, ridge / weights**2), name="The Gram matrix of a sample of the rows")
     scores = torch.empty(len(rows), dtype=torch.float64)
     for block in row_blocks(len(rows), 3 * 8 * len(chosen)):
         part = take(X, rows[block])

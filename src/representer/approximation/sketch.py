@@ -106,9 +106,7 @@ class TensorSketch(Approximation):
     def size(self, n: int) -> int:
         """The number m of features, whatever the number of samples; anything but a positive integer is refused."""
         if not is_count(self.n_components):
-            raise ValueError(
-                f"n_components of TensorSketch must be a positive integer; got {self.n_components!r}."
-            )
+            raise ValueError(f"n_components of TensorSketch must be a positive integer; got {self.n_components!r}.")
         return int(self.n_components)
 
     def rows(self, n: int, seed: int) -> np.ndarray:

@@ -122,9 +122,7 @@ def signature(bunch: Bunch) -> tuple[float, float, float]:
 def _numbers(data: np.ndarray | list[Graph]) -> np.ndarray:
     """What a signature sees of the data, a row for each sample."""
     if isinstance(data[0], Graph):
-        labels, counts = np.unique(
-            [label for graph in data for label in graph.node_labels], return_counts=True
-        )
+        labels, counts = np.unique([label for graph in data for label in graph.node_labels], return_counts=True)
         frequent = labels[np.argsort(-counts, kind="stable")]
         return np.array(
             [[len(g.edges), *(np.array(g.node_labels)[:, None] == frequent).sum(0)] for g in data],
@@ -141,9 +139,7 @@ def _read(address: str) -> bytes:
         with urllib.request.urlopen(address, timeout=SECONDS) as answer:
             return bytes(answer.read())
     except OSError as error:
-        raise OSError(
-            f"{address} could not be read: {error}. Check the connection, and try again."
-        ) from error
+        raise OSError(f"{address} could not be read: {error}. Check the connection, and try again.") from error
 
 
 # -- converters: each takes the published contents and the path of the file to write -----------------------------------
@@ -244,9 +240,7 @@ def graphs(contents: list[bytes], path: Path) -> None:
         files = {name.rpartition("/")[2].partition("_")[2]: archive.read(name) for name in archive.namelist()}
 
     def numbers(name: str) -> np.ndarray:
-        return np.array(
-            [line.split(b",") for line in files[f"{name}.txt"].split(b"\n") if line.strip()], dtype=int
-        )
+        return np.array([line.split(b",") for line in files[f"{name}.txt"].split(b"\n") if line.strip()], dtype=int)
 
     arrays = {
         "edges": numbers("A") - 1,
@@ -284,9 +278,7 @@ def _arff(content: bytes) -> tuple[list[str], list[list[str]]]:
     lines = [line.strip() for line in content.decode("utf-8").splitlines()]
     lines = [line for line in lines if line and not line.startswith("%")]
     start = next(i for i, line in enumerate(lines) if line.lower() == "@data")
-    names = [
-        line.split(None, 2)[1].strip("'\"") for line in lines[:start] if line.lower().startswith("@attribute")
-    ]
+    names = [line.split(None, 2)[1].strip("'\"") for line in lines[:start] if line.lower().startswith("@attribute")]
     return names, [[cell.strip() for cell in line.split(",")] for line in lines[start + 1 :]]
 
 
@@ -454,12 +446,8 @@ DOWNLOADS: dict[str, Download] = {
             uci.load_pima,
             (-1.24538, 3.09961, 0.6468),
         ),
-        Download(
-            molecules.MUTAG, (TU + "MUTAG.zip",), graphs, molecules.load_mutag, (-2.68538, 11.38708, 0.63774)
-        ),
-        Download(
-            molecules.NCI1, (TU + "NCI1.zip",), graphs, molecules.load_nci1, (-0.81772, 73.75843, 0.69315)
-        ),
+        Download(molecules.MUTAG, (TU + "MUTAG.zip",), graphs, molecules.load_mutag, (-2.68538, 11.38708, 0.63774)),
+        Download(molecules.NCI1, (TU + "NCI1.zip",), graphs, molecules.load_nci1, (-0.81772, 73.75843, 0.69315)),
         Download(
             molecules.ESOL,
             (MOLECULENET + "delaney-processed.csv",),

@@ -57,15 +57,11 @@ def writable_folder(folder: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(
-            f"Nothing can be written to {folder}: {error.strerror}. Choose another folder."
-        ) from error
+        raise OSError(f"Nothing can be written to {folder}: {error.strerror}. Choose another folder.") from error
     return folder
 
 
-def read_arrays(
-    source: Source, folder: str | Path | None, names: Sequence[str]
-) -> tuple[Path, list[np.ndarray]]:
+def read_arrays(source: Source, folder: str | Path | None, names: Sequence[str]) -> tuple[Path, list[np.ndarray]]:
     """The arrays of an NPZ file that have these names, and where the file is."""
     path = find_file(source, folder)
     if not zipfile.is_zipfile(path):

@@ -143,9 +143,7 @@ def _coordinates(X: npt.ArrayLike) -> np.ndarray:
     """The coordinates x and y of points of the plane."""
     points = np.asarray(X, dtype=float)
     if points.ndim != 2 or points.shape[1] != 2:
-        raise ValueError(
-            f"Points of the plane are expected, an array (n_samples, 2); got shape {points.shape}."
-        )
+        raise ValueError(f"Points of the plane are expected, an array (n_samples, 2); got shape {points.shape}.")
     return points.T
 
 
@@ -313,9 +311,7 @@ def _direction(angle: np.ndarray) -> np.ndarray:
     return np.column_stack([np.cos(angle), np.sin(angle)])
 
 
-def make_strings(
-    n_samples: int = 400, *, length: int = 60, random_state: Seed = None
-) -> tuple[list[str], np.ndarray]:
+def make_strings(n_samples: int = 400, *, length: int = 60, random_state: Seed = None) -> tuple[list[str], np.ndarray]:
     """Make random strings over ACGT, half of which hold a motif of ten letters, two of them drawn anew.
 
     Parameters
@@ -444,9 +440,7 @@ def make_shapes(
     elif is_count(n_samples) and n_samples <= total:
         combination = np.sort(np.random.default_rng(random_state).choice(total, n_samples, replace=False))
     else:
-        raise ValueError(
-            f"n_samples must be None or from 1 to {total}, the number of combinations; got {n_samples!r}."
-        )
+        raise ValueError(f"n_samples must be None or from 1 to {total}, the number of combinations; got {n_samples!r}.")
     number = dict(zip(counts, np.unravel_index(combination, list(counts.values())), strict=True))
     values = _values(counts)
     images = _draw({name: values[name][number[name]] for name in counts}, image_size)
@@ -454,9 +448,7 @@ def make_shapes(
     return Bunch(
         images=images,
         data=images.reshape(len(images), -1),
-        factors=np.column_stack([number[name] for name in varied])
-        if varied
-        else np.empty((len(images), 0), int),
+        factors=np.column_stack([number[name] for name in varied]) if varied else np.empty((len(images), 0), int),
         factor_names=varied,
         factor_values=[values[name] for name in varied],
         categorical=[j for j, name in enumerate(varied) if name == "shape"],
@@ -466,9 +458,7 @@ def make_shapes(
 def _counts(n_values: Mapping[str, int] | None) -> dict[str, int]:
     """The number of values of each factor."""
     if n_values is not None and not isinstance(n_values, Mapping):
-        raise ValueError(
-            f"n_values must map names of factors to numbers of values, as {{'hue': 3}}; got {n_values!r}."
-        )
+        raise ValueError(f"n_values must map names of factors to numbers of values, as {{'hue': 3}}; got {n_values!r}.")
     counts = {**N_VALUES, **(n_values or {})}
     for name, n in counts.items():
         if name not in N_VALUES:
@@ -513,9 +503,7 @@ def _draw(values: Mapping[str, np.ndarray], image_size: int) -> np.ndarray:
         "rectangle": np.maximum(np.abs(along) - 1.0, np.abs(across) - 0.5),
         "triangle": np.maximum(-along - 1.0, (along - 1.0 + 4.0 * np.abs(across)) / np.sqrt(17.0)),
     }
-    distance = np.select(
-        [values["shape"][:, None, None] == name for name in SHAPES], [outside[s] for s in SHAPES]
-    )
+    distance = np.select([values["shape"][:, None, None] == name for name in SHAPES], [outside[s] for s in SHAPES])
     pixel = 2.0 / image_size
     cover = np.clip(0.5 - distance * size / pixel, 0.0, 1.0)[..., None]
     foreground = _colour(values["hue"])[:, None, None]

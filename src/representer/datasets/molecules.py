@@ -141,9 +141,7 @@ def load_metabolites(*, folder: str | Path | None = None) -> Bunch:
     """
     path, (gram, bits) = read_arrays(METABOLITES, folder, ["K_spectra", "fingerprints"])
     names = [f"spectrum_{i}" for i in range(490)]
-    return make_bunch(
-        METABOLITES, path, gram.astype(float), bits.astype(float), names, (490, 490), (490, 286)
-    )
+    return make_bunch(METABOLITES, path, gram.astype(float), bits.astype(float), names, (490, 490), (490, 286))
 
 
 def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -> Bunch:

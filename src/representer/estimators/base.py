@@ -101,9 +101,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     dtype: str = "float64"
     device: str | None = None
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
-    list_arguments: tuple[
-        str, ...
-    ] = ()  # the arguments that may be lists of values with parameters of their own
+    list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
@@ -207,9 +205,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return call
 
     # -- answers on Dask ----------------------------------------------------------------------------------------------
-    def _lazily(
-        self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any
-    ) -> Any:
+    def _lazily(self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any) -> Any:
         """Return ``method(chunk)`` for every chunk of a Dask collection: a Dask array (n, width), or (n,) for None.
 
         Arguments before the chunk are ``first``, those after it ``options``. The copy that travels to the workers has

@@ -262,9 +262,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         model, X, y = self._model(), in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
-            inputs, targets, flat = self._samples(
-                self.kernel_, self.output_kernel_, X, y, sample_weight, None
-            )
+            inputs, targets, flat = self._samples(self.kernel_, self.output_kernel_, X, y, sample_weight, None)
             if flat != self.function_.flat:
                 raise ValueError(f"y is {'' if flat else 'not '}of one dimension, other than before.")
             self._new_targets(y)
@@ -370,9 +368,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             rows = inputs.random_rows(limits.SEARCH_ROWS, seed)
             gram, _ = repaired_gram(empty.output_kernel, targets.prepared(targets.rows(rows)))
             searched = inputs.rows(rows)
-            choice = self._searched(
-                model, adapted, searched, target_factor(gram), how, seed, callback, kernel
-            )
+            choice = self._searched(model, adapted, searched, target_factor(gram), how, seed, callback, kernel)
             kernel, value = choice.model, choice.value
             first_alpha = choice.alpha if self.criterion == "validation" else None
         with torch.no_grad():
@@ -456,9 +452,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             self._check_lengths(inputs.n, len(values))
             if sample_weight is not None:
                 weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
-                if (
-                    len(weights) == len(values) and (weights == 0).any()
-                ):  # those of other lengths are refused below
+                if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
                     values = values[np.flatnonzero(weights)]
             inputs = OnDask(X, None, sample_weight, dtype=how.dtype, groups=groups)
             if reset:
@@ -494,9 +488,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         if self.output_kernel_.domain in ("vectors", "gram"):
             width = self.function_.anchors.shape[1]
             if targets.shape[1] != width:
-                raise ValueError(
-                    f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}."
-                )
+                raise ValueError(f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}.")
         return targets
 
     def _model(self) -> ConditionalModel:
@@ -507,9 +499,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         input_output_pair(self.approximation)
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
-        return ConditionalModel(
-            self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction)
-        )
+        return ConditionalModel(self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
 
     # -- expectations -------------------------------------------------------------------------------------------------
     def weights(self, X: Data) -> np.ndarray:
@@ -574,9 +564,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             return self._regression(regression, width is None, X)
         targets = function.anchors[:, 0] if function.flat else function.anchors
         values = g(own_copy(targets)) if callable(g) else g
-        array = plain(
-            as_values(values, function.anchors, torch.zeros((), dtype=function.representation.dtype))
-        )
+        array = plain(as_values(values, function.anchors, torch.zeros((), dtype=function.representation.dtype)))
         if is_dask(X):
             return self._lazily("_expectation", X, None if array.ndim == 1 else array.shape[1], array)
         return self._expectation(array, X)
@@ -593,9 +581,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _regressed(self, g: Any, samples: Any) -> tuple[FeatureFunction, int | None]:
         """E[g(Y) | X = x] from samples: Σ_i w_i(x) g(y_i) is the ridge regression of g(y)."""
         if not isinstance(self.function_.weights, FeatureFunction):
-            raise ValueError(
-                "samples= is for a fit with an approximation; an exact one sums over its own samples."
-            )
+            raise ValueError("samples= is for a fit with an approximation; an exact one sums over its own samples.")
         if not (isinstance(samples, tuple | list) and len(samples) == 2):
             raise ValueError("samples must be a pair of inputs and targets, (X, y).")
         X, y = samples
@@ -653,9 +639,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         targets = self._new_targets(y)
         embedding, new = self.embedding(X), self.function_.prepared(targets)
         if len(targets) != len(embedding):
-            raise ValueError(
-                f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}."
-            )
+            raise ValueError(f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}.")
         kernel = embedding.kernel
         cross = kernel._gram(new, embedding.anchors)
         own = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(new)

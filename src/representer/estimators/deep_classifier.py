@@ -268,16 +268,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             if self.calibration is not None:
                 held = outer.system.held
                 weights = None if held.weights is None else torch.from_numpy(held.weights)
-                self.calibration_ = calibrate(
-                    outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights
-                )
+                self.calibration_ = calibrate(outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights)
         elif self.calibration is not None:
             self._calibrate(fitted, labels, samples.weights)
         return self
 
-    def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
-    ) -> DeepSamples:
+    def _samples(self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> DeepSamples:
         """The checked samples with codes as targets."""
         if is_dask(X):
             needs_approximation(self, kernel, kernel.domain)

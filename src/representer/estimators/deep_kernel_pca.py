@@ -597,9 +597,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
         if level not in ridges:
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
-            ridge = OperatorRidge(
-                Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device
-            )
+            ridge = OperatorRidge(Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device)
             ridges[level] = ridge.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
         return ridges[level].predict(unit * codes)
 
@@ -643,9 +641,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         check_is_fitted(self)
         return inspection.approximation_bounds(self.function_)
 
-    def eta_for_explained_variance(
-        self, n_components: int | None = None, ratio: float | None = None
-    ) -> float:
+    def eta_for_explained_variance(self, n_components: int | None = None, ratio: float | None = None) -> float:
         """Find the η_2 of a linear second level with which the first explains more in fewer components (Lemma 4.2).
 
         With s components at both levels, a linear second level adds 1/η_2 to the s eigenvalues λ_i of K_1/η_1. If η_2

@@ -111,9 +111,7 @@ def check_penalty(name: str, alpha: Any) -> None:
     """A positive number, or a word."""
     auto = isinstance(alpha, str) and alpha == "auto"
     if not (auto or (is_real(alpha) and 0 < alpha < math.inf)):
-        raise ValueError(
-            f"{name} must be positive and finite (mean loss + alpha·‖f‖²), or 'auto'; got {alpha!r}."
-        )
+        raise ValueError(f"{name} must be positive and finite (mean loss + alpha·‖f‖²), or 'auto'; got {alpha!r}.")
 
 
 def composition_of(layers: Any, kernel: Any, alpha: Any) -> Composition:
@@ -289,9 +287,7 @@ def warn_of_search(solution: Solution) -> None:
 def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples) -> dict[str, Any]:
     """What deep learners keep of a fit, by name."""
     functions = fitted.functions()
-    if (
-        functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n
-    ):  # new rows have a column for every sample
+    if functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n:  # new rows have a column for every sample
         functions[0] = _spread_out(functions[0], samples.kept, samples.n)
     representation = learner._representation(sparse=isinstance(samples.part.X, SparseRows))
     function, composition, choice = (
@@ -567,9 +563,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             self._fit_to_all(fitted, samples.part)
         return self
 
-    def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
-    ) -> DeepSamples:
+    def _samples(self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> DeepSamples:
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
             self._keep_columns(X)
@@ -609,9 +603,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
         """The outer function once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
-        outer = fit_outer(
-            self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
-        )
+        outer = fit_outer(self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit)
         self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
         self.layer_norms_[-1] = self.function_.norm()
         self.system_ = outer.system
@@ -659,9 +651,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
         alpha, penalty = composition.alpha, self.penalty
         if isinstance(alpha, str):
-            raise ValueError(
-                "alpha='auto' cannot be learned together with a penalty of your own; give a number."
-            )
+            raise ValueError("alpha='auto' cannot be learned together with a penalty of your own; give a number.")
         return losses.custom(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:

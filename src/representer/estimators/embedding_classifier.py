@@ -365,9 +365,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if approximation is None:
             return solve_classes(model, choice, block, self.X_fit_, how)
         with torch.no_grad():
-            return sum_classes(
-                model, choice, samples, approximation, how, memory_limit=self.memory_limit, seed=seed
-            )
+            return sum_classes(model, choice, samples, approximation, how, memory_limit=self.memory_limit, seed=seed)
 
     def _keep(self, fit: ClassFit, n_samples: int) -> None:
         self.function_, self.calibration_, self.loo_estimates_ = (
@@ -393,9 +391,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _sparse_representation(self, X: Data) -> Representation:
         return self._representation(sparse=isinstance(X, SparseRows))
 
-    def _samples_in_memory(
-        self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any
-    ) -> InMemory:
+    def _samples_in_memory(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> InMemory:
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         self.X_fit_ = plain(X, copy=True)
         self.classes_, labels = encode(X, y)
@@ -447,14 +443,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if not hasattr(self, "n_samples_seen_"):
             classes = getattr(self, "classes_", None) if classes is None else classes  # those of a fit before
             if classes is None:
-                raise ValueError(
-                    "classes= must be given to the first call of partial_fit: all labels that will come."
-                )
+                raise ValueError("classes= must be given to the first call of partial_fit: all labels that will come.")
             self.classes_ = check_classes(np.unique(classes))
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}."
-            )
+            raise ValueError(f"classes={classes!r} are not those of the first call, {self.classes_.tolist()}.")
         labels = np.asarray(column_or_1d(plain(y)))
         if len(labels) != len(X):
             raise ValueError(f"X and y have inconsistent numbers of samples: {len(X)} and {len(labels)}.")
@@ -479,9 +471,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_bare(self.approximation)
         weight = self.complexity_weight
         if weight != "auto" and not (is_real(weight) and weight >= 0 and math.isfinite(weight)):
-            raise ValueError(
-                f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}."
-            )
+            raise ValueError(f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}.")
         rate = self.learning_rate
         if not (is_real(rate) and math.isfinite(rate) and rate > 0):
             raise ValueError(f"learning_rate must be a positive, finite number; got {rate!r}.")
@@ -652,13 +642,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if not (is_real(beta) and 0.0 < beta < 1.0):
             raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
         if self._training_loss is None:
-            raise ValueError(
-                "risk_bound needs the training loss, which a fit by batches does not have; use fit."
-            )
+            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         n = self._n_samples
-        return (
-            self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))
-        )
+        return self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))
 
     # -- attributes ---------------------------------------------------------------------------------------------------
     @property
@@ -690,19 +676,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
             if d is not None and inverse.numel() in (1, d):
                 relevance = inverse.expand(d).numpy()
-                return (
-                    np.where(np.ptp(X, axis=0) > 0, relevance, 0.0)
-                    if isinstance(X, np.ndarray)
-                    else relevance
-                )
+                return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
         raise AttributeError(
             f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
         )
 
 
-def _weighted(
-    block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation
-) -> Block:
+def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
     """A block with its weights and groups as tensors."""
     return Block(
         block.X,

@@ -168,9 +168,7 @@ class Paths(MolecularFingerprint):
     (1, 2048)
     """
 
-    def __init__(
-        self, max_length: int = 7, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"
-    ):
+    def __init__(self, max_length: int = 7, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"):
         self.max_length = max_length
         self.n_bits = n_bits
         self.counts = counts
@@ -178,9 +176,7 @@ class Paths(MolecularFingerprint):
 
     def _fingerprint(self) -> Fingerprint:
         check_counts(self, {"max_length": 1, "n_bits": 1})
-        return Fingerprint(
-            "RDKitFP", int(self.n_bits), bool(self.counts), (("maxPath", int(self.max_length)),)
-        )
+        return Fingerprint("RDKitFP", int(self.n_bits), bool(self.counts), (("maxPath", int(self.max_length)),))
 
 
 class AtomPairs(MolecularFingerprint):
@@ -205,9 +201,7 @@ class AtomPairs(MolecularFingerprint):
     (1, 2048)
     """
 
-    def __init__(
-        self, max_distance: int = 30, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"
-    ):
+    def __init__(self, max_distance: int = 30, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"):
         self.max_distance = max_distance
         self.n_bits = n_bits
         self.counts = counts
@@ -215,9 +209,7 @@ class AtomPairs(MolecularFingerprint):
 
     def _fingerprint(self) -> Fingerprint:
         check_counts(self, {"max_distance": 1, "n_bits": 1})
-        return Fingerprint(
-            "AtomPair", int(self.n_bits), bool(self.counts), (("maxDistance", int(self.max_distance)),)
-        )
+        return Fingerprint("AtomPair", int(self.n_bits), bool(self.counts), (("maxDistance", int(self.max_distance)),))
 
 
 class Torsions(MolecularFingerprint):
@@ -242,9 +234,7 @@ class Torsions(MolecularFingerprint):
     (1, 2048)
     """
 
-    def __init__(
-        self, n_atoms: int = 4, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"
-    ):
+    def __init__(self, n_atoms: int = 4, n_bits: int = 2048, counts: bool = False, *, output: Output = "dense"):
         self.n_atoms = n_atoms
         self.n_bits = n_bits
         self.counts = counts

@@ -289,9 +289,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         if self.batch_size is not None and not is_count(self.batch_size):
             raise ValueError(f"batch_size must be None or a positive integer; got {self.batch_size!r}.")
         if not (is_real(self.validation_fraction) and 0 < self.validation_fraction < 1):
-            raise ValueError(
-                f"validation_fraction must be a share between 0 and 1; got {self.validation_fraction!r}."
-            )
+            raise ValueError(f"validation_fraction must be a share between 0 and 1; got {self.validation_fraction!r}.")
 
     def _layers(self, targets: Tensor) -> list[Layer]:
         """The inner layers that n_components describes."""
@@ -387,9 +385,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
             values = torch.cat([coordinates, labels], 1)
         weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
-        fit = self._problem(
-            composition, encoder_input, KnownTargets(values, weights, samples.groups), samples
-        )
+        fit = self._problem(composition, encoder_input, KnownTargets(values, weights, samples.groups), samples)
         with restore.advice():
             solution, collapsed = rescued(fit, fit.run())
         if collapsed:
@@ -426,9 +422,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
         return samples if vectors else replace(samples, part=replace(samples.part, source=None))
 
-    def _problem(
-        self, composition: Composition, X: Data, targets: KnownTargets, samples: DeepSamples
-    ) -> DeepFit:
+    def _problem(self, composition: Composition, X: Data, targets: KnownTargets, samples: DeepSamples) -> DeepFit:
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
@@ -443,9 +437,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
         """The decoder once more, for all samples."""
         alpha = None if isinstance(self.alpha, str) else self.alpha_
-        outer = fit_outer(
-            self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit
-        )
+        outer = fit_outer(self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit)
         self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
 
     def __sklearn_tags__(self) -> Any:
@@ -458,9 +450,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         tags.input_tags.sparse = takes_sparse(first)
         return tags
 
-    def _make_space(
-        self, kernel: OperatorKernel, data: Data, gram: Tensor | None, like: Tensor
-    ) -> TargetSpace:
+    def _make_space(self, kernel: OperatorKernel, data: Data, gram: Tensor | None, like: Tensor) -> TargetSpace:
         """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
         scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
         target = kernel_of_target(self.target, scalar, sparse=isinstance(data, SparseRows))
@@ -496,9 +486,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 "an RKHS, or with supervision, give a scalar kernel."
             )
 
-    def _keep(
-        self, space: TargetSpace, coordinates: Tensor, data: Data, code: int, weights: Tensor | None
-    ) -> None:
+    def _keep(self, space: TargetSpace, coordinates: Tensor, data: Data, code: int, weights: Tensor | None) -> None:
         r = coordinates.shape[1]
         self.function_ = self.function_.first_columns(r)
         self._keep_attributes(coefficients_of(self.function_))
@@ -548,9 +536,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         check_is_fitted(self)
         codes = check_array(plain(Z), dtype=np.float64, input_name="Z")
         if codes.shape[1] != self.n_components_:
-            raise ValueError(
-                f"Z has {codes.shape[1]} columns, but codes have {self.n_components_} components."
-            )
+            raise ValueError(f"Z has {codes.shape[1]} columns, but codes have {self.n_components_} components.")
         return self._representation().tensor(codes)
 
     def _distortion(self, X: Data, norms: Tensor) -> Tensor:
@@ -562,16 +548,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         domain = self.function_.kernel.domain
         if diagonal is not None:
             if domain != "gram":
-                raise ValueError(
-                    "diagonal= is for kernel='precomputed'; this kernel computes k(x, x) itself."
-                )
+                raise ValueError("diagonal= is for kernel='precomputed'; this kernel computes k(x, x) itself.")
             values = check_array(
                 np.atleast_1d(plain(diagonal)), ensure_2d=False, dtype=np.float64, input_name="diagonal"
             )
             if values.shape != (len(X),):
-                raise ValueError(
-                    f"diagonal must have shape ({len(X)},), one k(x, x) a sample; got {values.shape}."
-                )
+                raise ValueError(f"diagonal must have shape ({len(X)},), one k(x, x) a sample; got {values.shape}.")
             if (values < 0).any():
                 raise ValueError("diagonal holds k(x, x), which cannot be negative.")
             return self._representation().tensor(values)
@@ -621,9 +603,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         chosen = preimage.nearest(distance)
         if domain == "gram":
             return plain(chosen)
-        return (
-            objects[plain(chosen)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in chosen]
-        )
+        return objects[plain(chosen)] if isinstance(objects, np.ndarray) else [objects[int(i)] for i in chosen]
 
     # -- codes and back -----------------------------------------------------------------------------------------------
     def transform(self, X: Data) -> np.ndarray:
@@ -691,9 +671,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         if is_dask(X):
             check_is_fitted(self)
             if not isinstance(self._space, FeatureSpace):
-                raise ValueError(
-                    "Only reconstructions that are vectors are lazy; these are elements of an RKHS."
-                )
+                raise ValueError("Only reconstructions that are vectors are lazy; these are elements of an RKHS.")
             return self._lazily("reconstruct", X, self.n_features_in_)
         return self.inverse_transform(plain(self._codes(self._inputs(X))), candidates, diagonal)
 

@@ -268,9 +268,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         flat = getattr(self, "_flat", None)
         _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
         if samples.observed is not None:
-            raise ValueError(
-                "partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit."
-            )
+            raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
         if first:
             self._keep(self._solved(samples, model, None), None, None, None)
             self.n_samples_seen_ = samples.n
@@ -419,9 +417,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         system = system.joined(block, seen, self._seed, limit)
         self.alpha_, self.criterion_value_ = alpha_by_sums(system, model.alpha, self.criterion, limit)
         system = system.changed(alpha=self.alpha_)
-        self.function_ = feature_function(
-            system.features, system.operator, system.coefficients(), system.intercept()
-        )
+        self.function_ = feature_function(system.features, system.operator, system.coefficients(), system.intercept())
         self.system_ = system
         self.n_samples_seen_ = seen + len(block)
 
@@ -468,9 +464,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_is_fitted(self)
         system = self.system_
         if isinstance(system, SummedSystem | FalkonSystem) and system.samples is None:
-            raise ValueError(
-                "loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none."
-            )
+            raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
         found = plain(system.left_out()).astype(np.float64)
         if isinstance(system, ExactSystem) and system.rows is not None:
             # Samples without weight are left out of the fit itself.

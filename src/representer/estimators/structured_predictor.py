@@ -236,9 +236,7 @@ class StructuredPredictor(KernelLearner):
         if any(name.startswith("decoder__") for name in params):
             decoder = params.get("decoder", self.decoder)
             if not isinstance(decoder, str | Decoder):
-                raise ValueError(
-                    f"decoder={decoder!r} has no parameters; give an object of representer.preimage."
-                )
+                raise ValueError(f"decoder={decoder!r} has no parameters; give an object of representer.preimage.")
             params["decoder"] = as_decoder(decoder)
         return super().set_params(**params)
 
@@ -319,9 +317,7 @@ class StructuredPredictor(KernelLearner):
         if not (is_count(n_components) or (isinstance(n_components, str) and n_components == "auto")):
             raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
         if self.task_loss is not None and self.criterion != "validation":
-            raise ValueError(
-                "task_loss= is what criterion='validation' minimises; set criterion='validation'."
-            )
+            raise ValueError("task_loss= is what criterion='validation' minimises; set criterion='validation'.")
         if self.task_loss is not None and not callable(self.task_loss):
             raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
         if self.criterion == "validation" and isinstance(self.cv, Iterator):
@@ -432,14 +428,10 @@ class StructuredPredictor(KernelLearner):
         X, Y = how.inputs(kernel, inputs), replace(how, sparse=False).inputs(output, outputs)
         w = None if weights is None else how.tensor(weights)
         numbers, known = (None if a is None else torch.from_numpy(a) for a in (groups, labelled))
-        return Pairs(
-            X, Y, w, numbers, inputs, outputs, known, (kernel.domain == "gram", output.domain == "gram")
-        )
+        return Pairs(X, Y, w, numbers, inputs, outputs, known, (kernel.domain == "gram", output.domain == "gram"))
 
     # -- the criterion ------------------------------------------------------------------------------------------------
-    def _task_loss(
-        self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Data
-    ) -> float | np.ndarray:
+    def _task_loss(self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Data) -> float | np.ndarray:
         """The loss of predictions for some of the training samples by a fit to others."""
         if kernel.domain == "gram":
             true, predicted = test, train[predicted]
@@ -724,9 +716,7 @@ class StructuredPredictor(KernelLearner):
         else:
             one, two = (validation.check_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
         if count(one) != count(two):
-            raise ValueError(
-                f"There must be one prediction for each output; got {count(two)} for {count(one)}."
-            )
+            raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
         if gram is None:
             return plain(squared_distances(kernel, one, two))
         return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)

@@ -143,9 +143,7 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
         y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
     y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
     if y.ndim not in (1, 2):
-        raise ValueError(
-            f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}."
-        )
+        raise ValueError(f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}.")
     if len(y) != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(y)}.")
     flat = y.ndim == 1
@@ -153,9 +151,7 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
     if targets.shape[1] == 0:
         raise ValueError(f"y has no outputs: shape {y.shape}.")
     if np.isinf(targets).any():
-        raise ValueError(
-            f"Input y contains infinity, first in row {int(np.argwhere(np.isinf(targets))[0][0])}."
-        )
+        raise ValueError(f"Input y contains infinity, first in row {int(np.argwhere(np.isinf(targets))[0][0])}.")
     missing = np.isnan(targets)
     if missing.any() and targets.shape[1] == 1:
         raise ValueError(
@@ -228,9 +224,7 @@ def labelled_outputs(kernel: Kernel, Y: Data) -> tuple[Any, np.ndarray | None]:
         gap = np.asarray(np.isnan(items.reshape(len(items), -1)).all(1), dtype=bool)
     else:
         items = items if isinstance(items, np.ndarray) else list(items)
-        gap = np.array(
-            [item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool
-        )
+        gap = np.array([item is None or (isinstance(item, float) and item != item) for item in items], dtype=bool)
     if not gap.any():
         return Y, None
     if gap.all():
@@ -577,9 +571,7 @@ class Folds:
                 "Give numbers for all of them and calibration=None, or more samples."
             )
         if groups is not None and groups.max() == 0:
-            raise ValueError(
-                "All samples are in one group, of which none can be held out. Give at least two groups."
-            )
+            raise ValueError("All samples are in one group, of which none can be held out. Give at least two groups.")
         if is_count(self.cv):
             splitter = self._folds(min(self.cv, max(2, most)))
         elif not hasattr(self.cv, "split") and self.kept is not None:

@@ -82,9 +82,7 @@ class Chain:
         self.rows = torch.arange(count(self.X)) if rows is None else rows
         self.outputs = self._make_outputs()
         self.pivots = [self._choose_pivots(part, tol) for part in self.outputs[0].parts]
-        self.factors = [
-            self._first_factor(*pair) for pair in zip(self.outputs[0].parts, self.pivots, strict=True)
-        ]
+        self.factors = [self._first_factor(*pair) for pair in zip(self.outputs[0].parts, self.pivots, strict=True)]
         self.later_rows = self._later_rows()
         later = enumerate(self.outputs[1:])
         self.shapes: list[tuple[int, int]] = [
@@ -95,9 +93,7 @@ class Chain:
         self.size = sum(self._sizes)
 
     def _make_outputs(self) -> list[Outputs]:
-        like = (
-            self.X if isinstance(self.X, Tensor) and self.X.is_floating_point() else torch.zeros(1).double()
-        )
+        like = self.X if isinstance(self.X, Tensor) and self.X.is_floating_point() else torch.zeros(1).double()
         return [Outputs(layer, like) for layer in self.layers]
 
     @property
@@ -109,11 +105,7 @@ class Chain:
         if self._pairwise:
             gram = part.gram(self.X, None)
             gram = gram if rows is None else gram[rows]
-            return (
-                gram[:, rows if columns is None else columns]
-                if rows is not None or columns is not None
-                else gram
-            )
+            return gram[:, rows if columns is None else columns] if rows is not None or columns is not None else gram
         points = self.X if rows is None else take(self.X, rows)
         return part.gram(points, None if columns is None else take(self.X, columns))
 
@@ -140,9 +132,7 @@ class Chain:
         new = copy.copy(self)
         new.layers = list(layers)
         new.outputs = new._make_outputs()
-        new.factors = [
-            new._first_factor(*pair) for pair in zip(new.outputs[0].parts, new.pivots, strict=True)
-        ]
+        new.factors = [new._first_factor(*pair) for pair in zip(new.outputs[0].parts, new.pivots, strict=True)]
         return new
 
     # -- later layers -------------------------------------------------------------------------------------------------
@@ -150,9 +140,7 @@ class Chain:
         """The training points whose images are the anchors of later layers."""
         if self.max_rank is None or self.max_rank >= len(self.rows):
             return self.rows
-        located = [
-            part.locate(pivots)[0] for part, pivots in zip(self.outputs[0].parts, self.pivots, strict=True)
-        ]
+        located = [part.locate(pivots)[0] for part, pivots in zip(self.outputs[0].parts, self.pivots, strict=True)]
         chosen = located[0] if len(located) == 1 else torch.unique(torch.cat(located))[: self.max_rank]
         rest = torch.ones(count(self.X), dtype=torch.bool)
         rest[chosen] = False
@@ -201,21 +189,15 @@ class Chain:
     def split(self, flat: Tensor) -> list[Tensor]:
         """The coordinates Θ_1, …, Θ_L of a flat vector (size,), or of a batch of them (b, size)."""
         if flat.shape[-1] != self.size:
-            raise ValueError(
-                f"A chain of shapes {self.shapes} has {self.size} unknowns; got {flat.shape[-1]}."
-            )
+            raise ValueError(f"A chain of shapes {self.shapes} has {self.size} unknowns; got {flat.shape[-1]}.")
         parts = flat.split(self._sizes, dim=-1)
-        return [
-            part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)
-        ]
+        return [part.reshape(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def images(self, coordinates: Sequence[Tensor]) -> list[Tensor]:
         """f_1(X), f_2(f_1(X)), …: every intermediate image of the points; batches and gradients allowed."""
         images: list[Tensor] = []
         for outputs, theta in zip(self.outputs, coordinates, strict=True):
-            factors = (
-                [self._later_factor(part, images[-1]) for part in outputs.parts] if images else self.factors
-            )
+            factors = [self._later_factor(part, images[-1]) for part in outputs.parts] if images else self.factors
             images.append(factors[0] @ theta if outputs.plain else outputs.values(factors, theta))
         return images
 
@@ -233,9 +215,7 @@ class Chain:
         coordinates: list[Tensor] = []
         reached = images[0]
         for outputs, image in zip(self.outputs, images, strict=True):
-            factors = (
-                self.factors if not coordinates else [self._later_factor(p, reached) for p in outputs.parts]
-            )
+            factors = self.factors if not coordinates else [self._later_factor(p, reached) for p in outputs.parts]
             wanted = outputs.columns(image[self.rows])
             pieces = [
                 _least_squares(factor[part.entries(self.rows)], column)
@@ -258,10 +238,7 @@ class Chain:
         for l, (layer, outputs, theta) in enumerate(later):
             anchors = Z[..., self.later_rows, :]
             pieces = outputs.split(theta, [self._later_rank(part, l) for part in outputs.parts])
-            dual = [
-                self._later_dual(part, anchors, piece)
-                for part, piece in zip(outputs.parts, pieces, strict=True)
-            ]
+            dual = [self._later_dual(part, anchors, piece) for part, piece in zip(outputs.parts, pieces, strict=True)]
             functions.append(Expansion(layer.operator_kernel, anchors, outputs.coefficients(dual)))
             Z = functions[-1](Z)
         return functions
@@ -312,6 +289,4 @@ def _normal_solve(factor: Tensor, right: Tensor) -> Tensor:
     """(BᵀB)⁻¹R with a ridge at the rounding of BᵀB."""
     inner = factor.mT @ factor
     ridge = torch.finfo(factor.dtype).eps * inner.diagonal(dim1=-2, dim2=-1).mean(-1) * inner.shape[-1]
-    return factorize(shifted(inner, ridge[..., None]), name="A projection", strict=factor.ndim < 3).solve(
-        right
-    )
+    return factorize(shifted(inner, ridge[..., None]), name="A projection", strict=factor.ndim < 3).solve(right)

@@ -81,9 +81,7 @@ class Composed(Function):
     def first_columns(self, p: int) -> Composed:
         """The same inner functions, and the first p outputs."""
         b = None if self.outer.intercept is None else self.outer.intercept[:p]
-        return replace(
-            self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b)
-        )
+        return replace(self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b))
 
     def __call__(self, X: Data) -> Tensor:
         """The values (n, p)."""

@@ -201,9 +201,7 @@ class ConditionalEmbedding(Function):
         """The distinct targets in order, the order of all, and which of them is the last of its equals."""
         Y = plain(self.vectors(what))
         if Y.shape[1] != 1:
-            raise ValueError(
-                f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X)."
-            )
+            raise ValueError(f"{what} needs targets of one dimension; these have {Y.shape[1]}. Use expect(g, X).")
         order = np.argsort(Y[:, 0], kind="stable")
         levels = Y[order, 0]
         last = np.append(levels[1:] != levels[:-1], True)

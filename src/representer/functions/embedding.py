@@ -166,7 +166,5 @@ def mean_embedding(Y: Data, kernel: Any = "rbf", *, weights: Any | None = None) 
     else:
         values = torch.as_tensor(np.asarray(weights, dtype=np.float64)).to(like).reshape(1, -1)
         if values.shape[1] != n:
-            raise ValueError(
-                f"weights must have one entry for each of the {n} samples; got {values.shape[1]}."
-            )
+            raise ValueError(f"weights must have one entry for each of the {n} samples; got {values.shape[1]}.")
     return Embedding(given, Y, values)

@@ -78,9 +78,7 @@ class StoredFeatures:
         """The features as a function of prepared data."""
         kernel, how = self._adapted, self.representation
         if self.factor is not None:
-            factor = how.tensor(
-                self.factor.T
-            ).mT  # in columns, as LAPACK leaves it: solves round the same way
+            factor = how.tensor(self.factor.T).mT  # in columns, as LAPACK leaves it: solves round the same way
             triangular = len(factor) == factor.shape[1] and not bool(factor.triu(1).any())
             solver = Cholesky(factor, factor.new_zeros(())) if triangular else PositivePart(factor)
             return LandmarkFeatures(kernel, how.inputs(kernel, self.drawn), solver)

@@ -244,9 +244,7 @@ class Outputs:
     def values(self, factors: list[Tensor], theta: Tensor) -> Tensor:
         """f at the points of the factors, (..., n, size)."""
         pieces = self.split(theta, [factor.shape[-1] for factor in factors])
-        return self._assemble(
-            [factor @ piece for factor, piece in zip(factors, pieces, strict=True)], self.root
-        )
+        return self._assemble([factor @ piece for factor, piece in zip(factors, pieces, strict=True)], self.root)
 
     def coefficients(self, pieces: list[Tensor]) -> Tensor:
         """The c of Σ_j K(·, z_j) c_j from what the parts give each anchor."""

@@ -43,9 +43,7 @@ ROUNDING = 16.0
 REACH = 3.0
 
 
-def slope(
-    kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None
-) -> Tensor:
+def slope(kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram: Tensor | None = None) -> Tensor:
     """Σ_n w_in ∂k(h_i, a_n)/∂h_i for each point h_i and anchors a_n: (m, s). ``gram`` is k(points, anchors), if known.
 
     It takes two products for the Gaussian kernel, and autograd for any other.
@@ -85,9 +83,7 @@ class DataLevel(Function):
     vectors: np.ndarray | None  # the eigenvectors that stayed when an indefinite Gram matrix was repaired
 
     @classmethod
-    def of(
-        cls, kernel: Kernel, X: Data, representation: Representation, *, center: bool
-    ) -> tuple[DataLevel, Tensor]:
+    def of(cls, kernel: Kernel, X: Data, representation: Representation, *, center: bool) -> tuple[DataLevel, Tensor]:
         """The level of training data, and their Gram matrix; refuse data that are all the same to the kernel."""
         data = representation.inputs(kernel, X)
         require_gram(count(data), count(data))
@@ -124,9 +120,7 @@ class DataLevel(Function):
         how = self.representation
         adapted = how.adapted(Decomposable(self.kernel), repair=True)
         assert isinstance(adapted, Decomposable)
-        kernel = (
-            adapted.kernel if self.vectors is None else Projected(adapted.kernel, how.tensor(self.vectors))
-        )
+        kernel = adapted.kernel if self.vectors is None else Projected(adapted.kernel, how.tensor(self.vectors))
         means = None if self.means is None else how.tensor(self.means)
         return LoadedData(kernel, how.inputs(self.kernel, self.anchors), means, how.tensor(self.diagonal))
 
@@ -210,9 +204,7 @@ class Levels(Function):
         hidden, multipliers, variances = ([tensor(part) for part in parts] for parts in arrays)
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
-        return Extension(
-            hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest
-        )
+        return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
 
     def columns(self, level: int | None) -> slice:
         """Where a level stands among all of them; None: all of them."""

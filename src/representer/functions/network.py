@@ -41,9 +41,7 @@ class CompositionNetwork(torch.nn.Module):
                 self.register_buffer(f"anchors_{i}", function.anchors.detach().clone())
             else:
                 self.objects[i] = function.anchors
-            self.register_parameter(
-                f"coefficients_{i}", torch.nn.Parameter(function.coefficients.detach().clone())
-            )
+            self.register_parameter(f"coefficients_{i}", torch.nn.Parameter(function.coefficients.detach().clone()))
         self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
 
     def forward(self, X: Data) -> Tensor:

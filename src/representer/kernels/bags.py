@@ -71,9 +71,7 @@ class OnBags(Kernel, ABC):
     def check_hyperparameters(self) -> None:
         """Refuse what is inadmissible; there must be a kernel of points."""
         if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
-            raise ValueError(
-                f"kernel of {type(self).__name__} must be a kernel of points; got {self.kernel!r}."
-            )
+            raise ValueError(f"kernel of {type(self).__name__} must be a kernel of points; got {self.kernel!r}.")
         super().check_hyperparameters()
 
     def prepare(self, X: Data) -> list[Data]:
@@ -92,16 +90,12 @@ class OnBags(Kernel, ABC):
     def _checked(self, i: int, bag: Data) -> tuple[Data, Tensor]:
         """The prepared points of a bag, and weights of sum 1."""
         if isinstance(bag, tuple) and len(bag) != 2:
-            raise ValueError(
-                f"Bag {i} is a tuple of {len(bag)}: give a list of points, or (points, weights)."
-            )
+            raise ValueError(f"Bag {i} is a tuple of {len(bag)}: give a list of points, or (points, weights).")
         points, weights = bag if isinstance(bag, tuple) else (bag, None)
         if is_single(points) or not hasattr(points, "__len__"):
             raise ValueError(f"Bag {i} must be an array or a list of points; got {type(points).__name__}.")
         if sparse.issparse(points):
-            raise ValueError(
-                f"Bag {i} is a sparse matrix, where a dense one is expected. Pass points.toarray()."
-            )
+            raise ValueError(f"Bag {i} is a sparse matrix, where a dense one is expected. Pass points.toarray().")
         if not len(points):
             raise ValueError(f"Bag {i} is empty: a bag needs at least one point. Remove it.")
         try:
@@ -109,9 +103,7 @@ class OnBags(Kernel, ABC):
         except ValueError as error:
             raise ValueError(f"Bag {i}: {error}") from error
         if isinstance(points, Tensor) and points.ndim != 2:
-            raise ValueError(
-                f"Bag {i} must be an array (n_points, n_features); got shape {tuple(points.shape)}."
-            )
+            raise ValueError(f"Bag {i} must be an array (n_points, n_features); got shape {tuple(points.shape)}.")
         dtype = points.dtype if isinstance(points, Tensor) else torch.float64
         if weights is None:
             return points, torch.full((len(points),), 1.0 / len(points), dtype=dtype)
@@ -120,9 +112,7 @@ class OnBags(Kernel, ABC):
             raise ValueError(f"The weights of bag {i} must be numbers; got {weights.tolist()!r:.60}.")
         weights = torch.as_tensor(weights, dtype=dtype)
         if weights.shape != (len(points),):
-            raise ValueError(
-                f"Bag {i} has {len(points)} points, but weights of shape {tuple(weights.shape)}."
-            )
+            raise ValueError(f"Bag {i} has {len(points)} points, but weights of shape {tuple(weights.shape)}.")
         if not bool((weights >= 0).all() and torch.isfinite(weights).all() and weights.sum() > 0):
             raise ValueError(f"The weights of bag {i} must be finite and not negative, and not all zero.")
         positive = weights.nonzero()[:, 0]

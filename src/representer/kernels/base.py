@@ -402,9 +402,7 @@ class Product(Pair):
         return self.left._diag(X) * self.right._diag(X)
 
     def __repr__(self) -> str:
-        left, right = (
-            f"({k!r})" if isinstance(k, Pair | Scaled) else repr(k) for k in (self.left, self.right)
-        )
+        left, right = (f"({k!r})" if isinstance(k, Pair | Scaled) else repr(k) for k in (self.left, self.right))
         return f"{left} * {right}"
 
 

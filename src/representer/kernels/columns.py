@@ -68,12 +68,9 @@ class Columns(Kernel):
             yield f"kernels__{i if '__' in label else label}", kernel
 
     def _rebuild(self, change: Callable[[str, Any], Any]) -> Self:
-        new = super()._rebuild(
-            lambda name, argument: argument if name == "kernels" else change(name, argument)
-        )
+        new = super()._rebuild(lambda name, argument: argument if name == "kernels" else change(name, argument))
         new.kernels = {
-            field: change(name, child)
-            for field, (name, child) in zip(self.kernels, self._children(), strict=True)
+            field: change(name, child) for field, (name, child) in zip(self.kernels, self._children(), strict=True)
         }
         return new
 
@@ -129,9 +126,7 @@ class Columns(Kernel):
         if weights.ndim == 0 or weights.shape[-1] == 1:
             return [weights if weights.ndim > 1 else weights.reshape(())] * q
         if weights.shape[-1] != q:
-            raise ValueError(
-                f"Columns has {q} fields, but weights of shape {tuple(weights.shape)}: give one a field."
-            )
+            raise ValueError(f"Columns has {q} fields, but weights of shape {tuple(weights.shape)}: give one a field.")
         return [weights[..., i : i + 1] if weights.ndim > 1 else weights[i] for i in range(q)]
 
     def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:

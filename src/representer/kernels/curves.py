@@ -129,9 +129,7 @@ class Functional(Mapped):
             if vectors.ndim > 2 and not isinstance(X, Tensor | np.ndarray):
                 raise ValueError(f"Expected rows of values; got entries of shape {tuple(vectors.shape[1:])}.")
         except ValueError as error:
-            raise ValueError(
-                f"{error} For pairs (times, values), say Functional(…, domain='objects')."
-            ) from error
+            raise ValueError(f"{error} For pairs (times, values), say Functional(…, domain='objects').") from error
         return vectors
 
     def _resolve(self, X: Data) -> Self:
@@ -251,9 +249,7 @@ def _check_times(times: np.ndarray, what: str, order: int) -> None:
     """Refuse times that are too few, not finite or not increasing."""
     least = max(2, order + 1)
     if times.ndim != 1 or len(times) < least or times.dtype.kind not in "iuf":
-        raise ValueError(
-            f"{what} must be at least {least} numbers, one-dimensional; got shape {times.shape}."
-        )
+        raise ValueError(f"{what} must be at least {least} numbers, one-dimensional; got shape {times.shape}.")
     if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
         raise ValueError(
             f"{what} must be finite and increase strictly. Sort them; of equal times keep one (or the mean of values)."

@@ -61,14 +61,10 @@ class CountingKernel(ExplicitKernel):
                     values.append(value)
             ends.append(len(indices))
         shape = len(ends) - 1, len(names)
-        return ExplicitFeatures(
-            sparse.csr_array((values, indices, ends), shape=shape, dtype=np.float64), names
-        )
+        return ExplicitFeatures(sparse.csr_array((values, indices, ends), shape=shape, dtype=np.float64), names)
 
 
-def inner_products(
-    left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None = None
-) -> Tensor:
+def inner_products(left: sparse.csr_array, right: sparse.csr_array | None, weights: np.ndarray | None = None) -> Tensor:
     """The dense matrix left @ diag(weights) @ right.T of sparse features; ``right`` None means left, at half the work.
 
     Features that many objects have are multiplied as dense columns, the others as sparse ones: each in the way that is

@@ -47,9 +47,7 @@ class Overlap(Kernel, ABC):
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         other = X if Y is None else Y
         if X.shape[-1] != other.shape[-1]:
-            raise ValueError(
-                f"X has {X.shape[-1]} features, but Y has {other.shape[-1]}: they must be the same."
-            )
+            raise ValueError(f"X has {X.shape[-1]} features, but Y has {other.shape[-1]}: they must be the same.")
         left = self._as_units(X)
         right = left if Y is None or left is None else self._as_units(Y)
         if left is None or right is None:
@@ -182,9 +180,7 @@ def _as_rows(X: sparse.sparray) -> SparseRows:
     if isinstance(X, SparseRows):
         return X
     if X.ndim != 2 or not all(X.shape):
-        raise ValueError(
-            f"Expected a sparse matrix of at least one sample and one feature; got shape {X.shape}."
-        )
+        raise ValueError(f"Expected a sparse matrix of at least one sample and one feature; got shape {X.shape}.")
     if X.dtype.kind not in "biuf":
         raise ValueError(f"Expected a sparse matrix of real numbers; got entries of type {X.dtype}.")
     rows = SparseRows(X)
@@ -272,9 +268,7 @@ def _arithmetic(left: sparse.csr_array, right: sparse.csr_array, largest: float,
     return np.int16 if largest < 2**15 else np.int32
 
 
-def _shared_columns(
-    left: sparse.csr_array, right: sparse.csr_array
-) -> tuple[sparse.csr_array, sparse.csr_array]:
+def _shared_columns(left: sparse.csr_array, right: sparse.csr_array) -> tuple[sparse.csr_array, sparse.csr_array]:
     """The columns that occur on both sides, if there are many: the others are in no product."""
     if left.shape[1] == right.shape[1] <= MANY_COLUMNS:
         return left, right

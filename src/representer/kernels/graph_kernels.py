@@ -149,13 +149,9 @@ class WeisfeilerLehman(GraphFeatures):
     def check_hyperparameters(self) -> None:
         """Refuse what is inadmissible, such as a form without a name."""
         if not is_whole(self.iterations):
-            raise ValueError(
-                f"iterations of WeisfeilerLehman must be an integer, 0 or more; got {self.iterations!r}."
-            )
+            raise ValueError(f"iterations of WeisfeilerLehman must be an integer, 0 or more; got {self.iterations!r}.")
         if self.form not in ("subtree", "assignment"):
-            raise ValueError(
-                f"form of WeisfeilerLehman must be 'subtree' or 'assignment'; got {self.form!r}."
-            )
+            raise ValueError(f"form of WeisfeilerLehman must be 'subtree' or 'assignment'; got {self.form!r}.")
         super().check_hyperparameters()
 
     def _table(self, graphs: Union) -> Table:
@@ -210,8 +206,7 @@ def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numberi
                 numbers[code] = numbering((graphs.node_labels[graphs.nodes[node]],))
                 continue
             branches = [
-                (graphs.edge_labels[arcs[a]], numbers[before[targets[a]]])
-                for a in range(first[node], first[node + 1])
+                (graphs.edge_labels[arcs[a]], numbers[before[targets[a]]]) for a in range(first[node], first[node + 1])
             ]
             root = numbers[before[node]]
             if root >= 0 and all(number >= 0 for _, number in branches):

@@ -96,9 +96,7 @@ class Graph:
 def _as_edges(edges: object) -> np.ndarray:
     """The edges as pairs of node numbers (m, 2), the smaller first."""
     try:
-        array = np.asarray(
-            edges if hasattr(edges, "__array__") or not isinstance(edges, Iterable) else list(edges)
-        )
+        array = np.asarray(edges if hasattr(edges, "__array__") or not isinstance(edges, Iterable) else list(edges))
     except (TypeError, ValueError):
         array = np.empty(1)
     if array.shape == (0,):
@@ -130,9 +128,7 @@ def _once(
     """The edges, each of them once, in order, with their labels."""
     if labels is not None and len(labels) != len(edges):
         raise ValueError(f"There are {len(edges)} edges, but {len(labels)} edge_labels. Give one for each.")
-    keys, first, inverse = np.unique(
-        edges[:, 0] * n_nodes + edges[:, 1], return_index=True, return_inverse=True
-    )
+    keys, first, inverse = np.unique(edges[:, 0] * n_nodes + edges[:, 1], return_index=True, return_inverse=True)
     unique = np.stack([keys // max(n_nodes, 1), keys % max(n_nodes, 1)], axis=1)
     if labels is None:
         return unique, (None,) * len(unique)
@@ -236,9 +232,7 @@ def check_graphs(X: Data, who: str) -> list[Graph]:
         kinds = ", ".join(sorted({type(items[i]).__name__ for i in strangers}))
         advice = "Leave them out, or convert them: Graph(edges, node_labels) makes a graph."
         if any(isinstance(items[i], str) for i in strangers):
-            advice = (
-                "For SMILES there is Molecule(); rdkit.Chem.MolFromSmiles makes a graph of one (or None)."
-            )
+            advice = "For SMILES there is Molecule(); rdkit.Chem.MolFromSmiles makes a graph of one (or None)."
         elif any(items[i] is None for i in strangers):
             advice = "Molecules come from rdkit.Chem.MolFromSmiles, which gives None where it cannot read the text."
         raise ValueError(

@@ -32,9 +32,7 @@ class Mapped(Kernel, ABC):
         if not isinstance(self.kernel, Kernel):
             raise ValueError(f"kernel of {type(self).__name__} must be a kernel object; got {self.kernel!r}.")
         if self.domain not in get_args(Domain):
-            raise ValueError(
-                f"domain of {type(self).__name__} must be one of {get_args(Domain)}; got {self.domain!r}."
-            )
+            raise ValueError(f"domain of {type(self).__name__} must be one of {get_args(Domain)}; got {self.domain!r}.")
         super().check_hyperparameters()
 
     def _resolve(self, X: Data) -> Self:
@@ -193,15 +191,11 @@ class Neural(Mapped):
     def replace(self, values: Mapping[str, Setting]) -> Self:
         """The kernel with other weights, and other hyperparameters of the inner kernel."""
         weights = {
-            name.removeprefix("module__"): as_tensor(v)
-            for name, v in values.items()
-            if name.startswith("module__")
+            name.removeprefix("module__"): as_tensor(v) for name, v in values.items() if name.startswith("module__")
         }
         unknown = set(weights) - set(self._weights())
         if unknown:
-            raise ValueError(
-                f"The module has no weights {sorted(unknown)}; it has: {', '.join(self._weights())}."
-            )
+            raise ValueError(f"The module has no weights {sorted(unknown)}; it has: {', '.join(self._weights())}.")
         new = super().replace({name: v for name, v in values.items() if not name.startswith("module__")})
         new._exchanged = {**self._exchanged, **weights}
         return new

@@ -178,9 +178,7 @@ def _refuse(faulty: list[tuple[int, Data]], total: int) -> None:
     """Raise an error that names the molecules that cannot be read, if there are any."""
     if not faulty:
         return
-    shown = ", ".join(
-        f"{i} ({item if isinstance(item, str) else 'no atoms'!r})" for i, item in faulty[:SHOWN]
-    )
+    shown = ", ".join(f"{i} ({item if isinstance(item, str) else 'no atoms'!r})" for i, item in faulty[:SHOWN])
     raise ValueError(
         f"{len(faulty)} of {total} molecules cannot be read (invalid SMILES, or no atoms), at position "
         f"{shown}{', …' if len(faulty) > SHOWN else ''}. Correct or remove them."

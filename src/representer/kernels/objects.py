@@ -58,9 +58,7 @@ def as_label(item: object) -> Hashable:
     if isinstance(item, list | tuple):
         return as_label(item[0]) if len(item) == 1 else tuple(map(as_label, item))
     if isinstance(item, float) and item != item:
-        raise ValueError(
-            "The labels contain NaN, which is not equal to itself. Remove these samples or name the gap."
-        )
+        raise ValueError("The labels contain NaN, which is not equal to itself. Remove these samples or name the gap.")
     try:
         hash(item)
     except TypeError:
@@ -153,9 +151,7 @@ class Callable(Kernel):
                     gram[i, j] = gram[j, i] = self._number(x, X[j])
         if not is_finite(gram):
             i, j = torch.nonzero(~torch.isfinite(gram))[0].tolist()
-            raise ValueError(
-                f"{self!r} is {gram[i, j].item()} for object {i} and object {j}; it must be finite."
-            )
+            raise ValueError(f"{self!r} is {gram[i, j].item()} for object {i} and object {j}; it must be finite.")
         return gram
 
     def _number(self, x: object, y: object) -> float:

@@ -62,9 +62,7 @@ class Parallel(Wrapped):
     def check_hyperparameters(self) -> None:
         """Refuse what is inadmissible; the kernel must be one that can be evaluated."""
         if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
-            raise ValueError(
-                f"kernel of Parallel must be a kernel that can be evaluated; got {self.kernel!r}."
-            )
+            raise ValueError(f"kernel of Parallel must be a kernel that can be evaluated; got {self.kernel!r}.")
         super().check_hyperparameters()
 
     def features(self, X: Data) -> Tensor | None:
@@ -124,9 +122,7 @@ def pairwise_blocks(
     gradient = torch.is_grad_enabled()  # each thread has a switch of its own
     run = joblib.Parallel(n_jobs, prefer="processes" if processes else "threads", return_as="generator")
     blocks = run(
-        joblib.delayed(_block)(
-            function, _sliced(X, r), None if Y is None and r == c else _sliced(other, c), gradient
-        )
+        joblib.delayed(_block)(function, _sliced(X, r), None if Y is None and r == c else _sliced(other, c), gradient)
         for r, c in pairs
     )
     return _assembled(zip(pairs, blocks, strict=True), count(X), count(other), symmetric=Y is None)
@@ -143,9 +139,7 @@ def _block(function: Block, rows: Data, columns: Data | None, gradient: bool) ->
         return function(rows, columns)
 
 
-def _assembled(
-    blocks: Iterator[tuple[tuple[slice, slice], Tensor]], n: int, m: int, *, symmetric: bool
-) -> Tensor:
+def _assembled(blocks: Iterator[tuple[tuple[slice, slice], Tensor]], n: int, m: int, *, symmetric: bool) -> Tensor:
     """One matrix from its blocks; writing into fresh memory is followed by autograd too."""
     gram: Tensor | None = None
     for (r, c), block in blocks:

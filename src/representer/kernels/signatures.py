@@ -79,9 +79,7 @@ class Signature(Kernel):
 
     def check_hyperparameters(self) -> None:
         """Refuse what is inadmissible; the inner kernel must take vectors."""
-        if self.kernel is not None and not (
-            isinstance(self.kernel, Kernel) and self.kernel.domain == "vectors"
-        ):
+        if self.kernel is not None and not (isinstance(self.kernel, Kernel) and self.kernel.domain == "vectors"):
             raise ValueError(
                 f"kernel of Signature must be None or a kernel on vectors, the points of a path; got {self.kernel!r}."
             )
@@ -125,9 +123,7 @@ class Signature(Kernel):
     def _explicit_features(self, X: Sequence[Series], columns: Columns | None = None) -> ExplicitFeatures:
         """The iterated integrals (n, 1 + d + … + d^depth), scaled; a column is named by the channels of dx … dx."""
         if self.kernel is not None:
-            raise ValueError(
-                f"The paths have finitely many features only with kernel=None; got {self.kernel!r}."
-            )
+            raise ValueError(f"The paths have finitely many features only with kernel=None; got {self.kernel!r}.")
         paths, depth = self._paths(X), int(self.depth)
         scale = number(self, "scale", paths[0]).reshape(())
         scaled = [scale**m * level for m, level in enumerate(signatures(paths, depth), start=1)]

@@ -99,9 +99,7 @@ class Stationary(Kernel, ABC):
     def _learns(self, *data: Tensor | None) -> bool:
         """Is a gradient asked, with respect to data or hyperparameters?"""
         own = (getattr(self, name) for name in self.hyperparameters)
-        return torch.is_grad_enabled() and any(
-            isinstance(v, Tensor) and v.requires_grad for v in (*data, *own)
-        )
+        return torch.is_grad_enabled() and any(isinstance(v, Tensor) and v.requires_grad for v in (*data, *own))
 
     def _filled(self, left: Tensor, right: Tensor, *, symmetric: bool) -> Tensor:
         """The Gram matrix block by block in one buffer; of a symmetric one, half is computed and the rest is copied."""

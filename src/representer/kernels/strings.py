@@ -159,9 +159,7 @@ def coded(strings: Sequence[String], others: Sequence[String] | None = None) -> 
         symbols = np.fromiter(map(numbers.__getitem__, flat), dtype=np.int64, count=len(flat))
         return Coded(symbols, lengths, list(numbers))
     if kind is str:
-        points = np.frombuffer(
-            "".join(cast(Sequence[str], strings)).encode("utf-32-le", "surrogatepass"), dtype="<u4"
-        )
+        points = np.frombuffer("".join(cast(Sequence[str], strings)).encode("utf-32-le", "surrogatepass"), dtype="<u4")
     else:
         points = np.frombuffer(b"".join(cast(Sequence[bytes], strings)), dtype=np.uint8)
     present = np.bincount(points) > 0  # there are little more than a million code points

@@ -30,9 +30,7 @@ Series = npt.ArrayLike | Tensor
 def check_series(X: Data) -> list[Series]:
     """The series as a list, each checked to be numbers (length,) or (length, channels), of the same channels all."""
     series = as_list(X, "time series")
-    pairs = [
-        i for i, item in enumerate(series) if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0])
-    ]
+    pairs = [i for i, item in enumerate(series) if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0])]
     if pairs:
         raise ValueError(
             f"Series {pairs[0]} is a tuple of two sequences. If these are times and values, pass the values alone, or "
@@ -285,9 +283,7 @@ def _log_sum(*steps: Tensor) -> Tensor:
     return torch.stack([logs, moments[0].add_(moments[1]).add_(moments[2]).div_(total.clamp_(min=1e-300))])
 
 
-def _local(
-    distance: Tensor, s: int, low: int, lengthscale: float, triangular: int | None, *, slope: bool
-) -> Tensor:
+def _local(distance: Tensor, s: int, low: int, lengthscale: float, triangular: int | None, *, slope: bool) -> Tensor:
     """The logarithm log κ = log g − log(2 − g) for g = ω e^(−distance), with its derivative if asked.
 
     The derivative in ℓ is 4·distance / (ℓ (2 − g)).

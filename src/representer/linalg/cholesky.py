@@ -75,9 +75,7 @@ class Cholesky:
         return torch.from_numpy(trtri(factor, lower=True, overwrite_c=True)[0]).tril_().square_().sum(0)
 
 
-def factorize(
-    matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix", strict: bool = True
-) -> Cholesky:
+def factorize(matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix", strict: bool = True) -> Cholesky:
     """Cholesky factor of a symmetric positive semi-definite matrix, with the least jitter that works.
 
     Jitter is relative to the mean diagonal and is escalated only for the members of a batch that need it.
@@ -117,9 +115,7 @@ def factorize(
 
 def _for_scipy(matrix: Tensor) -> bool:
     """May SciPy see the memory of this matrix? Its LAPACK takes two thirds to three quarters of the time of torch's."""
-    return (
-        matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
-    )
+    return matrix.ndim == 2 and matrix.device.type == "cpu" and not matrix.requires_grad and matrix.numel() > 0
 
 
 def mirrored(matrix: Tensor) -> Tensor:
@@ -259,9 +255,7 @@ def pivoted_cholesky(
         column: Callable[[int], Tensor] = partial(matrix.select, 1)
         diagonal = matrix.diagonal() if diagonal is None else diagonal
     elif diagonal is None:
-        raise ValueError(
-            "pivoted_cholesky with a column function needs diagonal=, the diagonal of the matrix."
-        )
+        raise ValueError("pivoted_cholesky with a column function needs diagonal=, the diagonal of the matrix.")
     else:
         column = matrix
     residual = diagonal.clone()

@@ -132,6 +132,4 @@ def _residual(V: Tensor, AV: Tensor, values: Tensor, n: int) -> float:
 
 def _rounding(values: Tensor, n: int, size: int) -> float:
     """The residual that products with a matrix of so many rows have by rounding alone."""
-    return (
-        torch.finfo(values.dtype).eps * size**0.5 * values.abs().max() / _smallest(values, n, size)
-    ).item()
+    return (torch.finfo(values.dtype).eps * size**0.5 * values.abs().max() / _smallest(values, n, size)).item()

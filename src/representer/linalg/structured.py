@@ -116,8 +116,7 @@ def conjugate_gradient(
             reason = "Increase alpha (a better conditioned problem), max_iter or tol."
             if steps < limit:
                 reason = (
-                    "The system is not positive definite: a direction has the curvature "
-                    f"{curvature.min().item():.2g}."
+                    f"The system is not positive definite: a direction has the curvature {curvature.min().item():.2g}."
                 )
             raise RuntimeError(
                 f"Conjugate gradients on {name} stopped after {steps} iterations at a relative residual of "

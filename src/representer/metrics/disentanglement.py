@@ -274,9 +274,7 @@ def _checked(
     """Codes as numbers and factors with two values or more, row by row."""
     Z, F = _numbers(codes), np.asarray(factors)
     if F.ndim != 2 or len(F) != len(Z):
-        raise ValueError(
-            f"factors must be a matrix with one row a sample, ({len(Z)}, n_factors); got shape {F.shape}."
-        )
+        raise ValueError(f"factors must be a matrix with one row a sample, ({len(Z)}, n_factors); got shape {F.shape}.")
     if Z.shape[1] < min_codes or F.shape[1] < max(min_factors, 1):
         raise ValueError(
             f"At least {min_codes} codes and {min_factors} factors are compared; got {Z.shape[1]} and {F.shape[1]}."
@@ -300,9 +298,7 @@ def _numbers(codes: npt.ArrayLike) -> np.ndarray:
     """Codes as a matrix of finite numbers."""
     Z = np.asarray(codes, dtype=float)
     if Z.ndim != 2 or 0 in Z.shape:
-        raise ValueError(
-            f"codes must be a matrix (n_samples, n_codes) that is not empty; got shape {Z.shape}."
-        )
+        raise ValueError(f"codes must be a matrix (n_samples, n_codes) that is not empty; got shape {Z.shape}.")
     if not np.isfinite(Z).all():
         raise ValueError("codes must not be NaN or infinite.")
     return Z
@@ -366,9 +362,7 @@ def _threshold_accuracies(Z: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """The balanced accuracy of one interval of a code for each name."""
     Z, n_names = _unit_range(Z), len(np.unique(factor))
     tree = DecisionTreeClassifier(max_leaf_nodes=n_names, class_weight="balanced", random_state=0)
-    return np.array(
-        [balanced_accuracy_score(factor, tree.fit(z, factor).predict(z)) for z in Z.T[:, :, None]]
-    )
+    return np.array([balanced_accuracy_score(factor, tree.fit(z, factor).predict(z)) for z in Z.T[:, :, None]])
 
 
 def _concentration(importance: np.ndarray) -> np.ndarray:

@@ -113,9 +113,7 @@ class Objective(ABC):
         batch = gram.shape[:-2]
         if self.alpha is None:
             if alpha is not None:
-                raise ValueError(
-                    f"{type(self).__name__} has no alpha, got alpha={alpha}. Leave it out, or use Ridge."
-                )
+                raise ValueError(f"{type(self).__name__} has no alpha, got alpha={alpha}. Leave it out, or use Ridge.")
             return gram.new_zeros(batch)
         value = torch.as_tensor(self.alpha if alpha is None else alpha, dtype=gram.dtype, device=gram.device)
         if value.numel() == 1:

@@ -54,9 +54,7 @@ class ConvexLoss(InnerProblem, ABC):
             raise ValueError(f"tol must be positive, got {tol}; a value near 1e-9 suits most problems.")
         self.tol = tol
         self.max_iter = max_iter
-        super().__init__(
-            self._encoded(targets), alpha=alpha, intercept=intercept, sample_weight=sample_weight
-        )
+        super().__init__(self._encoded(targets), alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         self._check_targets()
 
     def _encoded(self, targets: ArrayLike) -> Tensor:
@@ -101,10 +99,7 @@ class ConvexLoss(InnerProblem, ABC):
 
     def _fit(self, gram: Tensor, targets: Tensor, alpha: float, near: Fit | None) -> Fit:
         return Fit.of_columns(
-            [
-                self._solve(gram, targets[:, j], alpha, near and _columns(near, j))
-                for j in self._problems(targets)
-            ]
+            [self._solve(gram, targets[:, j], alpha, near and _columns(near, j)) for j in self._problems(targets)]
         )
 
     def adjoint(self, gram: Tensor, alpha: float, fit: Fit, right: Tensor, sums: Tensor) -> Tensor:
@@ -141,9 +136,7 @@ class SmoothLoss(ConvexLoss, ABC):
         return self._curvature_at(gram, y, gram @ fit.beta + fit.intercept, 2.0 * self.n * alpha)
 
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
-        starts = [
-            (torch.zeros_like(y), self._cold_intercept(y) if self.intercept else y.new_zeros(y.shape[1]))
-        ]
+        starts = [(torch.zeros_like(y), self._cold_intercept(y) if self.intercept else y.new_zeros(y.shape[1]))]
         if near is not None:
             starts.append((near.beta.to(y), near.intercept.to(y)))
         return damped_newton(
@@ -270,9 +263,7 @@ class Curvature(ABC):
     def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The solution less E 1Δbᵀ, and the Δb (p,) that gives its columns these sums."""
 
-    def newton_step(
-        self, gram: Tensor, beta: Tensor, R: Tensor, c: float, *, intercept: bool
-    ) -> tuple[Tensor, Tensor]:
+    def newton_step(self, gram: Tensor, beta: Tensor, R: Tensor, c: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
         """Δβ, Δb: c(β + Δβ) = R − D(KΔβ + 1Δbᵀ) with R = −∂L/∂F, and 1ᵀ(β + Δβ) = 0 or Δb = 0."""
         rho = R - c * beta
         change = (rho - self.apply(gram @ rho)) / c
@@ -427,9 +418,7 @@ class HeldOutLoss(Objective):
         t, v = self._rows(gram)
         beta, m = fit.beta, len(v)
         K_tt, K_vt = gram[t[:, None], t], gram[v[:, None], t]
-        total, R = self._on_validation._summed(
-            self._on_validation.targets.to(gram), K_vt @ beta + fit.intercept
-        )
+        total, R = self._on_validation._summed(self._on_validation.targets.to(gram), K_vt @ beta + fit.intercept)
         value, G = total / m, -R / m
         if not gradient or not bool(torch.isfinite(value)):
             return value, torch.full_like(gram, torch.nan), torch.full_like(value, torch.nan)

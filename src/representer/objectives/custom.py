@@ -195,9 +195,7 @@ def _differentiate(function: Callable[[Tensor], Tensor], at: Tensor, what: str) 
         value = function(leaf)
         if not isinstance(value, Tensor) or value.numel() != 1:
             got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(
-                f"{what} must return a tensor with one number, got {got}. Use .sum() or .mean()."
-            )
+            raise ValueError(f"{what} must return a tensor with one number, got {got}. Use .sum() or .mean().")
         if not value.requires_grad:
             raise ValueError(
                 f"{what} returned a value that does not depend on its argument for autograd. Use torch operations "

@@ -54,9 +54,7 @@ class SupportVectorLoss(ConvexLoss, ABC):
                 f"{type(self).__name__} is solved by libsvm, which always fits an intercept; got intercept=False. "
                 "Use a loss that can do without: SquaredHinge (squared_hinge) for labels, Huber (huber) for numbers."
             )
-        super().__init__(
-            targets, alpha=alpha, intercept=True, tol=tol, max_iter=max_iter, sample_weight=sample_weight
-        )
+        super().__init__(targets, alpha=alpha, intercept=True, tol=tol, max_iter=max_iter, sample_weight=sample_weight)
 
     @abstractmethod
     def _machine(self, C: float) -> SVC | SVR:
@@ -87,9 +85,7 @@ class SupportVectorLoss(ConvexLoss, ABC):
         return gap.item(), Fit(dual, beta, b, alpha)
 
     def _curvature(self, gram: Tensor, y: Tensor, alpha: float, fit: Fit) -> Curvature:
-        return DiagonalCurvature(
-            gram, _free(fit.beta, self._weights(gram) / (2.0 * self.n * alpha)).to(gram), 0.0
-        )
+        return DiagonalCurvature(gram, _free(fit.beta, self._weights(gram) / (2.0 * self.n * alpha)).to(gram), 0.0)
 
 
 class EpsilonInsensitive(SupportVectorLoss):

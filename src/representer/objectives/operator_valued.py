@@ -78,9 +78,7 @@ def _of_product(
     operator = kernel._operator.as_matrix(data.Y.shape[1], data.Y)
     gram, spectrum = None, None
     if known is None:
-        gram, constants = beside_constants(
-            kernel.kernel._gram(data.X, None), data.root, intercept=data.intercept
-        )
+        gram, constants = beside_constants(kernel.kernel._gram(data.X, None), data.root, intercept=data.intercept)
     else:
         spectrum, constants = known
     blocks = data.blocks(torch.arange(len(data.Y))) if criterion == "loo" else None
@@ -198,9 +196,7 @@ class _Kronecker(torch.autograd.Function):
         spectrum: Eigenpairs | None,
     ) -> Tensor:
         n, criterion = len(Y), layout.criterion
-        left = (
-            eigh(gram.detach(), name="The Gram matrix") if spectrum is None and gram is not None else spectrum
-        )
+        left = eigh(gram.detach(), name="The Gram matrix") if spectrum is None and gram is not None else spectrum
         assert left is not None  # gram or spectrum is given
         right = clipped_spectrum(operator.detach())
         (U, e), (V, d) = (left.vectors, left.values), (right.vectors, right.values)
@@ -240,9 +236,7 @@ class _Kronecker(torch.autograd.Function):
                 t = q * R if criterion == "loo" else (q * R).mean(0, keepdim=True).expand_as(R)
                 H = _weighted_moments(U, t, e, d, g)
             else:
-                turned = torch.stack(
-                    [one.mT @ two for one, two in zip(*(m.unbind(-1) for m in moments), strict=True)]
-                )
+                turned = torch.stack([one.mT @ two for one, two in zip(*(m.unbind(-1) for m in moments), strict=True)])
                 H = (d[:, None, None] * g.mT[:, :, None] * g.mT[:, None, :] * turned).sum(0)
             H = H - (Qq * d) @ Z.mT
             in_K = symmetric_part(U @ H @ U.mT)

@@ -59,9 +59,7 @@ class ClassRisk(SquaredLoss, ABC):
         super().__init__(labels, None, alpha=alpha, intercept=intercept, sample_weight=sample_weight)
         self.targets = Targets(labels)  # also where there are more classes than samples
         if not (weight >= 0 and math.isfinite(weight)):
-            raise ValueError(
-                f"weight must be a finite number ≥ 0, the weight of the complexity; got {weight}."
-            )
+            raise ValueError(f"weight must be a finite number ≥ 0, the weight of the complexity; got {weight}.")
         if supremum is not None and not (supremum > 0 and math.isfinite(supremum)):
             raise ValueError(f"supremum must be positive, an upper bound of k(x, x); got {supremum}.")
         self.weight, self.loss, self.supremum, self.observer = weight, loss, supremum, observer
@@ -149,9 +147,7 @@ class RademacherBound(ClassRisk):
         observer: Observer | None = None,
     ) -> None:
         loss = ClippedCrossEntropy(clip)
-        weight = (
-            4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
-        )
+        weight = 4.0 * math.e / max(1, len(one_hot(targets, name="RademacherBound"))) if weight is None else weight
         super().__init__(
             targets,
             alpha=alpha,

@@ -80,9 +80,7 @@ class SquaredLoss(Objective, ABC):
     def _evaluate(self, gram: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
         return self._evaluate_by(DenseSystem, gram, alpha, gradient=gradient, dual=dual)
 
-    def _system(
-        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
-    ) -> RidgeSystem:
+    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True) -> RidgeSystem:
         rows = None if self.training is None else self.training.to(matrix.device)
         weights = self._weights(matrix, rows)
         return form(
@@ -255,9 +253,7 @@ class Interpolation(SquaredLoss):
         self.separation = separation
         super().__init__(targets, target_gram, alpha=None, intercept=intercept)
 
-    def __call__(
-        self, gram: Tensor, alpha: float | Tensor | None = None, *, points: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, gram: Tensor, alpha: float | Tensor | None = None, *, points: Tensor | None = None) -> Tensor:
         """The value (...), differentiable once in ``gram`` and in ``points``."""
         if self.separation == 0.0:
             return super().__call__(gram, alpha)
@@ -268,9 +264,7 @@ class Interpolation(SquaredLoss):
             )
         return super().__call__(gram, alpha) + self.separation * separation_penalty(points)
 
-    def _system(
-        self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True
-    ) -> RidgeSystem:
+    def _system(self, form: type[RidgeSystem], matrix: Tensor, alpha: Tensor, *, gradient: bool = True) -> RidgeSystem:
         if matrix.ndim == 2:
             _refuse_contradictions(matrix, self.targets.factor.to(matrix))
         name = "The Gram matrix of an interpolation"

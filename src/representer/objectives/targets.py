@@ -103,9 +103,7 @@ def one_hot(targets: ArrayLike, *, name: str) -> Tensor:
 
 def _finite(values: ArrayLike | None, name: str) -> Tensor:
     tensor = (
-        values.detach()
-        if isinstance(values, Tensor)
-        else torch.as_tensor(np.require(values, requirements=["C", "W"]))
+        values.detach() if isinstance(values, Tensor) else torch.as_tensor(np.require(values, requirements=["C", "W"]))
     )
     tensor = tensor if tensor.is_floating_point() else tensor.to(torch.float64)
     bad = torch.nonzero(~torch.isfinite(tensor))

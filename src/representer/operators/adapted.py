@@ -33,9 +33,7 @@ class Adapted(Wrapped):
     bring none, and not all of their kernels are.
     """
 
-    def __init__(
-        self, kernel: Kernel, dtype: torch.dtype, device: str | None = None, *, repair: bool = False
-    ):
+    def __init__(self, kernel: Kernel, dtype: torch.dtype, device: str | None = None, *, repair: bool = False):
         self.kernel = kernel
         self.dtype = dtype
         self.device = device

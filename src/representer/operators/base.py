@@ -57,9 +57,7 @@ class DiagonalForm:
 
     def product(self, weights: Tensor, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
         """The product Σ_t w_t k_t(X, Y) C, without the Gram matrix."""
-        terms = [
-            w * k._product(X, Y, coefficients) for k, w in zip(self.kernels, weights, strict=True) if w != 0
-        ]
+        terms = [w * k._product(X, Y, coefficients) for k, w in zip(self.kernels, weights, strict=True) if w != 0]
         return torch.stack(terms).sum(0) if terms else coefficients.new_zeros(count(X), coefficients.shape[1])
 
     def diag(self, weights: Tensor, X: Data) -> Tensor:
@@ -91,9 +89,7 @@ class OperatorKernel(Value, ABC):
 
     def _resolve(self, X: Data) -> Self:
         """The same as ``resolve`` for prepared data."""
-        return self._rebuild(
-            lambda name, argument: map_children(name, argument, lambda _, k: _resolved(k, X))
-        )
+        return self._rebuild(lambda name, argument: map_children(name, argument, lambda _, k: _resolved(k, X)))
 
     def n_outputs(self, X: Data) -> int | None:
         """The number of outputs that the kernel implies, or None if any number will do."""

@@ -96,9 +96,7 @@ def _mapped(transformation: Map, X: Tensor) -> Tensor:
         return as_vectors(transformation(X))
     matrix = torch.as_tensor(np.asarray(transformation), dtype=X.dtype, device=X.device)
     if matrix.ndim != 2 or matrix.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"A map of Transformable has shape {tuple(matrix.shape)}; expected (q, {X.shape[1]})."
-        )
+        raise ValueError(f"A map of Transformable has shape {tuple(matrix.shape)}; expected (q, {X.shape[1]}).")
     return X @ matrix.mT
 
 

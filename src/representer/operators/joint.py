@@ -39,9 +39,7 @@ class Coordinatewise(VectorOperatorKernel):
     [[4.0, 0.0], [0.0, 9.0]]
     """
 
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
-        "weight": Hyperparameter(NonNegative(), scalar=True)
-    }
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"weight": Hyperparameter(NonNegative(), scalar=True)}
 
     def __init__(self, weight: float | Tensor = 1.0):
         self.weight = weight
@@ -149,9 +147,7 @@ def joint_kernel(
         raise ValueError(f"X1 and X2 must have as many columns; got {one.shape[-1]} and {two.shape[-1]}.")
     if output_kernel is not None:
         if not (isinstance(K, Decomposable) and isinstance(K._operator, Identity)):
-            raise ValueError(
-                f"output_kernel= is for kernels k(x, x') I; got {kernel!r}, which acts on vectors."
-            )
+            raise ValueError(f"output_kernel= is for kernels k(x, x') I; got {kernel!r}, which acts on vectors.")
         return K.kernel._gram(one, two) * _paired(output_kernel(Y1, Y2), one, two)
     left, right = as_vectors(Y1), as_vectors(Y2)
     p = left.shape[-1]

@@ -83,9 +83,7 @@ class Diagonal(Operator):
         """The diagonal matrix (p, p) of the weights."""
         weights = number(self, "weights", like)
         if weights.shape != (p,):
-            raise ValueError(
-                f"Diagonal has weights of shape {tuple(weights.shape)}, but there are {p} outputs."
-            )
+            raise ValueError(f"Diagonal has weights of shape {tuple(weights.shape)}, but there are {p} outputs.")
         return torch.diag(weights)
 
 
@@ -118,9 +116,7 @@ class DataDriven(Operator, ABC):
 
     def as_matrix(self, p: int, like: Tensor) -> Tensor:
         """Known only after ``resolve``."""
-        raise ValueError(
-            f"{self!r} has no matrix yet: the targets decide it. Call operator.resolve(Y, gram) first."
-        )
+        raise ValueError(f"{self!r} has no matrix yet: the targets decide it. Call operator.resolve(Y, gram) first.")
 
     @abstractmethod
     def resolve(self, Y: Tensor, gram: Tensor | None) -> Dense:
@@ -244,9 +240,7 @@ def as_operator(operator: Any, n_components: int | Literal["auto"] = "auto") -> 
     if isinstance(operator, PrincipalComponents):
         own = operator.n_components if operator.n_components == "auto" else operator.checked()
         if n_components not in ("auto", own):
-            raise ValueError(
-                f"n_components={n_components!r} contradicts operator={operator!r}; give it once."
-            )
+            raise ValueError(f"n_components={n_components!r} contradicts operator={operator!r}; give it once.")
         return PrincipalComponents(own)
     if isinstance(operator, ConditionalCovariance):
         operator.check_hyperparameters()

@@ -88,9 +88,7 @@ def _step(gradient: Tensor, hessian: Tensor, at_lower: Tensor, at_upper: Tensor)
     return step
 
 
-def _along(
-    function: Function, point: Tensor, value: Tensor, step: Tensor, lower: Tensor, upper: Tensor
-) -> Tensor:
+def _along(function: Function, point: Tensor, value: Tensor, step: Tensor, lower: Tensor, upper: Tensor) -> Tensor:
     """The end of a step, or of the first share of it that leads no higher; the point itself if none does."""
     bound = torch.where(step > 0, upper, lower)
     until = torch.where(step == 0, torch.inf, (bound - point) / step)

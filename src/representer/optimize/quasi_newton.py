@@ -56,9 +56,7 @@ class _Evaluator:
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
         return np.where(usable, values, np.nan), gradients
 
-    def _remember(
-        self, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, restarts: np.ndarray
-    ) -> None:
+    def _remember(self, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, restarts: np.ndarray) -> None:
         lower = values < self.best_values[restarts]
         self.best_values[restarts[lower]], self.best_points[restarts[lower]] = values[lower], points[lower]
         row = int(values.argmin())
@@ -121,9 +119,7 @@ class _Curvature:
     def forget(self, rows: np.ndarray) -> None:
         if rows.any():
             self.scale = np.where(rows, 0.0, self.scale).astype(self.scale.dtype)
-            self.pairs = [
-                (s, y, np.where(rows, 0.0, inverse).astype(s.dtype)) for s, y, inverse in self.pairs
-            ]
+            self.pairs = [(s, y, np.where(rows, 0.0, inverse).astype(s.dtype)) for s, y, inverse in self.pairs]
 
     def keep(self, rows: np.ndarray) -> None:
         self.scale = self.scale[rows]

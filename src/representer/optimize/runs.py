@@ -181,9 +181,7 @@ def checked_starts(starts: Tensor) -> Tensor:
         f"a start must be a non-empty tensor of shape (m,), or (b, m) for b restarts, got shape {shape}; "
         "flatten the parameters first",
     )
-    require(
-        starts.is_floating_point(), f"starts must be floating point, got {starts.dtype}; use starts.double()"
-    )
+    require(starts.is_floating_point(), f"starts must be floating point, got {starts.dtype}; use starts.double()")
     require(
         n_bad == 0,
         f"starts must be finite, got {n_bad} NaN or infinite of {starts.numel()} entries; "

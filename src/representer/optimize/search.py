@@ -87,9 +87,7 @@ class Problem(Protocol):
 
 def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:
     """The start, and ``n_restarts`` − 1 points around it at distance about one in every raw (logarithmic) direction."""
-    noise = torch.randn(
-        n_restarts, len(start), generator=torch.Generator().manual_seed(seed), dtype=start.dtype
-    )
+    noise = torch.randn(n_restarts, len(start), generator=torch.Generator().manual_seed(seed), dtype=start.dtype)
     noise[0] = 0.0
     return start + noise.to(start.device)
 

@@ -379,9 +379,7 @@ def _minres(product: Callable[[Point], Point], gradient: Point, precondition: Pr
         return [piece.view_as(g) for piece, g in zip(pieces, gradient, strict=True)]
 
     def operator(function: Callable[[Point], Point]) -> LinearOperator:
-        return LinearOperator(
-            (sum(sizes),) * 2, matvec=lambda v: flat(function(parts(v.ravel()))), dtype=np.float64
-        )
+        return LinearOperator((sum(sizes),) * 2, matvec=lambda v: flat(function(parts(v.ravel()))), dtype=np.float64)
 
     right = -flat(gradient)
     solution, _ = minres(operator(product), right, M=operator(precondition), rtol=1e-3, maxiter=MAX_INNER)

@@ -202,9 +202,7 @@ def adam(
     return run.result(monitor, converged, message, interrupted)
 
 
-def _epochs(
-    run: _Adam, epochs: Iterable[list[Tensor]], rule: StoppingRule, monitor: Monitor
-) -> tuple[bool, str]:
+def _epochs(run: _Adam, epochs: Iterable[list[Tensor]], rule: StoppingRule, monitor: Monitor) -> tuple[bool, str]:
     """Run epochs until the rule, the callback or max_iter ends them: whether it was the rule, and why."""
     calm, reference = 0, None
     for epoch, batches in enumerate(epochs, start=1):

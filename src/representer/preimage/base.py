@@ -163,9 +163,7 @@ def squared_norms(embedding: Embedding, Y: Data, diagonal: Any | None = None) ->
     kernel, like = embedding.kernel, embedding.weights
     if kernel.domain != "gram":
         if diagonal is not None:
-            raise ValueError(
-                f"diagonal= is for a precomputed output kernel; {kernel!r} computes l(y, y) itself."
-            )
+            raise ValueError(f"diagonal= is for a precomputed output kernel; {kernel!r} computes l(y, y) itself.")
         return kernel._diag(Y).to(like)
     if diagonal is not None:
         values = torch.as_tensor(np.asarray(diagonal, dtype=np.float64)).to(like)

@@ -61,15 +61,11 @@ class Candidates(Decoder):
         self._objects: Any = None
         if callable(self.candidates):
             if self.diagonal is not None:
-                raise ValueError(
-                    "A callable that gives candidates returns pairs (rows, diagonal): drop diagonal=."
-                )
+                raise ValueError("A callable that gives candidates returns pairs (rows, diagonal): drop diagonal=.")
             return
         if self.candidates is None:
             if self.diagonal is not None:
-                raise ValueError(
-                    "diagonal= belongs to candidates=, which is None: the training outputs have theirs."
-                )
+                raise ValueError("diagonal= belongs to candidates=, which is None: the training outputs have theirs.")
             objects = as_objects(Y)
             rows = _first_of_equals(objects) if kernel.domain != "gram" else None
             self._objects = objects if rows is None else pick(objects, rows)
@@ -106,18 +102,12 @@ class Candidates(Decoder):
         return self._answers(embedding, rows), values.cpu().numpy()
 
     def _answers(self, embedding: Embedding, rows: Tensor) -> Any:
-        return (
-            rows.cpu().numpy()
-            if embedding.kernel.domain == "gram"
-            else pick(self._objects, rows.cpu().numpy())
-        )
+        return rows.cpu().numpy() if embedding.kernel.domain == "gram" else pick(self._objects, rows.cpu().numpy())
 
     def _shared_best(self, embedding: Embedding, k: int) -> tuple[Tensor, Tensor]:
         """Scores and numbers (q, k) of the k best of all candidates."""
         if self._state("_objects") is None:
-            raise ValueError(
-                f"{self!r} was resolved with other candidates. Call decoder.resolve(kernel, Y) again."
-            )
+            raise ValueError(f"{self!r} was resolved with other candidates. Call decoder.resolve(kernel, Y) again.")
         n = count(self._prepared)
         if k > n:
             raise ValueError(f"There are {n} candidates, not k={k}. Ask for fewer, or give more candidates.")
@@ -131,9 +121,7 @@ class Candidates(Decoder):
             numbers = torch.cat([numbers, places + rows.start], -1).gather(-1, order)
         return best, numbers
 
-    def _own_best(
-        self, embedding: Embedding, k: int, X: Data | None
-    ) -> Iterable[tuple[Any, np.ndarray, np.ndarray]]:
+    def _own_best(self, embedding: Embedding, k: int, X: Data | None) -> Iterable[tuple[Any, np.ndarray, np.ndarray]]:
         """For each input its candidates, the numbers of the k best, and their scores."""
         if X is None or count(X) != len(embedding):
             raise ValueError(
@@ -212,9 +200,7 @@ def _given(kernel: Kernel, candidates: Data, who: str) -> Any:
 
 def _not_empty(candidates: Data, who: str) -> Any:
     if candidates is None or is_single(candidates):
-        raise ValueError(
-            f"{who} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list."
-        )
+        raise ValueError(f"{who} must be a collection of outputs; got {candidates!r:.80}. Put one output in a list.")
     if not hasattr(candidates, "__len__") and not hasattr(candidates, "shape"):
         candidates = list(candidates)
     if not count(candidates):

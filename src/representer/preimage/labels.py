@@ -102,9 +102,7 @@ class LabelSet(Decoder):
             raise ValueError(f"threshold must be None, a number or 'auto'; got {t!r}.")
         for name, options in (("measure", ("f1", "hamming")), ("search", ("auto", "exact", "local"))):
             if getattr(self, name) not in options:
-                raise ValueError(
-                    f"{name} must be one of {', '.join(map(repr, options))}; got {getattr(self, name)!r}."
-                )
+                raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {getattr(self, name)!r}.")
         if self.max_labels is not None and not is_count(self.max_labels):
             raise ValueError(f"max_labels must be a positive integer or None; got {self.max_labels!r}.")
 

@@ -25,9 +25,7 @@ def check_method(method: object) -> None:
     if isinstance(method, Network):
         method.check()
     elif not (isinstance(method, str) and method in METHODS):
-        raise ValueError(
-            f"preimage must be one of {', '.join(map(repr, METHODS))} or a Network; got {method!r}."
-        )
+        raise ValueError(f"preimage must be one of {', '.join(map(repr, METHODS))} or a Network; got {method!r}.")
 
 
 @dataclass(frozen=True)
@@ -40,15 +38,9 @@ class LevelPreimages:
     """
 
     levels: Levels
-    method: (
-        str | Network
-    )  # the pre-image map of all levels, or the network whose training has made the decoder
-    ridge: Callable[
-        [int, np.ndarray], np.ndarray
-    ]  # the learned map of a level: its number and components to inputs
-    decoder: torch.nn.Module | None = (
-        None  # the trained network from features of the first level back to data
-    )
+    method: str | Network  # the pre-image map of all levels, or the network whose training has made the decoder
+    ridge: Callable[[int, np.ndarray], np.ndarray]  # the learned map of a level: its number and components to inputs
+    decoder: torch.nn.Module | None = None  # the trained network from features of the first level back to data
 
     def __call__(self, codes: np.ndarray, level: int) -> Data:
         """Data for components of a level, through all levels below it."""

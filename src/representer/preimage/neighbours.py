@@ -53,9 +53,7 @@ def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
     return torch.zeros_like(distance).scatter_(-1, chosen.indices, inverse)
 
 
-def refined(
-    distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6
-) -> Tensor:
+def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6) -> Tensor:
     """Points (m, d) where a differentiable ‖φ(x_i) − f_i‖² (m,) has a local minimum, by L-BFGS from a start.
 
     Examples

@@ -56,6 +56,4 @@ class Network(Value):
                 raise ValueError(f"{name} of Network must be positive and finite; got {value!r}.")
         for name in ("max_iter", "batch_size"):
             if not is_count(getattr(self, name)):
-                raise ValueError(
-                    f"{name} of Network must be a positive integer; got {getattr(self, name)!r}."
-                )
+                raise ValueError(f"{name} of Network must be a positive integer; got {getattr(self, name)!r}.")

@@ -37,9 +37,7 @@ class EmbeddingCalibration:
         return weights / weights.sum(1, keepdims=True)
 
 
-def calibrate_embedding(
-    estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None
-) -> EmbeddingCalibration:
+def calibrate_embedding(estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None) -> EmbeddingCalibration:
     """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y."""
     estimates, targets = estimates.double().cpu(), smoothed(Y.double().cpu())
     weights = targets.new_ones(len(Y)) if sample_weight is None else sample_weight.double().cpu()

@@ -80,9 +80,7 @@ class Sequence(Decoder):
         for string in strings:
             symbols.update(string)
         if not symbols:
-            raise ValueError(
-                "All training outputs are empty strings: there are no symbols to make answers from."
-            )
+            raise ValueError("All training outputs are empty strings: there are no symbols to make answers from.")
         self._alphabet = [symbol for symbol, _ in symbols.most_common()]
         self._numbers = {symbol: i for i, symbol in enumerate(self._alphabet)}
         self._log_transitions = self._transition_scores(strings)
@@ -102,9 +100,7 @@ class Sequence(Decoder):
             )
         named = isinstance(transitions, str) and transitions == "training"
         if not (transitions is None or named or callable(transitions)):
-            raise ValueError(
-                f"transitions must be None, 'training' or a function of two symbols; got {transitions!r}."
-            )
+            raise ValueError(f"transitions must be None, 'training' or a function of two symbols; got {transitions!r}.")
         if not is_real(self.weight) or not np.isfinite(self.weight) or self.weight < 0:
             raise ValueError(f"weight must be a number, not negative; got {self.weight!r}.")
 
@@ -149,9 +145,7 @@ class Sequence(Decoder):
                 raise ValueError("lengths must give integers, not negative.")
         if n and (most := int(found.max())) > self._longest:
             filled = (
-                "the transition scores decide"
-                if self.transitions is not None
-                else "the most frequent symbol stands"
+                "the transition scores decide" if self.transitions is not None else "the most frequent symbol stands"
             )
             warn(
                 f"{int((found > self._longest).sum())} answers are to be longer (up to {most}) than the longest "
@@ -181,9 +175,7 @@ class Sequence(Decoder):
             shape = (len(strings.lengths), (self._longest - t + 1) * size**t)
             features = sparse.csr_array((values, (rows[inside], columns)), shape=shape)
             sums = (features.T @ weights.cpu().numpy().T).T
-            tables.append(
-                torch.from_numpy(np.ascontiguousarray(sums)).to(weights).view(len(weights), -1, size**t)
-            )
+            tables.append(torch.from_numpy(np.ascontiguousarray(sums)).to(weights).view(len(weights), -1, size**t))
         return tables
 
     def _block(self, tables: list[Tensor], lengths: np.ndarray | None, start: int) -> list[Any]:
@@ -205,9 +197,7 @@ class Sequence(Decoder):
         answers = [None] * q
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            found, scores = self._best_of_length(
-                [table[torch.from_numpy(rows)] for table in tables], int(length)
-            )
+            found, scores = self._best_of_length([table[torch.from_numpy(rows)] for table in tables], int(length))
             self._refuse_impossible(scores, start + rows, f"length {length}")
             for i, numbers in zip(rows, found, strict=True):
                 answers[i] = self._string(numbers)

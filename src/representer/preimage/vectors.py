@@ -32,9 +32,7 @@ class Climb(Decoder):
     def _learn(self, kernel: Kernel, Y: Data) -> None:
         check_limits(self.max_iter, self.tol)
         if kernel.domain != "vectors" or not isinstance(kernel.prepare(Y), Tensor):
-            raise ValueError(
-                f"{self!r} finds dense vectors; {kernel!r} takes {kernel.domain}. Use Candidates()."
-            )
+            raise ValueError(f"{self!r} finds dense vectors; {kernel!r} takes {kernel.domain}. Use Candidates().")
         self._check_kernel(kernel)
         self._resolved = True
 
@@ -185,9 +183,7 @@ def _towards(embedding: Embedding, points: Tensor, rows: Tensor, reach: Tensor) 
     return steps * (2.0 * reach / lengths).clamp(max=1.0)
 
 
-def _uphill(
-    embedding: Embedding, points: Tensor, scores: Tensor, steps: Tensor, rows: Tensor
-) -> tuple[Tensor, Tensor]:
+def _uphill(embedding: Embedding, points: Tensor, scores: Tensor, steps: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The points after these steps, each halved until the score is higher; where it never is, the points themselves."""
     points, scores, steps = points.clone(), scores.clone(), steps.clone()
     waiting = torch.arange(len(points), device=points.device)

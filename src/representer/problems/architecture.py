@@ -50,9 +50,7 @@ def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, ce
     return Architecture(levels.sizes, levels.ratios, reason)
 
 
-def _adjusted(
-    fit: Fit, levels: FittedLevels, variance: float, min_gain: float, centered: bool
-) -> FittedLevels:
+def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, centered: bool) -> FittedLevels:
     """Fit with the components that the levels need together: those that hold the share, and vary.
 
     A level that holds less than its share (negative η take from the levels below) gets one component more, as long as

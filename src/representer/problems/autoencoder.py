@@ -52,9 +52,7 @@ def has_collapsed(fit: DeepFit, solution: Solution) -> bool:
 def batch_minimiser(batch_size: int, seed: int) -> Callable[..., OptimizeResult]:
     """A search by Adam on so many samples at a time, each batch with the best decoder for it."""
 
-    def search(
-        problem: DeepProblem, starts: Tensor, *, max_iter: int, tol: float, **options: Any
-    ) -> OptimizeResult:
+    def search(problem: DeepProblem, starts: Tensor, *, max_iter: int, tol: float, **options: Any) -> OptimizeResult:
         if problem.landmarks is None or batch_size >= len(problem.rows):
             return minimise(problem, starts, max_iter=max_iter, tol=tol, **options)
         with torch.no_grad():  # Adam takes one start: the best for as many samples as a batch has
@@ -100,9 +98,7 @@ def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> T
     signs = turned.gather(0, turned.abs().argmax(0, keepdim=True)).sign()
     coordinates[layer] = coordinates[layer] @ (Vt.mT * torch.where(signs == 0, 1.0, signs))
     # Explicit features of a later layer turn with the codes, and its coordinates would have to follow.
-    before, behind = (
-        images[layer + 1 :] for images in (chain.images(chain.split(point)), chain.images(coordinates))
-    )
+    before, behind = (images[layer + 1 :] for images in (chain.images(chain.split(point)), chain.images(coordinates)))
     same = all(_is_close(a, b) for a, b in zip(before, behind, strict=True))
     return flat(coordinates) if same else point
 

@@ -70,9 +70,7 @@ class BoundData:
     L: float
 
     @classmethod
-    def of(
-        cls, functions: Sequence[Expansion], images: Sequence[Any], norms: Tensor, r: int
-    ) -> BoundData | None:
+    def of(cls, functions: Sequence[Expansion], images: Sequence[Any], norms: Tensor, r: int) -> BoundData | None:
         """The estimates; None for more than two functions, of which the theorem does not speak."""
         if len(functions) != 2:
             return None
@@ -98,9 +96,7 @@ def _lipschitz(decoder: Expansion, codes: Tensor, r: int) -> float:
     return math.sqrt(trace * (change[usable] / apart[usable]).max().clamp(min=0.0).item())
 
 
-def estimated_bound(
-    functions: Sequence[Expansion], data: BoundData | None, delta: float
-) -> GeneralizationBound:
+def estimated_bound(functions: Sequence[Expansion], data: BoundData | None, delta: float) -> GeneralizationBound:
     """The bound of fitted functions."""
     if not (is_real(delta) and 0 < delta < 1):
         raise ValueError(f"delta must be a probability between 0 and 1; got {delta!r}.")

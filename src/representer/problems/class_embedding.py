@@ -174,9 +174,7 @@ def search_classes(
     def objective(some: Tensor | None, observer: Observer) -> ClassRisk:
         if some is not None:
             labels = replace(block, X=block.Y).rows(some.cpu().numpy())  # the inputs are not asked for
-            if (
-                labels.groups is not None and len(labels.groups.unique()) < 2
-            ):  # nothing would be left of the batch
+            if labels.groups is not None and len(labels.groups.unique()) < 2:  # nothing would be left of the batch
                 labels = replace(labels, groups=None)
             return make(labels, settings.seed, observer)
         if not whole:
@@ -300,9 +298,7 @@ def sum_classes(
     return _reported(replace(fit, training_loss=report.loss / sums.weight), report.largest)
 
 
-def add_classes(
-    model: ClassModel, alpha: float, before: ClassFit, block: Block, *, memory_limit: Any
-) -> ClassFit:
+def add_classes(model: ClassModel, alpha: float, before: ClassFit, block: Block, *, memory_limit: Any) -> ClassFit:
     """The fit with a block of more samples: their sums are added, and the system is solved again."""
     assert before.batches is not None
     features = before.batches.features

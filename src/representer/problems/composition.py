@@ -213,9 +213,7 @@ class DeepProblem:
         coordinates = [] if self.chain is None else self.chain.split(points)
         return self._penalty(coordinates, points, composition.layers)
 
-    def _penalty(
-        self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None
-    ) -> Tensor:
+    def _penalty(self, coordinates: list[Tensor], points: Tensor, layers: list[Layer] | None = None) -> Tensor:
         total = points.new_zeros(len(points))
         layers = self.composition.layers if layers is None else layers
         for layer, theta in zip(layers, coordinates, strict=True):
@@ -284,9 +282,7 @@ class DeepProblem:
                     roots.append(gram)
                     slopes.append(slope)
                 if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
-                    apart = (
-                        self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
-                    )
+                    apart = self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
                     value = value + apart.detach()
                     roots.append(apart)
                     slopes.append(torch.ones_like(apart))
@@ -321,9 +317,7 @@ class DeepProblem:
                 return None
 
         def product(direction: Tensor) -> Tensor:
-            second, *changes = torch.autograd.grad(
-                gradient, [leaf, *slopes], direction[None], retain_graph=True
-            )
+            second, *changes = torch.autograd.grad(gradient, [leaf, *slopes], direction[None], retain_graph=True)
             follow = [scale * change(dK) for (scale, _, change), dK in zip(responses, changes, strict=True)]
             (first,) = torch.autograd.grad(grams, leaf, follow, retain_graph=True)
             return (first + second)[0]
@@ -383,9 +377,7 @@ class DeepProblem:
             return evaluation.dual, evaluation.intercept
         landmarks = block.gram(Z[self.landmarks], None)
         factor = factorize(landmarks, name="The Gram matrix of the landmarks").factor
-        return torch.linalg.solve_triangular(
-            factor.mT, evaluation.coefficients, upper=True
-        ), evaluation.intercept
+        return torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True), evaluation.intercept
 
 
 def outer_grams(

@@ -243,9 +243,7 @@ def sum_conditionals(
     samples = with_targets(inputs, targets.column(_cells(function)))
     chosen = samples.random_rows(limits.HELD_ROWS, seed)
     held = samples.rows(chosen)
-    features = SummedFeatures.choose(
-        pair[0], kernel, inputs, held.X, how, intercept=model.intercept, seed=seed
-    )
+    features = SummedFeatures.choose(pair[0], kernel, inputs, held.X, how, intercept=model.intercept, seed=seed)
     step = _cell_step(function, features)
     error = approximation_error(features.stored.map, held.X)
     limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
@@ -330,6 +328,4 @@ def regressed(features: SummedFeatures, samples: Samples, alpha: float, memory_l
     limit = room_beside_sums(memory_limit, features.map.n_features, width, held=0)
     ridge = features.ridge(samples.total(NormalStep(features.map), limit=limit))
     theta = ridge.coefficients(alpha)
-    return FeatureFunction(
-        features.stored, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True)
-    )
+    return FeatureFunction(features.stored, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))

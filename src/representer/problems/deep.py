@@ -140,9 +140,7 @@ class DeepFit:
             return Solution(problem, point, problem.value(point[None]).item(), None, choice)
         starts = self.starts(problem)
         if warm is not None:
-            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[
-                : max(2, self.settings.n_restarts)
-            ]
+            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[: max(2, self.settings.n_restarts)]
         if choice is not None and choice.interrupted:
             return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
         if not self.loss.squared and self.loss.learnable and len(starts) > 1:
@@ -248,9 +246,7 @@ class DeepFit:
         if not isinstance(given.alpha, str):
             return alphas
         if len(rows) < 2:
-            raise ValueError(
-                "Found 1 sample (n_samples = 1), which is too few to choose alpha; give a number."
-            )
+            raise ValueError("Found 1 sample (n_samples = 1), which is too few to choose alpha; give a number.")
         X = take(self.X if self.start is None else self.start, rows)
         pairwise = self.start is None and given.input_kernel.domain == "gram"
         return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, whole)[0], **alphas}
@@ -265,9 +261,7 @@ class DeepFit:
         targets = _known(targets)
         grid, errors = leave_one_out_path(self.composition, X, targets)
         alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        alpha = max(
-            min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets))
-        )
+        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets)))
         variance = _variance(targets)
         return alpha, errors.min().item() / variance if variance > 0 else 0.0
 
@@ -325,9 +319,7 @@ class DeepFit:
             choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))
         return choice
 
-    def _search(
-        self, loss: Loss, free: list[str], folds: list[Fold], *, frozen: bool = False
-    ) -> HyperparameterSearch:
+    def _search(self, loss: Loss, free: list[str], folds: list[Fold], *, frozen: bool = False) -> HyperparameterSearch:
         return HyperparameterSearch(
             self.composition,
             free,

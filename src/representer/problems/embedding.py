@@ -126,9 +126,7 @@ class InputGram:
             return self.features(kernel, X)
         return kernel._gram(X[:, rows] if self.pairwise and rows is not None else X, None)
 
-    def system(
-        self, kernel: Kernel, shift: float, *, intercept: bool, sample_weight: Tensor | None
-    ) -> RidgeSystem:
+    def system(self, kernel: Kernel, shift: float, *, intercept: bool, sample_weight: Tensor | None) -> RidgeSystem:
         """The factored system of a fit to all samples."""
         matrix = self.matrix(kernel)
         form = DenseSystem if self.features is None else FactorSystem
@@ -246,9 +244,7 @@ class Trace:
         loss, complexity, accuracy = (sum(column) / len(same) for column in zip(*same, strict=True))
         self.seen.clear()
         self.entries.append(
-            EmbeddingEntry(
-                entry.iteration, entry.seconds, entry.value, loss, complexity, accuracy, entry.gradient_norm
-            )
+            EmbeddingEntry(entry.iteration, entry.seconds, entry.value, loss, complexity, accuracy, entry.gradient_norm)
         )
 
 
@@ -267,9 +263,7 @@ class EmbeddingSettings(SearchSettings):
 def bent(point: Tensor, bound: Tensor, sign: float = 1.0) -> Tensor:
     """A smooth min(sign·point, bound)·sign: the point itself far below the bound, and nearly the bound beyond it."""
     gap = (bound - sign * point) / BEND
-    return torch.where(
-        gap > 36.0, point, sign * (bound - BEND * torch.nn.functional.softplus(gap.clamp(max=36.0)))
-    )
+    return torch.where(gap > 36.0, point, sign * (bound - BEND * torch.nn.functional.softplus(gap.clamp(max=36.0))))
 
 
 def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint) -> Tensor:
@@ -482,12 +476,7 @@ class EmbeddingProblem:
             try:
                 result = self._descended(options)
                 ended = result.converged or result.n_iter < settings.max_iter
-                if (
-                    self.given
-                    and settings.solver == "lbfgs"
-                    and ended
-                    and not (stopped or result.interrupted)
-                ):
+                if self.given and settings.solver == "lbfgs" and ended and not (stopped or result.interrupted):
                     result = self._off_plateau(result, options)
             except KeyboardInterrupt:  # where no optimiser has a point of its own yet
                 value, point = self.best

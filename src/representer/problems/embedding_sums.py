@@ -99,9 +99,7 @@ class EmbeddingBatches:
 
 
 # -- samples that are left out ----------------------------------------------------------------------------------------
-def left_out_errors(
-    ridge: NormalRidge, features: FeatureMap, held: Block, alpha: float, limit: int | None
-) -> Tensor:
+def left_out_errors(ridge: NormalRidge, features: FeatureMap, held: Block, alpha: float, limit: int | None) -> Tensor:
     """y_i − f₋ᵢ(x_i) (n, p) for samples of the fit, each left out alone or with its group, which is complete."""
     errors = ridge.cross.new_empty(len(held), held.Y.shape[1])
     for some in whole_groups(held.groups, len(held), 4 * 8 * features.n_features, limit):
@@ -110,9 +108,7 @@ def left_out_errors(
     return errors
 
 
-def best_alpha_by_sums(
-    ridge: NormalRidge, features: FeatureMap, held: Block, limit: int | None
-) -> tuple[float, float]:
+def best_alpha_by_sums(ridge: NormalRidge, features: FeatureMap, held: Block, limit: int | None) -> tuple[float, float]:
     """The alpha of least leave-one-out error of the held samples, and the error: one eigendecomposition."""
     # Below the first alpha, the digits of the blocks are used up.
     largest = ridge.spectrum.values.sum() / ridge.sums.weight
@@ -121,6 +117,4 @@ def best_alpha_by_sums(
     coordinates = ridge.cross.new_empty(len(held), features.n_features)
     for some in row_blocks(len(held), 3 * 8 * features.n_features, limit):
         coordinates[some] = ridge.coordinates(features(held.X[some]))
-    return best_alpha(
-        lambda alphas: ridge.leave_one_out(coordinates, held, alphas, limit), alphas, refine=True
-    )
+    return best_alpha(lambda alphas: ridge.leave_one_out(coordinates, held, alphas, limit), alphas, refine=True)

@@ -42,9 +42,7 @@ class Restore:
 
     def composition(self, composition: Composition) -> Composition:
         """The composition with the kernel of the data in its place."""
-        return _with_first(
-            composition, original(composition.input_kernel if self.kernel is None else self.kernel)
-        )
+        return _with_first(composition, original(composition.input_kernel if self.kernel is None else self.kernel))
 
     def functions(self, functions: Sequence[Expansion]) -> list[Expansion]:
         """The functions from the input on, the first one on the objects: its coefficients c are P c.

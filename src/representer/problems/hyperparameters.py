@@ -55,9 +55,7 @@ def minimise(
     result = lbfgs(problem.in_units(unit), starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted
-    history = [
-        e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history
-    ]
+    history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]
     return replace(
         result,
         value=result.value * factor,
@@ -112,9 +110,7 @@ class HyperparameterSearch:
         if solved is None:
             return h.new_tensor(torch.nan), torch.full_like(h, torch.nan)
         parts = [
-            hypergradient(
-                fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack
-            )
+            hypergradient(fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack)
             for fold, point in zip(self.folds, solved, strict=True)
         ]
         value = torch.stack([value for value, _ in parts]).mean()
@@ -153,15 +149,11 @@ class HyperparameterSearch:
 
         Downhill from the multiple in the middle, at which the folds' images were found from which each is solved.
         """
-        inner = {
-            name for name in self.packing.shapes if name.startswith("layers__") and name.endswith("__alpha")
-        }
+        inner = {name for name in self.packing.shapes if name.startswith("layers__") and name.endswith("__alpha")}
         if not inner:
             return
         sizes = {name: shape.numel() for name, shape in self.packing.shapes.items()}
-        shift = self.start.new_tensor(
-            [float(name in inner) for name, size in sizes.items() for _ in range(size)]
-        )
+        shift = self.start.new_tensor([float(name in inner) for name, size in sizes.items() for _ in range(size)])
         origin, middle = self.start, len(PENALTY_FACTORS) // 2
         best = self._tried(origin + math.log(PENALTY_FACTORS[middle]) * shift)
         for factors in (PENALTY_FACTORS[middle + 1 :], PENALTY_FACTORS[:middle][::-1]):
@@ -221,16 +213,12 @@ def hypergradient(
         return value.detach(), in_h
 
     limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
-    u = conjugate_gradient(
-        hessian_of(fixed, point, in_theta), in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False
-    )
+    u = conjugate_gradient(hessian_of(fixed, point, in_theta), in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False)
     step = _step_along(u, point)
     raw = h.detach().requires_grad_()
     with torch.enable_grad():
         difference = problem.value(torch.stack([point + step * u, point - step * u]), unpack(raw))
-        (mixed,) = torch.autograd.grad(
-            difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True
-        )
+        (mixed,) = torch.autograd.grad(difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True)
     return value.detach(), in_h - mixed / (2.0 * step)
 
 

@@ -117,23 +117,17 @@ class Alternation:
         try:
             images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
         except RuntimeError as error:
-            raise ValueError(
-                f"The decoder does not take features of shape {tuple(features.shape)}: {error}"
-            ) from error
+            raise ValueError(f"The decoder does not take features of shape {tuple(features.shape)}: {error}") from error
         expected = (len(features), *self.X.shape[1:])
         if images.numel() != math.prod(expected):
-            raise ValueError(
-                f"The decoder gave {tuple(images.shape)}; data of shape {expected} are expected."
-            )
+            raise ValueError(f"The decoder gave {tuple(images.shape)}; data of shape {expected} are expected.")
         return images.reshape(expected)
 
     @torch.no_grad()
     def begin(self, point: Tensor) -> None:
         """Solve for the components of the features as they are."""
         weights, _ = self.weights(point)
-        blocks = [
-            self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)
-        ]
+        blocks = [self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)]
         features = torch.cat(blocks)
         self.mean = features.mean(0) if self.center else torch.zeros_like(features[0])
         self.features = features - self.mean

@@ -258,9 +258,7 @@ class LevelsProblem:
         """Energy, gradients and multipliers at a point; not ``coupled``: as if no level felt the one above."""
         return self.sweep(hidden, None, coupled=coupled)[0]
 
-    def sweep(
-        self, hidden: Hidden, tol: float | None, *, coupled: bool = True
-    ) -> tuple[Stationarity, Hidden]:
+    def sweep(self, hidden: Hidden, tol: float | None, *, coupled: bool = True) -> tuple[Stationarity, Hidden]:
         """The state where the last level is solved, and there the leading eigenvectors of every level's field.
 
         They are only as accurate as a sweep deserves, and at most to ``tol``; without it nothing is solved. From the
@@ -305,9 +303,7 @@ class LevelsProblem:
 
         return product
 
-    def solve(
-        self, level: int, product: Product, H: Tensor, size: int, tol: float, share: float = 0.0
-    ) -> Tensor:
+    def solve(self, level: int, product: Product, H: Tensor, size: int, tol: float, share: float = 0.0) -> Tensor:
         """Leading eigenvectors of a field, from where the last search for this level ended.
 
         They have a residual of ``tol``, or the ``share`` of the first residual that is left, whichever is larger.
@@ -484,9 +480,7 @@ def solve(problem: LevelsProblem, sizes: Sequence[int | float], search: LevelSea
     widest = max([int(size) for size in sizes if isinstance(size, int)], default=1)
     # Eigenvectors are first looked for in random directions, which decide nothing.
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(len(problem.gram), widest, generator=generator, dtype=problem.gram.dtype).to(
-        problem.gram
-    )
+    noise = torch.randn(len(problem.gram), widest, generator=generator, dtype=problem.gram.dtype).to(problem.gram)
     if search.solver == "auto" and problem.has_closed_form:
         state = problem.at(problem.nested(sizes, noise))
         return LevelSolution(state, "closed_form", True, "closed form", 1, [])
@@ -501,9 +495,7 @@ def solve(problem: LevelsProblem, sizes: Sequence[int | float], search: LevelSea
     settings = search.settings
     with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
         solution = _search(problem, first, search, monitor)
-        again = (
-            search.solves_equations and first is not start and problem.ascends and not solution.interrupted
-        )
+        again = search.solves_equations and first is not start and problem.ascends and not solution.interrupted
         if again and solution.state.energy < problem.at(start).energy:
             solution = _search(problem, start, search, monitor)
     if not search.solves_equations:

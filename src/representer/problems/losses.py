@@ -45,9 +45,7 @@ class KnownTargets:
         """Some of the samples."""
         index = rows.cpu()
         weights = None if self.weights is None else self.weights[rows]
-        return KnownTargets(
-            self.Y[rows], weights, None if self.groups is None else self.groups[index.numpy()]
-        )
+        return KnownTargets(self.Y[rows], weights, None if self.groups is None else self.groups[index.numpy()])
 
     def rotated(self, rotation: Tensor) -> KnownTargets:
         """The targets in other coordinates."""
@@ -91,9 +89,7 @@ class Loss:
         if criterion == "validation":
             held_out = torch.empty(0) if validation is None else validation
             if self.squared:
-                return Objectives(
-                    self.make, lambda T: known(T, lambda T, rows: self._held_out(held_out, T, rows))
-                )
+                return Objectives(self.make, lambda T: known(T, lambda T, rows: self._held_out(held_out, T, rows)))
             return Objectives(self.make, lambda T: HeldOutLoss(self.make(T), validation=held_out))
         if not self.squared:
             raise ValueError(
@@ -153,9 +149,7 @@ def squared(intercept: bool) -> Loss:
 
 def interpolation(intercept: bool, separation: float) -> Loss:
     """f = y at the samples, whatever their weights."""
-    return Loss(
-        lambda T: Interpolation(T.Y, separation=separation, intercept=intercept), intercept, learnable=False
-    )
+    return Loss(lambda T: Interpolation(T.Y, separation=separation, intercept=intercept), intercept, learnable=False)
 
 
 def custom(function: Callable[..., Tensor], intercept: bool, penalty: Any) -> Loss:

@@ -83,9 +83,7 @@ class OuterFit:
     """The outer function of all samples, and how it was found."""
 
     function: Composed
-    system: (
-        SummedSystem  # of features of images; its held samples are some that the inner layers have not seen
-    )
+    system: SummedSystem  # of features of images; its held samples are some that the inner layers have not seen
     criterion: float | None  # None where alpha was given
     value: float  # mean loss + alpha·‖f‖²
 
@@ -107,9 +105,7 @@ def fit_outer(
     source = part.source
     assert source is not None
     outer = function.outer_expansion()
-    assert (
-        isinstance(outer.kernel, Decomposable) and outer.representation is not None
-    )  # as an approximation needs
+    assert isinstance(outer.kernel, Decomposable) and outer.representation is not None  # as an approximation needs
     with torch.no_grad(), silent_repairs():  # the fit has said it
         features: LandmarkFeatures = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
         stored = StoredFeatures.of(Nystroem(features.n_features), features, outer.representation)

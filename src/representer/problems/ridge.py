@@ -276,9 +276,7 @@ class RidgeProblem:
         function = Expansion(kernel, inputs, data.at_new_points(system.coefficients()), system.intercept())
         stored = function.stored(self.representation)
         weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
-        held = HeldSamples(
-            np.empty(0, dtype=np.uint64), stored.anchors, plain(block.Y, copy=True), weights, groups
-        )
+        held = HeldSamples(np.empty(0, dtype=np.uint64), stored.anchors, plain(block.Y, copy=True), weights, groups)
         kept = ExactSystem(stored.kernel, held, choice.alpha, self.model.intercept, self.representation)
         return RidgeSolution(stored, kept, choice)
 
@@ -300,9 +298,7 @@ class RidgeProblem:
         U = data.X.mT @ system.coefficients()
         stored = StoredFeatures.of(self.approximation, features, self.representation)
         held = HeldSamples.of(block, np.arange(len(block)), self.seed)
-        kept = ExactSystem(
-            original(kernel), held, choice.alpha, self.model.intercept, self.representation, stored
-        )
+        kept = ExactSystem(original(kernel), held, choice.alpha, self.model.intercept, self.representation, stored)
         function = feature_function(stored, kernel._operator, U, system.intercept())
         return RidgeSolution(function, kept, choice, error)
 
@@ -348,9 +344,7 @@ class RidgeProblem:
             matrices = 3 * p + 3
         limit = block_limit(self.model.memory_limit, m, p, matrices=matrices, held=len(sample))
         intercept = self.model.intercept
-        system = summed_system(
-            self.samples, features, operator, held, sample, intercept=intercept, limit=limit
-        )
+        system = summed_system(self.samples, features, operator, held, sample, intercept=intercept, limit=limit)
         alpha, value = alpha_by_sums(system, self.model.alpha, criterion, limit)
         return system.changed(alpha=alpha), replace(choice, alpha=alpha, value=value)
 

@@ -165,9 +165,7 @@ class DeepSpread:
             composition, data, _ = precompute(composition, data, targets.Y, once=approximation is None)
         folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
         splits = Splits(torch.arange(len(targets)), lambda rows: folds)
-        fit = DeepFit(
-            composition, data, targets, squared(self.intercept), self.refits.settings, splits, approximation
-        )
+        fit = DeepFit(composition, data, targets, squared(self.intercept), self.refits.settings, splits, approximation)
         residuals = torch.full_like(targets.Y, torch.nan)
         for decisions, rows in fit.held_out(composition, images[1:]):
             residuals[rows] = targets.Y[rows] - decisions

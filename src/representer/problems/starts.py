@@ -30,9 +30,7 @@ def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | 
     coordinates: list[Tensor] = []
     image: Any = None
     for outputs in chain.outputs:
-        factors = (
-            chain.factors if image is None else [chain._later_factor(part, image) for part in outputs.parts]
-        )
+        factors = chain.factors if image is None else [chain._later_factor(part, image) for part in outputs.parts]
         pieces = []
         for part, factor in zip(outputs.parts, factors, strict=True):
             directions = leading_directions(_centred(factor, part.entries, chain.rows, weights), part.width)
@@ -44,9 +42,7 @@ def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | 
     return coordinates
 
 
-def _centred(
-    factor: Tensor, entries: Callable[[Tensor], Tensor], rows: Tensor, weights: Tensor | None
-) -> Tensor:
+def _centred(factor: Tensor, entries: Callable[[Tensor], Tensor], rows: Tensor, weights: Tensor | None) -> Tensor:
     """The rows of a factor around their mean; each times the root of its weight."""
     B = factor[entries(rows)]
     if weights is None:
@@ -106,9 +102,7 @@ class Beginning:
 
     def chain_of(self, layers: list[Layer]) -> Chain | None:
         """The chain, if it is that of these layers."""
-        if self.chain is None or [layer.kernel for layer in layers] != [
-            layer.kernel for layer in self.chain.layers
-        ]:
+        if self.chain is None or [layer.kernel for layer in layers] != [layer.kernel for layer in self.chain.layers]:
             return None
         return self.chain
 

@@ -256,9 +256,7 @@ class StructuredProblem:
         for operator in self.operators():
             system = self.whole(operator)
             error, grid = cache(partial(self.error, system)), self.alphas(system)
-            trials.append(
-                (best_alpha(partial(_path, error), grid, refine=False)[1], operator, system, error, grid)
-            )
+            trials.append((best_alpha(partial(_path, error), grid, refine=False)[1], operator, system, error, grid))
             trials = [min(trials, key=lambda trial: trial[0])]  # the systems of the others are forgotten
         _, operator, system, error, grid = trials[0]
         alpha, value = best_alpha(partial(_path, error), grid, refine=self.model.alpha is None, size=FINE)
@@ -277,9 +275,7 @@ class StructuredProblem:
             anchors = landmarks.landmarks
         coefficients, constant = system.solution(alpha)
         coordinates = self._function(plain(coefficients), None if constant is None else plain(constant))
-        return EmbeddingFunction(
-            original(model.output_kernel), anchors, coordinates, model.outputs, landmarks
-        )
+        return EmbeddingFunction(original(model.output_kernel), anchors, coordinates, model.outputs, landmarks)
 
     def _function(self, coefficients: np.ndarray, constant: np.ndarray | None) -> Expansion | FeatureFunction:
         """A sum over the inputs, or a function of the features of an approximation."""
@@ -312,9 +308,7 @@ def _path(error: Callable[[float], tuple[float, int | None]], alphas: Tensor) ->
     return alphas.new_tensor([error(alpha)[0] for alpha in alphas.tolist()])
 
 
-def structured_problem(
-    model: StructuredModel, pairs: Pairs, source: Samples | None = None
-) -> StructuredProblem:
+def structured_problem(model: StructuredModel, pairs: Pairs, source: Samples | None = None) -> StructuredProblem:
     """The problem of samples in memory; with an approximation, of the sums of these or of all samples of a source."""
     if model.approximation is not None and pairs.labelled is None:
         return _summed_problem(model, pairs, InMemory(pairs) if source is None else source)
@@ -436,9 +430,7 @@ class Task:
     """How decoded predictions are judged."""
 
     decoder: Decoder  # what makes objects, before it knows the training outputs
-    loss: Callable[
-        [Kernel, np.ndarray, np.ndarray, Data], float | np.ndarray
-    ]  # (l, train, test, predictions)
+    loss: Callable[[Kernel, np.ndarray, np.ndarray, Data], float | np.ndarray]  # (l, train, test, predictions)
     splits: list[tuple[np.ndarray, np.ndarray]]  # train and test rows among the samples that have an output
     free: list[str]  # what is chosen of the output kernel
     verbose: int = 0  # 1 shows progress
@@ -501,9 +493,7 @@ def validate(problem: StructuredProblem, pairs: Pairs, task: Task, *, keep_parti
     with Monitor(None, task.verbose, len(task.splits) * len(settings), "task loss") as monitor:
         for train, test in task.splits:
             try:
-                losses = _fold_losses(
-                    problem.model, pairs, settings, task, train, test, weights[test], monitor
-                )
+                losses = _fold_losses(problem.model, pairs, settings, task, train, test, weights[test], monitor)
             except KeyboardInterrupt:
                 if not (seen and keep_partial):
                     raise
@@ -532,8 +522,7 @@ def _fold_losses(
     """The mean loss of each setting on one fold: one eigendecomposition for each epsilon."""
     if model.approximation is not None:  # a fold may have fewer samples than landmarks were asked for
         first, second = (
-            Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a
-            for a in model.approximation
+            Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a for a in model.approximation
         )
         model = replace(model, approximation=(first, second))
     fold, numbers = pairs.rows(train), pairs.numbers
@@ -559,9 +548,7 @@ def mean_loss(losses: float | np.ndarray, weights: np.ndarray) -> float:
     """The mean of what a task loss has returned: a number, or one for each sample."""
     try:
         values = np.asarray(plain(losses), dtype=np.float64)
-        return float(
-            np.average(values, weights=weights) if values.shape == weights.shape else np.mean(values)
-        )
+        return float(np.average(values, weights=weights) if values.shape == weights.shape else np.mean(values))
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"task_loss must return a number, or one for each sample; it returned {losses!r:.80}."

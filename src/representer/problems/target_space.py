@@ -97,9 +97,7 @@ class KernelSpace:
                 f"{kernel!r} is zero for all samples: in its RKHS there is nothing to reconstruct. Check the data, or "
                 "choose another kernel."
             )
-        cholesky = factorize(
-            gram[chosen[:, None], chosen], name="The Gram matrix of the reconstruction space"
-        )
+        cholesky = factorize(gram[chosen[:, None], chosen], name="The Gram matrix of the reconstruction space")
         pivots = rows[chosen]
         return cls(kernel, pivots, X if kernel.domain == "gram" else take(X, pivots), cholesky, given)
 

@@ -83,15 +83,11 @@ def _numbers(values: Any, name: str) -> np.ndarray:
         try:
             return values.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"A chunk of {name} holds what is no number ({error}). Encode it first."
-            ) from error
+            raise ValueError(f"A chunk of {name} holds what is no number ({error}). Encode it first.") from error
     return values
 
 
-def _chunk_block(
-    X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None
-) -> Block:
+def _chunk_block(X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
     """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
 
     def tensor(values: Any, name: str) -> torch.Tensor:
@@ -105,9 +101,7 @@ def _chunk_block(
                     if rows is None
                     else f"{name} contains NaN or infinity in row {int(rows[row])}"
                 )
-                raise ValueError(
-                    f"{where}. Samples in Dask collections must be complete: drop or impute such rows."
-                )
+                raise ValueError(f"{where}. Samples in Dask collections must be complete: drop or impute such rows.")
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
 
     found = None if weights is None else tensor(weights, "sample_weight")
@@ -154,9 +148,7 @@ class OnDask(Samples):
         Labels of what belongs together; they are brought into memory.
     """
 
-    def __init__(
-        self, X: Data, Y: Data, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None
-    ):
+    def __init__(self, X: Data, Y: Data, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
         self.X = as_rows(X, "X")
         _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
@@ -211,9 +203,7 @@ class OnDask(Samples):
     def _numbered(self, groups: Any) -> np.ndarray:
         labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
         if len(labels) != self.n:
-            raise ValueError(
-                f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}."
-            )
+            raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
         return np.unique(labels, return_inverse=True)[1]
 
     def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
@@ -223,9 +213,7 @@ class OnDask(Samples):
         found = as_rows(collection, name)
         _check_form(found, name, dimensions)
         if found.shape[0] != self.n:
-            raise ValueError(
-                f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}."
-            )
+            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}.")
         return found.rechunk({0: rows})
 
     def read_ahead(self, *indices: np.ndarray) -> None:
@@ -283,7 +271,5 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int |
     return rows.map_blocks(_applied, function=shared, empty=np.empty((0, *shape), dtype=dtype), **options)
 
 
-def _applied(
-    chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray], empty: np.ndarray
-) -> np.ndarray:
+def _applied(chunk: np.ndarray, function: Callable[[np.ndarray], np.ndarray], empty: np.ndarray) -> np.ndarray:
     return function(np.asarray(chunk)) if len(chunk) else empty

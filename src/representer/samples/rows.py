@@ -13,9 +13,7 @@ SEARCH_ROWS = 1500  # random samples on which the hyperparameters of an approxim
 HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by sums are averaged
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
-DENSE_LIMIT = (
-    8000  # n·p up to which the block matrix of coupled outputs is factored; conjugate gradients above
-)
+DENSE_LIMIT = 8000  # n·p up to which the block matrix of coupled outputs is factored; conjugate gradients above
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------
@@ -23,17 +21,11 @@ DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chos
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
-KNOWN_ROWS = (
-    20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
-)
-STRUCTURED_ROWS = (
-    2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many
-)
+KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
+STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many
 
 # -- embeddings -------------------------------------------------------------------------------------------------------
-SEARCH_LIMIT = (
-    10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
-)
+SEARCH_LIMIT = 10_000  # samples up to which the search of an approximate embedding classifier looks at all of them
 SMALLEST_SEARCH = 500  # samples that such a search looks at in any case
 MIDDLE_ROWS = 500  # samples whose mean is the middle of features beside a constant
 

@@ -64,9 +64,7 @@ def group_members(labels: Tensor) -> list[Tensor]:
     return list(Groups.of(labels.cpu().numpy(), labels.device).members)
 
 
-def group_residuals(
-    U: Tensor, filters: Tensor, diagonal: float | None, right: Tensor, groups: Tensor
-) -> Tensor:
+def group_residuals(U: Tensor, filters: Tensor, diagonal: float | None, right: Tensor, groups: Tensor) -> Tensor:
     """(U_S diag(f_j) U_Sᵀ + d)⁻¹ r_Sj for every group S of rows and every column j; one f serves all columns."""
     residuals = torch.empty_like(right)
     for rows in (rows for stack in group_members(groups) for rows in stack):
@@ -84,9 +82,7 @@ def group_residuals(
     return residuals
 
 
-def whole_groups(
-    groups: Tensor | None, n: int, bytes_per_row: int, limit: int | None = None
-) -> Iterator[Tensor]:
+def whole_groups(groups: Tensor | None, n: int, bytes_per_row: int, limit: int | None = None) -> Iterator[Tensor]:
     """Row numbers in blocks with about ``limit`` bytes of temporaries each; a group is never cut."""
     slices = row_blocks(n, bytes_per_row, limit)
     if groups is None:

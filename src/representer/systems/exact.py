@@ -106,9 +106,7 @@ class Constants:
         rows = away[:, 0] if outputs is None else away.mT[outputs]
         return cross - (cross @ self.basis) @ self.basis.mT - rows
 
-    def centred_diagonal(
-        self, diagonal: Tensor, cross: Tensor, shift: Tensor, outputs: Tensor | None = None
-    ) -> Tensor:
+    def centred_diagonal(self, diagonal: Tensor, cross: Tensor, shift: Tensor, outputs: Tensor | None = None) -> Tensor:
         """k(x, x) of the centred kernel plus what the data leave open of b, shift/Σw."""
         means = (cross @ self.basis) / self.norm
         own = (self.inner.diagonal() + shift) / self.norm**2
@@ -144,11 +142,7 @@ class GramInverse:
     constants: Constants | None = None
 
     def _solved(self, right: Tensor) -> Tensor:
-        return (
-            self.solver.solve(right)
-            if isinstance(self.solver, Cholesky)
-            else self.solver.solve(right, self.shift)
-        )
+        return self.solver.solve(right) if isinstance(self.solver, Cholesky) else self.solver.solve(right, self.shift)
 
     def rooted(self, values: Tensor) -> Tensor:
         """The product D V: rows times the roots of their weights."""
@@ -624,9 +618,7 @@ class SeparateOutputs(System):
         for part in self.parts:
             noise = (self.shift / part.inverse.root**2)[:, None]
             image = self.data.part_gram(part.weights, part.rows) @ self._dual[part.index]
-            missed[part.index] = (
-                rotated[part.index] - image - b[part.outputs] - noise * self._dual[part.index]
-            )
+            missed[part.index] = rotated[part.index] - image - b[part.outputs] - noise * self._dual[part.index]
         return float(missed.norm() / rotated.norm().clamp(min=torch.finfo(rotated.dtype).tiny))
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
@@ -688,9 +680,7 @@ class SeparateOutputs(System):
             variances[:, outputs] = self.form.diag(weights, X)[:, None]
         shared = self.form.kernels[0]._gram(X, self.data.X) if len(self.form.kernels) == 1 else None
         for part in self.parts:
-            cross = (
-                self.form.gram(part.weights, X, self.data.X) if shared is None else shared * part.weights[0]
-            )
+            cross = self.form.gram(part.weights, X, self.data.X) if shared is None else shared * part.weights[0]
             cross = cross[:, part.rows] if len(part.rows) < cross.shape[1] else cross
             diagonal = self.form.diag(part.weights, X)
             inverse, constants = part.inverse, part.inverse.constants
@@ -828,9 +818,7 @@ class IterativeOutputs(System):
     @cached_property
     def _ones(self) -> tuple[Tensor, Tensor]:
         """W⁻¹(1 ⊗ e_j) (p, n, p) for every output, and the matrix (1 ⊗ e_i)ᵀW⁻¹(1 ⊗ e_j)."""
-        solved = torch.stack(
-            [self._solve(self.mask * unit) for unit in torch.eye(self.mask.shape[1]).to(self.mask)]
-        )
+        solved = torch.stack([self._solve(self.mask * unit) for unit in torch.eye(self.mask.shape[1]).to(self.mask)])
         return solved, (solved * self.mask).sum(1)
 
     @cached_property
@@ -878,9 +866,7 @@ class IterativeOutputs(System):
         return variance.clamp(min=0.0)
 
 
-def _preconditioner(
-    kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor
-) -> Callable[[Tensor], Tensor]:
+def _preconditioner(kernel: OperatorKernel, X: Data, noise: Tensor, mask: Tensor) -> Callable[[Tensor], Tensor]:
     """The nearest Kronecker product for sums of them, and a pivoted Cholesky factor for any other kernel."""
     shift = noise.mean()
     n, p = mask.shape
@@ -890,9 +876,7 @@ def _preconditioner(
         pairs = [(term.kernel._gram(X, None), term._operator.as_matrix(p, noise)) for term in products]
         gram, operator = nearest_kronecker(pairs)
         left, right = eigh(gram), clipped_spectrum(operator)
-        return lambda residual: (
-            mask * kronecker_solve(left, right, residual, shift) + (1 - mask) * residual / shift
-        )
+        return lambda residual: mask * kronecker_solve(left, right, residual, shift) + (1 - mask) * residual / shift
 
     flat_mask = mask.reshape(-1)
 
@@ -950,15 +934,9 @@ def factor_system(
     p = data.Y.shape[1]
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
-        raise ValueError(
-            f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets."
-        )
-    if data.stayed is not None and isinstance(
-        data.kernel, Decomposable
-    ):  # what the repair means for new points
-        data = replace(
-            data, kernel=Decomposable(Projected(data.kernel.kernel, data.stayed), data.kernel.operator)
-        )
+        raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")
+    if data.stayed is not None and isinstance(data.kernel, Decomposable):  # what the repair means for new points
+        data = replace(data, kernel=Decomposable(Projected(data.kernel.kernel, data.stayed), data.kernel.operator))
     if solver == "auto" and data.form is not None:
         return SeparateOutputs(data, alpha, known)
     dense = solver == "dense" or (solver == "auto" and data.Y.numel() <= limits.DENSE_LIMIT)
@@ -1001,9 +979,7 @@ def _coupled_path(data: RidgeData, shifts: Tensor, criterion: Criterion) -> Tens
     matrix, constants = data.block_gram()
     spectrum = eigh(matrix, name="The block Gram matrix", overwrite=True)
     targets = data.entry_root[:, None] * data.Y.reshape(-1)[data.entries, None]
-    return spectral_path(
-        spectrum, targets, shifts, criterion, constants=constants, blocks=data.entry_blocks()
-    )
+    return spectral_path(spectrum, targets, shifts, criterion, constants=constants, blocks=data.entry_blocks())
 
 
 def refuse_missing(mask: Tensor | None, criterion: Criterion) -> None:

@@ -133,9 +133,7 @@ def solve_falkon(
     return FalkonSolution(coefficients, b, missed, problem)
 
 
-def _preconditioner(
-    standing: Tensor, scales: Tensor, shift: float, weight: float
-) -> Callable[[Tensor], Tensor]:
+def _preconditioner(standing: Tensor, scales: Tensor, shift: float, weight: float) -> Callable[[Tensor], Tensor]:
     inner = (standing.mT @ standing).double() * (weight / len(standing))
     factors: dict[float, Cholesky] = {}
     for scale in scales.tolist():

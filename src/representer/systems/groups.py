@@ -114,9 +114,7 @@ class LeftOut:
             Z = slope / self.inverse
             return Z, (self.errors * Z).sum(-1)
         Z = _solved(self.groups, self.inverse, slope)
-        halves = [
-            E @ part.mT for E, part in zip(self.groups.parts(self.errors), self.groups.parts(Z), strict=True)
-        ]
+        halves = [E @ part.mT for E, part in zip(self.groups.parts(self.errors), self.groups.parts(Z), strict=True)]
         return Z, BlockDiagonal(self.groups, [0.5 * (half + half.mT) for half in halves])
 
 

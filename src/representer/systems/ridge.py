@@ -83,9 +83,7 @@ class FittedSystem(System):
 
 def prior_scale_of(system: System, data: RidgeData) -> Tensor:
     """s² for each output, with which leave-one-out residuals have the variance that the model gives them."""
-    if isinstance(
-        system, IterativeOutputs
-    ):  # without leave-one-out: maximum likelihood, yᵀQy over the entries
+    if isinstance(system, IterativeOutputs):  # without leave-one-out: maximum likelihood, yᵀQy over the entries
         return (data.targets * system.coefficients()).sum() / data.Y.numel()
     ratios = (data.targets - system.left_out(torch.arange(len(data.Y)))) ** 2 / system.left_out_variance()
     return (ratios if data.mask is None else torch.where(data.mask, ratios, torch.nan)).nanmean(0)
@@ -456,9 +454,7 @@ def iterates(solver: str | Falkon, m: int) -> Falkon | None:
     return Falkon() if solver == "cg" or (solver == "auto" and m > limits.DIRECT_LIMIT) else None
 
 
-def block_limit(
-    memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int | None = None
-) -> int | None:
+def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int | None = None) -> int | None:
     """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
     held = limits.HELD_ROWS if held is None else held
     return room_beside_sums(memory_limit, m, p, held=held, matrices=matrices)

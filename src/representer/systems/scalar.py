@@ -122,9 +122,7 @@ class RidgeSystem(ABC):
         """
 
     @abstractmethod
-    def trace(
-        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
-    ) -> Tensor:
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None) -> Tensor:
         """The derivative in the shift that goes through W: tr(∂/∂K · diag(1/w)); ∂/∂matrix is ``gradient``."""
 
     @abstractmethod
@@ -162,9 +160,7 @@ class DenseSystem(RidgeSystem):
         root = self.root = self._root(sample_weight)
         if root is not None:
             block = block * root * root.mT
-        self.cholesky = factorize(
-            lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2
-        )
+        self.cholesky = factorize(lambda: shifted(block, shift[..., None]), name=name, strict=matrix.ndim == 2)
         super().__init__(
             matrix,
             shift,
@@ -224,9 +220,7 @@ class DenseSystem(RidgeSystem):
             return half + half.mT + 0.5 * (product + product.mT)
         return symmetric_products(left, dual, None if weights is None else self.unit_coefficients, weights)
 
-    def trace(
-        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
-    ) -> Tensor:
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None) -> Tensor:
         diagonal = gradient.diagonal(dim1=-2, dim2=-1)
         scale = self._inverse_weights()
         return (diagonal if scale is None else diagonal * scale).sum(-1)
@@ -334,9 +328,7 @@ class FactorSystem(RidgeSystem):
             gradient += self.solve(weights[..., None] * self.unit_coefficients.mT)
         return 2.0 * gradient
 
-    def trace(
-        self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None
-    ) -> Tensor:
+    def trace(self, gradient: Tensor, left: Tensor, dual: Tensor, weights: Tensor | BlockDiagonal | None) -> Tensor:
         """From PWP = P, which is P(BBᵀ + shift·diag(1/w))P, the blocks of P diag(1/w) P are known."""
         product, scale = left * dual, self._inverse_weights()
         trace = 2.0 * (product if scale is None else product * scale[:, None]).sum((-2, -1))

@@ -139,9 +139,7 @@ class OutputCoordinates:
     Without ``features`` and not ``on_axes``, predictions are sums of the n outputs: they are ``anchored``.
     """
 
-    make: Callable[
-        [], tuple[Tensor, Tensor | None]
-    ]  # R, and the eigenvectors that have stayed if L was repaired
+    make: Callable[[], tuple[Tensor, Tensor | None]]  # R, and the eigenvectors that have stayed if L was repaired
     on_axes: bool  # are coordinates those of vectors? Then predictions are vectors
     features: FeatureMap | None = None  # those of landmarks that are the coordinates
 
@@ -303,9 +301,7 @@ class OutputRegression:
         known[0] = True
         values, vectors = values[known], spectrum.vectors.flip(1)[:, known]
         inverse = torch.where(values > 0, 1.0 / torch.where(values > 0, values, 1.0), 0.0)
-        return DiagonalRegression(
-            self, self.R.new_ones(1), vectors, lambda own: own.Z * inverse[: own.Z.shape[1]]
-        )
+        return DiagonalRegression(self, self.R.new_ones(1), vectors, lambda own: own.Z * inverse[: own.Z.shape[1]])
 
 
 @dataclass(frozen=True)
@@ -315,9 +311,7 @@ class DiagonalRegression:
     regression: OutputRegression
     values: Tensor  # the eigenvalues a (s,) of the operator; one stands for all coordinates
     vectors: Tensor | None  # its eigenvectors Q (r, s); None is the identity, or that ``turned`` is known
-    expand: Callable[[DiagonalRegression], Tensor] | None = (
-        None  # makes the E (n, s) with a_j q_j = Σ_i E_ij φ(y_i)
-    )
+    expand: Callable[[DiagonalRegression], Tensor] | None = None  # makes the E (n, s) with a_j q_j = Σ_i E_ij φ(y_i)
     turned: Tensor | None = None  # Uᵀ Z (m, s), where it is known without Q; U is then square
 
     @property

@@ -44,9 +44,7 @@ class NormalSums:
     target_sum: Any  # Σ w y, (p,)
 
     def __add__(self, other: NormalSums) -> NormalSums:
-        return NormalSums(
-            **{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)}
-        )
+        return NormalSums(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(NormalSums)})
 
     @classmethod
     def zeros(cls, m: int, p: int, *, like: Tensor) -> NormalSums:
@@ -93,9 +91,7 @@ class NormalStep(Step):
             B, Y = B * root.to(B), Y * root
         else:
             root = Y.new_ones(len(Y), 1)
-        small = (
-            torch.cat([Y, root], 1).to(B).mT @ B
-        )  # a product of few rows is faster than one of few columns
+        small = torch.cat([Y, root], 1).to(B).mT @ B  # a product of few rows is faster than one of few columns
         corner = torch.cat([Y, root], 1).mT @ Y
         m, p = B.shape[1], Y.shape[1]
         if total is None:
@@ -214,9 +210,7 @@ class NormalRidge:
     def spectrum(self) -> Eigenpairs:
         """The spectrum of S, centred where there is an intercept."""
         # The sums are double, but blocks may have been single.
-        return eigh(
-            self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32
-        )
+        return eigh(self._gram(), name="The inner products of the features", overwrite=True, dtype=torch.float32)
 
     def _groups(self) -> list[tuple[Tensor, Tensor]]:
         """The distinct a_j, each with its outputs."""
@@ -240,9 +234,7 @@ class NormalRidge:
         """The outputs of every distinct a_j, and a factor of a_j S + alpha Σ w; few are kept until alpha changes."""
         groups, shift = self._groups(), alpha * self.weight
         name = "The normal equations plus n·alpha"
-        factors = (
-            (outputs, factorize(partial(self._shifted, scale, shift), name=name)) for scale, outputs in groups
-        )
+        factors = ((outputs, factorize(partial(self._shifted, scale, shift), name=name)) for scale, outputs in groups)
         if len(groups) > KEPT_FACTORS:
             return factors
         if self._known is None or self._known[0] != alpha:
@@ -346,9 +338,7 @@ class NormalRidge:
             found[index] = torch.linalg.solve(change, residuals[index])
         return found
 
-    def leave_one_out(
-        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
-    ) -> Tensor:
+    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
         errors, weight = torch.zeros_like(alphas), 0.0
         size = 8 * (coordinates.shape[1] + 3 * len(self.scales) * len(alphas))
@@ -398,9 +388,7 @@ class NormalRidge:
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
         rest = 1.0 - w[:, None] * self._leverages(features, alpha)
-        rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(
-            min=torch.finfo(Y.dtype).eps
-        )
+        rest = (rest - (w[:, None] / self.sums.weight if self.intercept else 0.0)).clamp(min=torch.finfo(Y.dtype).eps)
         coefficients = self._of_sums(self.rotated_coefficients(alpha) * self.scales)
         missed = Y - (features.double() - self.feature_mean) @ coefficients
         if block.groups is None:
@@ -490,9 +478,7 @@ class SeparateRidge:
 
     rotation = None
 
-    def __init__(
-        self, sums: SeparateSums, scales: Tensor, *, intercept: bool = False, frame: Frame | None = None
-    ):
+    def __init__(self, sums: SeparateSums, scales: Tensor, *, intercept: bool = False, frame: Frame | None = None):
         self.sums = sums
         self.scales = scales
         self.weight = sums.weight
@@ -534,9 +520,7 @@ class SeparateRidge:
         residuals, rest = zip(*found, strict=True)
         return torch.cat(residuals, 1), torch.cat(rest, 1)
 
-    def leave_one_out(
-        self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None
-    ) -> Tensor:
+    def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over the known targets of some samples of the fit."""
         total = float(len(block) if block.weights is None else block.weights.double().sum())
         errors = torch.zeros_like(alphas)
