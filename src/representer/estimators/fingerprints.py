@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from representer.data import Data
 from representer.estimators.validation import COUNT, check_arguments, integer, one_of
 from representer.kernels import Fingerprint, as_molecules, morgan
+from representer.samples import Data
 
 Output = Literal["dense", "sparse", "packed"]
 CONSTRAINTS = {

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
@@ -48,9 +47,7 @@ from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import original, takes_sparse
-from representer.parameters import is_count, is_real
+from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
 from representer.problems import losses
 from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
 from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
@@ -69,8 +66,9 @@ from representer.problems.target_space import (
     explained,
     kernel_of_target,
 )
+from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.samples.on_dask import as_rows, is_dask
+from representer.values import is_count, is_real
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500

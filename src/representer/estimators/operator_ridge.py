@@ -12,7 +12,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.data import Data, SparseRows, as_scipy, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -32,8 +31,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion
-from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.operators.adapted import Representation, original
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
 from representer.optimize.search import Choice, SearchSettings
 from representer.problems.ridge import (
     RidgeModel,
@@ -42,9 +40,19 @@ from representer.problems.ridge import (
     alpha_by_sums,
     feature_function,
 )
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    is_dask,
+    plain,
+    take,
+)
 from representer.systems.base import Criterion
 from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
 

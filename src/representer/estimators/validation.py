@@ -19,16 +19,22 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, column_
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.data import Data, SparseRows, as_items, is_single, plain
-from representer.kernels import as_kernel
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.columns import as_records
-from representer.linalg.memory import as_bytes
+from representer.kernels import Domain, Kernel, as_kernel, as_records
+from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.parameters import is_count, is_real
-from representer.samples.on_dask import as_rows, is_dask, require_dask
-from representer.samples.rows import sample_groups
+from representer.samples import (
+    Data,
+    SparseRows,
+    as_items,
+    as_rows,
+    is_dask,
+    is_single,
+    plain,
+    require_dask,
+    sample_groups,
+)
+from representer.values import is_count, is_real
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 

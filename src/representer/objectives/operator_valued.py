@@ -18,8 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from representer.linalg import Eigenpairs, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
-from representer.operators.base import Decomposable, DiagonalForm
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import Decomposable, DiagonalForm, clipped_spectrum
 from representer.systems.base import Criterion
 from representer.systems.exact import (
     Constants,
