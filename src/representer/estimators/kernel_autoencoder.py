@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils import check_array
 from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.validation import check_is_fitted
@@ -418,6 +417,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
+            from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit  # here, because its import takes long
+
             split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
         folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)

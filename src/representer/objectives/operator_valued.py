@@ -163,17 +163,15 @@ class _Gram(torch.autograd.Function):
                 outer = outer.mean(0, keepdim=True).expand_as(outer) if layout.criterion == "gcv" else outer
                 BP[index] = outer @ P[index]
             in_gram = symmetric_part(P @ BP - (P @ q) @ C.mT)
-        ctx.save_for_backward(in_gram)
-        ctx.n = n
+        ctx.save_for_backward(in_gram, n * in_gram.diagonal().sum())
         return (R**2).sum() / n
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = weights
-        (in_gram,) = ctx.saved_tensors
-        in_alpha = weight * ctx.n * in_gram.diagonal().sum()
-        return weight * in_gram, in_alpha, None, None
+        in_gram, in_alpha = ctx.saved_tensors
+        return weight * in_gram, weight * in_alpha, None, None
 
 
 class _Kronecker(torch.autograd.Function):
