@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, plain, take
 from representer.functions.base import Function
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.kernels import Kernel
-from representer.operators.adapted import Adapted, Representation, repaired_gram, silent_repairs
+from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
+from representer.samples import Data, plain, take
 
 # The least bandwidth, as a share of the marginal standard deviation: the conditional one, of a difference, may be zero.
 LEAST_BANDWIDTH = 0.01

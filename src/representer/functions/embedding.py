@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, plain, same_features, take
 from representer.functions.base import Function
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import row_blocks
-from representer.operators.adapted import Representation
-from representer.parameters import is_count
+from representer.operators import Representation
+from representer.samples import Data, count, plain, same_features, take
+from representer.values import is_count
 
 # l(y, y') of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
