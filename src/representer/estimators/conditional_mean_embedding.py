@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,16 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    NONE,
+    NOT_NEGATIVE,
+    Check,
     check_alpha,
     check_columns,
     check_groups,
     check_inputs,
-    check_options,
     check_outputs,
-    check_search,
     check_weights,
     in_memory,
     needs_approximation,
+    one_of,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -174,6 +177,13 @@ class ConditionalMeanEmbedding(KernelLearner):
     function_: ConditionalEmbedding
     _batches: ConditionalFit
     training_data = ("X_fit_", "Y_fit_", "_batches")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "approximation": lambda name, value: input_output_pair(value),
+        "criterion": one_of("loo", "validation") | NONE,
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -502,10 +512,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _model(self) -> ConditionalModel:
         """What is minimised, from checked arguments."""
-        check_search(self)
-        if self.criterion is not None:
-            check_options(self, {"criterion": ("loo", "validation")})
-        input_output_pair(self.approximation)
+        self._check()
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         return ConditionalModel(self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -61,7 +61,6 @@ from representer.samples import (
     take,
 )
 from representer.systems.structured import DiagonalRegression
-from representer.values import is_count
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
 
@@ -202,6 +201,13 @@ class StructuredPredictor(KernelLearner):
     kernel_arguments = ("kernel", "output_kernel")
     training_data = ("X_fit_", "Y_fit_", "history_", "_batches")
 
+    constraints: ClassVar[dict[str, validation.Check]] = {
+        "approximation": lambda name, value: input_output_pair(value),
+        "criterion": validation.one_of("loo", "validation"),
+        "n_components": validation.COUNT | validation.one_of("auto"),
+        "task_loss": validation.Rule("a function of (y_true, y_pred)", callable) | validation.NONE,
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -330,21 +336,13 @@ class StructuredPredictor(KernelLearner):
 
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
-        validation.check_options(self, {"criterion": ("loo", "validation")})
-        validation.check_ridge(self)
-        n_components = self.n_components
-        if not (is_count(n_components) or (isinstance(n_components, str) and n_components == "auto")):
-            raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
+        super()._check()
         if self.task_loss is not None and self.criterion != "validation":
             raise ValueError("task_loss= is what criterion='validation' minimises; set criterion='validation'.")
-        if self.task_loss is not None and not callable(self.task_loss):
-            raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
         if self.criterion == "validation" and isinstance(self.cv, Iterator):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
-        if self.approximation is not None:
-            input_output_pair(self.approximation)
         self._operator()
 
     def _operator(self) -> Operator | None:
