@@ -492,7 +492,7 @@ def test_bad_choices(data):
     cases: Any = [
         ({"approximation": 100}, "approximation must be None or Nystroem"),
         ({"approximation": Nystroem(201)}, "from 1 to the number of samples, 200"),
-        ({"approximation": Nystroem(5), "solver": "lu"}, "solver must be 'auto', 'direct', 'cg' or Falkon"),
+        ({"approximation": Nystroem(5), "solver": "lu"}, "solver must be one of 'auto', 'direct', 'cg' or Falkon"),
         (
             {"kernel": Linear(), "approximation": RandomFeatures(5)},
             "RandomFeatures takes .* Nystroem takes any",

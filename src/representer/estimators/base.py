@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,14 +17,22 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
-from representer.data import Data
-from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.names import NAMES
-from representer.operators import OperatorKernel
-from representer.operators.adapted import Representation, takes_sparse
+from representer.estimators.validation import (
+    ARGUMENTS,
+    DTYPES,
+    Check,
+    check_arguments,
+    check_columns,
+    check_groups,
+    check_inputs,
+    check_weights,
+    kernel_domain,
+    needs_approximation,
+)
+from representer.kernels import NAMES, Kernel, as_kernel
+from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import HistoryEntry
-from representer.samples.on_dask import is_dask, map_rows, refuse_frames
+from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
@@ -101,6 +109,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel: Any
     dtype: str = "float64"
     device: str | None = None
+    constraints: ClassVar[dict[str, Check]] = {}  # what arguments may be, beside those that all learners share
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
@@ -173,9 +182,35 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
 
     # -- what a user passes -------------------------------------------------------------------------------------------
+    def _check(self) -> None:
+        """Refuse arguments that mean nothing, before the data are looked at."""
+        check_arguments(self, {**ARGUMENTS, **self.constraints})
+
     def _representation(self, *, sparse: bool = False) -> Representation:
         """The precision and the device of the learner's tensors."""
         return Representation(DTYPES[self.dtype], self.device, sparse)
+
+    def _checked_inputs(
+        self,
+        kernel: Kernel | OperatorKernel,
+        X: Data,
+        sample_weight: Data = None,
+        groups: Data = None,
+        *,
+        reset: bool = True,
+    ) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
+        """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
+        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        return X, check_weights(sample_weight, X), check_groups(groups, len(X))
+
+    def _dask_samples(
+        self, kernel: Kernel | OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
+    ) -> OnDask:
+        """Samples in Dask collections, whose columns are remembered; an exact fit to them is refused."""
+        needs_approximation(self, kernel, kernel.domain)
+        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
+        self._keep_columns(X)
+        return samples
 
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel) -> Any:
         """Checked inputs of a fitted learner."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,30 +16,29 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import Data, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
-    DTYPES,
-    check_bare,
-    check_counts,
-    check_device,
-    check_inputs,
-    check_options,
+    COUNT,
+    NOT_NEGATIVE,
+    SHARE,
+    TRUTH,
+    Check,
+    approximated_by,
+    instance_of,
     kernel_domain,
-    needs_approximation,
+    one_of,
     seed_of,
 )
 from representer.functions.levels import DataLevel, Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
-from representer.linalg.memory import recycling
+from representer.linalg import recycling
 from representer.notices import warn
-from representer.operators.adapted import takes_sparse
+from representer.operators import takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import SearchSettings
-from representer.parameters import is_count, is_real
 from representer.preimage import Network
 from representer.preimage.levels import LevelPreimages, check_method
 from representer.problems.architecture import Architecture, FittedLevels, suggested
@@ -53,9 +52,9 @@ from representer.problems.levels import (
     level_kernel,
     solve,
 )
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Data, is_dask, plain, take
+from representer.values import is_count, is_real
 
-SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
@@ -171,6 +170,14 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     True
     """
 
+    constraints: ClassVar[dict[str, Check]] = {
+        "approximation": approximated_by("Nystroem(m), which chooses the samples that stand for all", Nystroem),
+        "center": TRUTH,
+        "extension": one_of("exact", "smoother"),
+        "init": one_of("levelwise", "random") | instance_of("a list of arrays, one for each level", list, tuple),
+        "preimage": lambda name, method: check_method(method),
+        "solver": one_of("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"),
+    }
     function_: Levels
     decoder_: torch.nn.Module | None
     training_history_: list[HistoryEntry]
@@ -258,28 +265,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
         return tags
 
-    def _check_arguments(self) -> None:
-        check_method(self.preimage)
-        if not isinstance(self.init, list | tuple) and self.init not in ("levelwise", "random"):
-            raise ValueError(
-                f"init must be 'levelwise', 'random' or a list of arrays, one for each level; got {self.init!r}."
-            )
-        if not isinstance(self.center, bool | np.bool_):
-            raise ValueError(f"center must be True or False; got {self.center!r}.")
-        if not (self.approximation is None or isinstance(self.approximation, Nystroem)):
-            raise ValueError(
-                "approximation must be None or Nystroem(m), which chooses the samples that stand for all; got "
-                f"{self.approximation!r}."
-            )
-        check_bare(self.approximation)
-        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "verbose": 0})
-        check_device(self.device)
-        for name in ("tol", "learning_rate"):
-            value = getattr(self, name)
-            if not (is_real(value) and 0 < value < np.inf):
-                raise ValueError(f"{name} must be a positive number; got {value!r}.")
-
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
     def fit(self, X: Data, y: object = None) -> Self:
@@ -297,7 +282,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self : DeepKernelPCA
             The fitted transformer.
         """
-        self._check_arguments()
+        self._check()
         model = LevelModel.of(self.n_components, self.kernel, self.eta)
         X = self._samples(model.kernels[0], X)
         model.check_samples(len(X))
@@ -320,12 +305,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def _samples(self, kernel: Kernel, X: Data) -> Data:
         """The samples to fit to, checked; those of a Dask collection are brought here."""
         if is_dask(X):
-            needs_approximation(self, kernel, kernel.domain)
-            source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
-            self._keep_columns(X)
+            source = self._dask_samples(kernel, X, None)
             self.subset_ = self._subset(kernel, source.n, lambda rows: plain(source.rows(rows).X))
             return plain(source.rows(self.subset_).X)
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X, _, _ = self._checked_inputs(kernel, X)
         self.subset_ = self._subset(kernel, len(X), lambda rows: take(X, torch.from_numpy(rows)))
         return X if len(self.subset_) == len(X) else take(X, torch.from_numpy(self.subset_))
 
@@ -530,10 +513,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             New data.
         """
         j = self._level(level)
-        if not is_count(n_samples):
-            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
-        if density not in ("gaussian", "kde"):
-            raise ValueError(f"density must be 'gaussian' or 'kde'; got {density!r}.")
+        COUNT("n_samples", n_samples)
+        one_of("gaussian", "kde")("density", density)
         try:
             rng = np.random.default_rng(random_state)
         except (TypeError, ValueError) as error:
@@ -575,10 +556,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         H = self.function_.hidden[j]
         if not (component == 0 or is_count(component)) or component >= H.shape[1]:
             raise ValueError(f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}.")
-        if not is_count(steps):
-            raise ValueError(f"steps must be a positive integer; got {steps!r}.")
-        if not (is_real(span) and 0 <= span < np.inf):
-            raise ValueError(f"span must be a finite number, at least 0; got {span!r}.")
+        COUNT("steps", steps)
+        NOT_NEGATIVE("span", span)
         middle = H.mean(0, keepdims=True) if start is None else self._features_of(start, j)
         if len(middle) != 1:
             raise ValueError(f"start must be one sample; got {len(middle)}.")
@@ -689,10 +668,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         architecture : Architecture
             ``n_components`` (for the constructor), ``explained_variance_ratio`` of each level, ``reason`` to stop.
         """
-        if not (is_real(variance) and 0.0 < variance < 1.0):
-            raise ValueError(f"variance must be a share between 0 and 1; got {variance!r}.")
-        if not is_count(max_levels):
-            raise ValueError(f"max_levels must be a positive integer; got {max_levels!r}.")
+        SHARE("variance", variance)
+        COUNT("max_levels", max_levels)
         if not (is_real(min_gain) and np.isfinite(min_gain)):
             raise ValueError(f"min_gain must be a finite number, a share of the variance; got {min_gain!r}.")
         return suggested(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,33 +15,34 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.data import Data, SparseRows, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    NONE,
+    NOT_NEGATIVE,
+    Check,
+    Rule,
     check_alpha,
-    check_bare,
     check_classes,
     check_groups,
     check_inputs,
-    check_options,
-    check_search,
     check_weights,
     encode,
     in_memory,
-    needs_approximation,
+    instance_of,
+    integer,
     one_hot,
     one_hot_on_dask,
+    one_of,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
 )
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
-from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.kernels.learned import Mapped
-from representer.operators.adapted import Adapted, Representation, original, takes_sparse
+from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
+from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import keep_going
-from representer.parameters import is_count, is_real
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,
@@ -59,8 +60,8 @@ from representer.problems.class_embedding import (
     sum_classes,
 )
 from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
+from representer.values import is_real
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -200,6 +201,21 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     _batches: ClassFit
     _training_loss: float | None
     training_data = ("X_fit_", "loo_estimates_", "_batches")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "batch_size": NONE | one_of("auto") | integer(2),
+        "calibration": one_of("loo") | NONE,
+        "clip": Rule(
+            "a number between 0 and 1/e, as in Theorem 4: it clips the cross entropy",
+            lambda clip: is_real(clip) and 0 < clip < 1 / math.e,
+        ),
+        "complexity_weight": NOT_NEGATIVE | one_of("auto"),
+        "criterion": NONE | one_of(*CRITERIA),
+        "solver": one_of("auto", "lbfgs", "adam"),
+        "start": NONE | instance_of("a dict of values by name", dict),
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -404,13 +420,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return InMemory(block if self.approximation is None else positive_part(block, pairwise=False))
 
     def _samples_on_dask(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
-        needs_approximation(self, kernel, kernel.domain)
         self.classes_, indicators = one_hot_on_dask(y)
-        how = self._representation()
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
-        samples = OnDask(X, indicators, sample_weight, dtype=how.dtype, groups=groups)
-        self._keep_columns(X)
+        samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
         self.X_fit_ = None
         return samples
 
@@ -458,32 +471,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     # -- arguments ----------------------------------------------------------------------------------------------------
     def _model(self) -> ClassModel:
         """What is minimised, from checked arguments."""
-        if self.criterion not in (None, *CRITERIA):
-            words = ", ".join(map(repr, CRITERIA))
-            raise ValueError(f"criterion must be None or one of {words}; got {self.criterion!r}.")
-        check_search(self)
-        check_options(self, {"solver": ("auto", "lbfgs", "adam"), "calibration": ("loo", None)})  # type: ignore[dict-item]
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
-                f"got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
+        self._check()
         weight = self.complexity_weight
-        if weight != "auto" and not (is_real(weight) and weight >= 0 and math.isfinite(weight)):
-            raise ValueError(f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}.")
-        rate = self.learning_rate
-        if not (is_real(rate) and math.isfinite(rate) and rate > 0):
-            raise ValueError(f"learning_rate must be a positive, finite number; got {rate!r}.")
-        if not (is_real(self.clip) and 0 < self.clip < 1 / math.e):
-            raise ValueError(
-                f"clip must lie between 0 and 1/e, as in Theorem 4: it clips the cross entropy; got {self.clip!r}."
-            )
-        size = self.batch_size
-        if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
-            raise ValueError(f"batch_size must be None, 'auto' or an integer of at least 2; got {size!r}.")
-        if not (self.start is None or isinstance(self.start, dict)):
-            raise ValueError(f"start must be None or a dict of values by name; got {self.start!r}.")
         return ClassModel(
             self.criterion,
             bool(self.fit_intercept),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -12,33 +12,27 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.data import Data, SparseRows, as_scipy, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
+    Check,
     as_operator_kernel,
     check_alpha,
-    check_bare,
-    check_counts,
-    check_device,
     check_groups,
-    check_inputs,
-    check_options,
     check_targets,
     check_weights,
     in_memory,
+    instance_of,
     is_flat,
-    needs_approximation,
+    one_of,
+    require_targets,
     seed_of,
     takes_batches,
     warn_unconverged,
 )
 from representer.functions import Expansion
-from representer.linalg.memory import as_bytes
-from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.operators.adapted import Representation, original, takes_sparse
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
 from representer.optimize.search import Choice, SearchSettings
-from representer.parameters import is_real
 from representer.problems.ridge import (
     RidgeModel,
     RidgeProblem,
@@ -46,9 +40,19 @@ from representer.problems.ridge import (
     alpha_by_sums,
     feature_function,
 )
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    is_dask,
+    plain,
+    take,
+)
 from representer.systems.base import Criterion
 from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
 
@@ -170,6 +174,11 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     training_data = ("system_", "history_")
 
+    constraints: ClassVar[dict[str, Check]] = {
+        "criterion": one_of("loo", "gcv"),
+        "solver": one_of("auto", "direct", "cg") | instance_of("Falkon(...)", Falkon),
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -227,7 +236,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(groups)
+        self._check()
+        if isinstance(self.solver, Falkon):
+            self.solver.check()
+        self._refuse_groups(groups)
         model = self._model()
         self.__dict__.pop("n_samples_seen_", None)
         inputs, kept = None, None
@@ -263,7 +275,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(None)
+        self._check()
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
         _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
@@ -277,27 +289,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             self._add(samples.samples, model)
         return self
 
-    def _check_arguments(self, groups: Any) -> None:
-        """Refuse arguments that say how to compute; the kernel and the operator are checked with the data."""
-        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-        check_alpha(self.alpha)
-        check_device(self.device)
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or "
-                f"TensorSketch(...); got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
-        if self.solver not in ("auto", "direct", "cg") and not isinstance(self.solver, Falkon):
-            raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {self.solver!r}.")
-        if isinstance(self.solver, Falkon):
-            self.solver.check()
-        as_bytes(self.memory_limit)
+    def _refuse_groups(self, groups: Any) -> None:
+        """Refuse groups where the criterion does not leave them out."""
         if groups is not None and self.criterion == "gcv":
             raise ValueError(
                 "criterion='gcv' knows no groups: it averages over single samples. Use criterion='loo' with groups=."
@@ -317,11 +310,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
-        needs_approximation(self, model.kernel, model.kernel.domain)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
-        self._keep_columns(X)
+        require_targets(y)
+        samples = self._dask_samples(model.kernel, X, y, sample_weight, groups)
         self._flat, self._sparse = is_flat(y), False
         return samples
 
@@ -330,9 +320,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     ) -> tuple[Any, InMemory, np.ndarray | None]:
         """Checked inputs, the samples of positive weight, and their numbers if some have none."""
         kernel = model.kernel
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
         self._sparse = isinstance(X, SparseRows)
         how = self._represented
         inputs = how.inputs(kernel, X)
