@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Kernel, with_derivative
-from representer.kernels.heuristics import median_of
 from representer.kernels.strings import Coded, String, StringKernel, coded
+from representer.kernels.vectors import median_of
 from representer.linalg import combine
 from representer.values import Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
@@ -226,7 +226,7 @@ def edit_distances(X: Sequence[String], Y: Sequence[String] | None = None) -> Te
 
     Examples
     --------
-    >>> from representer.kernels import edit_distances
+    >>> from representer.kernels.alignments import edit_distances
     >>> edit_distances(["kitten", ""], ["sitting", "mitten"]).tolist()
     [[3.0, 1.0], [7.0, 6.0]]
     """

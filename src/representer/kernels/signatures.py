@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 
 from representer.kernels.base import ONE, Columns, Domain, ExplicitFeatures, Kernel, is_searched
 from representer.kernels.parallel import Block
-from representer.kernels.products import Linear
 from representer.kernels.time_series import Series, as_series, blocks_by_length, check_series, padded
+from representer.kernels.vectors import Linear
 from representer.linalg import combine, row_blocks
 from representer.samples import Data
 from representer.values import Hyperparameter, Positive, Setting, Word, number, per_row

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel, with_derivative
-from representer.kernels.heuristics import median_distance
 from representer.kernels.parallel import Block, pairwise_blocks
+from representer.kernels.vectors import median_distance
 from representer.linalg import row_blocks
 from representer.samples import Data, as_list
 from representer.values import Hyperparameter, Positive, Setting, Word, is_count, number, per_row
