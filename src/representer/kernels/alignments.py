@@ -113,9 +113,7 @@ class Subsequence(StringKernel):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
-            Below(),
-            {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)},
-            scalar=True,
+            Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
         )
     }
 

@@ -322,9 +322,7 @@ class RandomWalk(Kernel):
     domain: Domain = "objects"
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
-            Positive(),
-            {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)},
-            scalar=True,
+            Positive(), {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)}, scalar=True
         )
     }
 

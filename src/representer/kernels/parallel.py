@@ -47,12 +47,7 @@ class Parallel(Wrapped):
     positive_integers = ("block_size",)
 
     def __init__(
-        self,
-        kernel: Kernel,
-        n_jobs: int | None = None,
-        *,
-        block_size: int = BLOCK_SIZE,
-        processes: bool = False,
+        self, kernel: Kernel, n_jobs: int | None = None, *, block_size: int = BLOCK_SIZE, processes: bool = False
     ):
         self.kernel = kernel
         self.n_jobs = n_jobs

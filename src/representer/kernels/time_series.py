@@ -92,12 +92,7 @@ def _same_channels(X: Sequence[Tensor], Y: Sequence[Tensor]) -> None:
         )
 
 
-def blocks_by_length(
-    function: Block,
-    X: Sequence[Tensor],
-    Y: Sequence[Tensor] | None,
-    entries: int,
-) -> Tensor:
+def blocks_by_length(function: Block, X: Sequence[Tensor], Y: Sequence[Tensor] | None, entries: int) -> Tensor:
     """The matrix of ``pairwise_blocks`` with series of similar length beside each other, so that little is padded."""
     if Y is not None:
         _same_channels(X, Y)
@@ -151,13 +146,7 @@ class GlobalAlignment(Kernel):
         )
     }
 
-    def __init__(
-        self,
-        lengthscale: Setting = "median",
-        triangular: int | None = None,
-        *,
-        normalize: bool = True,
-    ):
+    def __init__(self, lengthscale: Setting = "median", triangular: int | None = None, *, normalize: bool = True):
         self.lengthscale = lengthscale
         self.triangular = triangular
         self.normalize = normalize

@@ -191,11 +191,7 @@ MIDDLE_ROWS = 64
 
 def _lengthscale(median: Word) -> Hyperparameter:
     """A lengthscale whose words start from a median distance."""
-    words = {
-        "median": median,
-        "auto": Word(median.value, learned=True),
-        "ard": Word(ard_lengthscales, learned=True),
-    }
+    words = {"median": median, "auto": Word(median.value, learned=True), "ard": Word(ard_lengthscales, learned=True)}
     return Hyperparameter(Positive(), words)
 
 
