@@ -17,7 +17,7 @@ from representer.kernels.time_series import Series, as_series, blocks_by_length,
 from representer.kernels.vectors import Linear
 from representer.linalg import combine, row_blocks
 from representer.samples import Data
-from representer.values import Hyperparameter, Positive, Setting, Word, number, per_row
+from representer.values import COUNT, Hyperparameter, Positive, Rule, Setting, Word, number, per_row
 
 # Up to this many iterated integrals a path, a signature is written out; else pairs of paths are compared.
 EXPLICIT_LIMIT = 20_000
@@ -55,7 +55,13 @@ class Signature(Kernel):
     """
 
     domain: Domain = "objects"
-    positive_integers = ("depth",)
+    rules = {
+        "kernel": Rule(
+            "None or a kernel on vectors, the points of a path",
+            lambda k: k is None or (isinstance(k, Kernel) and k.domain == "vectors"),
+        ),
+        "depth": COUNT,
+    }
     # The words are given their numbers by ``_resolve``: the length of a path depends on the inner kernel.
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "scale": Hyperparameter(Positive(), {"median": Word(ONE.value), "auto": ONE}, scalar=True)
@@ -75,14 +81,6 @@ class Signature(Kernel):
         self.scale = scale
         self.time = time
         self.basepoint = basepoint
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; the inner kernel must take vectors."""
-        if self.kernel is not None and not (isinstance(self.kernel, Kernel) and self.kernel.domain == "vectors"):
-            raise ValueError(
-                f"kernel of Signature must be None or a kernel on vectors, the points of a path; got {self.kernel!r}."
-            )
-        super().check_hyperparameters()
 
     def _own_specification(self, name: str) -> Hyperparameter:
         """The specification of a scale that, while it is learned, stays so small that its power is in range."""

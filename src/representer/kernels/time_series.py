@@ -16,7 +16,7 @@ from representer.kernels.parallel import Block, pairwise_blocks
 from representer.kernels.vectors import median_distance
 from representer.linalg import row_blocks
 from representer.samples import Data, as_list
-from representer.values import Hyperparameter, Positive, Setting, Word, is_count, number, per_row
+from representer.values import COUNT, NONE, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Entries of one temporary of a block of pairs: about what the processor's cache holds.
 BLOCK_ENTRIES = 2**15
@@ -146,18 +146,12 @@ class GlobalAlignment(Kernel):
         )
     }
 
+    rules = {"triangular": COUNT | NONE}
+
     def __init__(self, lengthscale: Setting = "median", triangular: int | None = None, *, normalize: bool = True):
         self.lengthscale = lengthscale
         self.triangular = triangular
         self.normalize = normalize
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; the width of the band must be a positive integer."""
-        if not (self.triangular is None or is_count(self.triangular)):
-            raise ValueError(
-                f"triangular of GlobalAlignment must be a positive integer or None; got {self.triangular!r}."
-            )
-        super().check_hyperparameters()
 
     def prepare(self, X: Data) -> list[Series]:
         """The series as a list, checked."""
