@@ -27,7 +27,7 @@ from representer import OperatorRidge
 from representer.approximation import Nystroem
 from representer.kernels import Kernel, WeightedDegree, explicit
 from representer.kernels.alignments import Edit, Subsequence, edit_distances
-from representer.kernels.explicit import inner_products
+from representer.kernels.base import inner_products
 from representer.kernels.strings import MAX_CODE, Mismatch, Spectrum
 from representer.linalg import IndefiniteGramWarning
 from representer.testing import check_kernel

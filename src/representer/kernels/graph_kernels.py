@@ -19,8 +19,17 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel, with_derivative
-from representer.kernels.explicit import CountingKernel, ExplicitKernel, inner_products, squared_norms
+from representer.kernels.base import (
+    Columns,
+    CountingKernel,
+    Domain,
+    ExplicitFeatures,
+    ExplicitKernel,
+    Kernel,
+    inner_products,
+    squared_norms,
+    with_derivative,
+)
 from representer.kernels.graphs import Graph, Union, as_graph, check_graphs, runs, union
 from representer.linalg import conjugate_gradient
 from representer.samples import Data, first_positions

@@ -16,8 +16,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.explicit import CountingKernel, inner_products, squared_norms
+from representer.kernels.base import CountingKernel, Domain, Kernel, inner_products, squared_norms
 from representer.linalg import combine, row_blocks
 from representer.samples import Data, as_items, first_positions, is_single
 from representer.values import COUNT, Hyperparameter, NonNegative, Setting, Word, is_count, is_whole, number
