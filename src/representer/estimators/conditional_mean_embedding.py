@@ -317,10 +317,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         block = replace(block, Y=torch.arange(len(X)))
         require_groups(None if block.groups is None else block.groups.numpy())
         searched = positive_part(block, pairwise=given.domain == "gram")
-        self.output_kernel_ = output.resolve(take(empty.targets, searched.Y))
+        self.output_kernel_ = output.resolve(take(empty.prepared_anchors, searched.Y))
         empty = replace(empty, kernel=self.output_kernel_)
         require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)
-        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])[searched.Y]
+        R = target_factor(repaired_gram(empty.output_kernel, empty.prepared_anchors)[0])[searched.Y]
         choice = self._searched(model, self._adapted(given, how), searched, R, how, seed, callback)
         self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
         self.function_ = solve_conditionals(model, choice, block, self.X_fit_, empty)
@@ -653,14 +653,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         check_is_fitted(self)
         targets = self._new_targets(y)
-        embedding, new = self.embedding(X), self.function_.prepared(targets)
-        if len(targets) != len(embedding):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}.")
-        kernel = embedding.kernel
-        cross = kernel._gram(new, embedding.anchors)
-        own = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(new)
-        errors = own - 2.0 * (cross * embedding.weights).sum(-1) + embedding.squared_norms()
-        return -float(errors.mean())
+        inputs, new = self._inputs(X), self.function_.prepared(targets)
+        if len(targets) != len(inputs):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {len(inputs)} and {len(targets)}.")
+        return -float(self.function_.squared_errors(inputs, new).mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
     def mean(self, X: Data) -> np.ndarray:

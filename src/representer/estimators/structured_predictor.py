@@ -618,7 +618,7 @@ class StructuredPredictor(KernelLearner):
         if is_dask(X):
             return self._predict_lazily(X)
         X = self._new_inputs(X, self.kernel_)
-        return self._shaped(self.decoder_.decode(self.function_.embedding(X), X))
+        return self._shaped(self.function_.answers(self.decoder_.decode, X))
 
     def _predict_lazily(self, X: Data) -> Data:
         """Predictions chunk by chunk: vectors, or one object each."""
@@ -662,7 +662,7 @@ class StructuredPredictor(KernelLearner):
                 f"predict_topk needs a decoder that ranks candidates; {self.decoder_!r} does not. Use "
                 "decoder=Candidates(…), or score_candidates(X, candidates)."
             )
-        objects, scores = topk(self.function_.embedding(X), k, X)
+        objects, scores = self.function_.answers(lambda embedding, X: topk(embedding, k, X), X)
         if self._fit.flat and isinstance(objects, np.ndarray):
             objects = objects[..., 0]
         elif self._fit.flat and self.output_kernel_.domain == "vectors":
@@ -687,9 +687,8 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, n_candidates)
             2⟨g(x), l(·, y)⟩ − l(y, y), the higher the better.
         """
-        embedding = self.decision_embedding(X)
-        candidates = self._new_outputs(candidates, "candidates")
-        return plain(candidate_scores(embedding, candidates, diagonal=diagonal))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
+        return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
     def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""
@@ -754,14 +753,14 @@ class StructuredPredictor(KernelLearner):
             1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
-        embedding, new = self.decision_embedding(X), self._new_outputs(y, "y")
-        validation.check_lengths(len(embedding), count(new))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(y, "y")
+        validation.check_lengths(count(X), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
-        return embedding.explained(new)
+        return self.function_.explained(X, new)
 
     # -- pairs --------------------------------------------------------------------------------------------------------
     def joint_kernel(self, X1: Data, Y1: Data, X2: Data, Y2: Data) -> np.ndarray:

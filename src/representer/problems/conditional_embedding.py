@@ -278,7 +278,7 @@ def cell_kernel(function: ConditionalEmbedding) -> Kernel:
 
 
 def _cells(function: ConditionalEmbedding) -> Cells:
-    return Cells(cell_kernel(function), function.targets)
+    return Cells(cell_kernel(function), function.prepared_anchors)
 
 
 def _cell_step(function: ConditionalEmbedding, features: SummedFeatures) -> CellStep:
@@ -299,7 +299,7 @@ def _solved(
     if alpha is None and fit.scale is not None:
         alpha = fit.scale / sums.n
     if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
-        gram, _ = repaired_gram(fit.function.output_kernel, fit.function.targets)
+        gram, _ = repaired_gram(fit.function.output_kernel, fit.function.prepared_anchors)
         anchors = pivoted_cholesky(gram.double(), tol=torch.finfo(gram.dtype).eps ** 0.75)[0]
         moments = anchors.new_zeros(step.width - step.n_cells, anchors.shape[1])
         ridge = features.ridge(sums.combined(torch.cat([anchors, moments])))

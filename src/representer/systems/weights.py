@@ -12,7 +12,7 @@ from torch import Tensor
 
 from representer.functions.base import Function
 from representer.kernels import Kernel
-from representer.linalg import row_blocks
+from representer.linalg import by_rows
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
 from representer.samples import Data, count
 from representer.systems.scalar import DenseSystem
@@ -117,5 +117,5 @@ class SampleWeights(Function):
         with torch.no_grad():
             dual = solved.system.solve(values)
             constant = 0.0 if solved.system.g is None else solved.system.g.mT @ values
-            blocks = row_blocks(count(inputs), 2 * len(dual) * dual.element_size())
-            return torch.cat([solved.cross(inputs[rows]) @ dual for rows in blocks]) + constant
+            bytes_per_row = 2 * len(dual) * dual.element_size()
+            return by_rows(lambda rows: solved.cross(inputs[rows]) @ dual, count(inputs), bytes_per_row) + constant
