@@ -6,7 +6,7 @@ from representer.functions.composed import Composed
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import Embedding, mean_embedding
 from representer.functions.expansion import Expansion
-from representer.functions.features import ExplicitFunction, FeatureFunction, StoredFeatures
+from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
 from representer.functions.herding import herd, herd_rows
 from representer.functions.layers import Layer
 from representer.functions.network import CompositionNetwork
@@ -20,9 +20,9 @@ __all__ = [
     "Embedding",
     "EmbeddingFunction",
     "Expansion",
-    "ExplicitFunction",
     "FeatureFunction",
     "Function",
+    "KernelMap",
     "Layer",
     "StoredFeatures",
     "herd",

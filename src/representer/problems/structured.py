@@ -20,7 +20,7 @@ from representer.data import Data, count, plain, take
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
 from representer.linalg import gram_factor
-from representer.linalg.memory import BLOCK_BYTES, require
+from representer.linalg.memory import BLOCK_BYTES, require, room_beside_sums
 from representer.operators import ConditionalCovariance, Decomposable, Dense, Operator, PrincipalComponents
 from representer.operators.adapted import Representation, original, repaired_gram, silent_repairs
 from representer.operators.outputs import DataDriven
@@ -28,10 +28,9 @@ from representer.optimize.runs import Monitor
 from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced
 from representer.parameters import Positive
 from representer.preimage import Decoder
-from representer.problems.ridge import RidgeChoice, Search
+from representer.problems.ridge import Search
 from representer.samples import Block, InMemory, Samples, rows
 from representer.systems import RidgeData
-from representer.systems.ridge import block_limit
 from representer.systems.structured import (
     DiagonalRegression,
     OutputCoordinates,
@@ -353,7 +352,7 @@ def sum_samples(
 ) -> NormalSums:
     """The sums of the features of all samples."""
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = block_limit(model.memory_limit, features.n_features, width)
+    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=rows.HELD_ROWS)
     total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
     return total
 
@@ -378,7 +377,7 @@ def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None
 # -- the input kernel -------------------------------------------------------------------------------------------------
 def learn_kernel(
     model: StructuredModel, pairs: Pairs, settings: SearchSettings
-) -> tuple[StructuredModel, RidgeChoice | None]:
+) -> tuple[StructuredModel, Choice | None]:
     """The model with numbers in its input kernel: what is free is learned by gradients of the leave-one-out error.
 
     The operator stays that of the kernel where the search starts; the fit computes it anew.

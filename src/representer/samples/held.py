@@ -30,6 +30,13 @@ class HeldSamples:
         arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
         return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
 
+    @classmethod
+    def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
+        """All samples of a fit, in memory of their own; ``inputs``, if given, are stored instead of prepared ones."""
+        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        X = plain(block.X if inputs is None else inputs, copy=True)
+        return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
+
     def __len__(self) -> int:
         return len(self.keys)
 

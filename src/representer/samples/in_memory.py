@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,14 @@ class Block:
         weights = None if self.weights is None else self.weights[chosen]
         groups = None if self.groups is None else self.groups[chosen]
         return Block(take(self.X, chosen), take(self.Y, chosen), weights, groups)
+
+    def positive_part(self, *, pairwise: bool = False) -> Block:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        index = self.weights.nonzero()[:, 0].cpu()
+        block = self.rows(index.numpy())
+        return replace(block, X=block.X[:, index]) if pairwise else block
 
 
 class Step(ABC):
