@@ -649,9 +649,9 @@ def test_fractions_count_components(X):
         ({"approximation": Nystroem(9, "best")}, "sampling of Nystroem must be one of"),
         ({"kernel": ["precomputed", "rbf"], "approximation": Nystroem(3)}, "square"),
         ({"tol": 0.0}, "tol must be a positive number"),
-        ({"init": "foo"}, "init must be 'levelwise', 'random' or a list"),
-        ({"init": 7}, "init must be 'levelwise'"),
-        ({"init": None}, "init must be 'levelwise'"),
+        ({"init": "foo"}, "init must be one of 'levelwise', 'random' or a list"),
+        ({"init": 7}, "init must be one of 'levelwise'"),
+        ({"init": None}, "init must be one of 'levelwise'"),
         ({"init": [np.eye(60, 2)]}, "one array for each level, 2; got 1"),
         (
             {"init": [np.eye(60, 2), np.eye(60, 3)]},

@@ -17,7 +17,7 @@ from representer import DeepKernelPCA
 from representer.approximation import RandomFeatures
 from representer.kernels import Gaussian, Linear, Neural, Pullback, Spectrum
 from representer.preimage import Network, refined
-from representer.problems.level_networks import Alternation
+from representer.problems.levels import Alternation
 
 WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
 
@@ -361,7 +361,7 @@ def test_not_fitted(method: str) -> None:
         ),
         (lambda m: m.inverse_transform(np.full((2, 2), np.nan)), "NaN"),
         (lambda m: m.sample(0), "n_samples must be a positive integer"),
-        (lambda m: m.sample(2, density="normal"), "density must be 'gaussian' or 'kde'"),
+        (lambda m: m.sample(2, density="normal"), "density must be one of 'gaussian', 'kde'"),
         (lambda m: m.traverse(2), "component must be from 0 to 1 at level 1; got 2"),
         (lambda m: m.traverse(-1), "component must be from 0"),
         (lambda m: m.traverse(0, steps=0), "steps must be a positive integer"),

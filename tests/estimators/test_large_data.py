@@ -32,10 +32,10 @@ from representer.approximation import (
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
-from representer.systems import ridge as systems_ridge
+from representer.samples import Block, InMemory
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory
 from representer.samples.rows import sample_rows, sampling_keys
+from representer.systems import ridge as systems_ridge
 from representer.systems.falkon import solve_falkon
 from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.ridge import FalkonSystem, SummedSystem
@@ -492,7 +492,7 @@ def test_bad_choices(data):
     cases: Any = [
         ({"approximation": 100}, "approximation must be None or Nystroem"),
         ({"approximation": Nystroem(201)}, "from 1 to the number of samples, 200"),
-        ({"approximation": Nystroem(5), "solver": "lu"}, "solver must be 'auto', 'direct', 'cg' or Falkon"),
+        ({"approximation": Nystroem(5), "solver": "lu"}, "solver must be one of 'auto', 'direct', 'cg' or Falkon"),
         (
             {"kernel": Linear(), "approximation": RandomFeatures(5)},
             "RandomFeatures takes .* Nystroem takes any",

@@ -189,7 +189,7 @@ def test_messages_name_what_is_allowed(data):
         model.risk_bound("a")
     with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
         EmbeddingClassifier(learning_rate=0).fit(X, y)
-    with pytest.raises(ValueError, match="clip must lie between 0 and 1/e"):
+    with pytest.raises(ValueError, match="clip must be a number between 0 and 1/e"):
         EmbeddingClassifier(clip=0.5).fit(X, y)
 
 

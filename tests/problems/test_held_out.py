@@ -12,13 +12,12 @@ from representer import EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem
 from representer.estimators.validation import seed_of
 from representer.kernels import Gaussian, Precomputed, Spectrum
-from representer.operators import Decomposable, Dense
-from representer.operators.adapted import Representation
+from representer.operators import Decomposable, Dense, Representation
 from representer.optimize.search import SearchSettings
 from representer.problems.class_embedding import ClassModel, ClassProblem
 from representer.problems.embedding import EmbeddingSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem
-from representer.samples.in_memory import Block, InMemory
+from representer.samples import Block, InMemory
 
 HOW = Representation(torch.float64)
 FOLDS = list(KFold(3, shuffle=True, random_state=0).split(np.zeros(36)))

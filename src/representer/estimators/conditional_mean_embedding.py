@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -13,19 +13,21 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
-from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    NONE,
+    NOT_NEGATIVE,
+    Check,
     check_alpha,
     check_columns,
     check_groups,
     check_inputs,
-    check_options,
     check_outputs,
-    check_search,
     check_weights,
     in_memory,
     needs_approximation,
+    one_of,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -33,10 +35,9 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.operators.adapted import Adapted, Representation, original, repaired_gram, takes_sparse
+from representer.operators import Adapted, Representation, original, repaired_gram, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, keep_going
-from representer.parameters import is_count, is_real
 from representer.problems.conditional_embedding import (
     LARGEST_BATCH,
     ConditionalFit,
@@ -56,10 +57,21 @@ from representer.problems.embedding import (
     require_groups,
     require_memory,
 )
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_rows,
+    evenly_spaced,
+    is_dask,
+    plain,
+    take,
+)
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, as_rows, is_dask
-from representer.samples.rows import evenly_spaced
+from representer.values import is_count, is_real
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -164,6 +176,13 @@ class ConditionalMeanEmbedding(KernelLearner):
     function_: ConditionalEmbedding
     _batches: ConditionalFit
     training_data = ("X_fit_", "Y_fit_", "_batches")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "approximation": lambda name, value: input_output_pair(value),
+        "criterion": one_of("loo", "validation") | NONE,
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -297,10 +316,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         block = replace(block, Y=torch.arange(len(X)))
         require_groups(None if block.groups is None else block.groups.numpy())
         searched = block.positive_part(pairwise=given.domain == "gram")
-        self.output_kernel_ = output.resolve(take(empty.targets, searched.Y))
+        self.output_kernel_ = output.resolve(take(empty.prepared_anchors, searched.Y))
         empty = replace(empty, kernel=self.output_kernel_)
         require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)
-        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])[searched.Y]
+        R = target_factor(repaired_gram(empty.output_kernel, empty.prepared_anchors)[0])[searched.Y]
         choice = self._searched(model, self._adapted(given, how), searched, R, how, seed, callback)
         self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
         self.function_ = solve_conditionals(model, choice, block, self.X_fit_, empty)
@@ -492,10 +511,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _model(self) -> ConditionalModel:
         """What is minimised, from checked arguments."""
-        check_search(self)
-        if self.criterion is not None:
-            check_options(self, {"criterion": ("loo", "validation")})
-        input_output_pair(self.approximation)
+        self._check()
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         return ConditionalModel(self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
@@ -636,14 +652,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         check_is_fitted(self)
         targets = self._new_targets(y)
-        embedding, new = self.embedding(X), self.function_.prepared(targets)
-        if len(targets) != len(embedding):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}.")
-        kernel = embedding.kernel
-        cross = kernel._gram(new, embedding.anchors)
-        own = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(new)
-        errors = own - 2.0 * (cross * embedding.weights).sum(-1) + embedding.squared_norms()
-        return -float(errors.mean())
+        inputs, new = self._inputs(X), self.function_.prepared(targets)
+        if len(targets) != len(inputs):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {len(inputs)} and {len(targets)}.")
+        return -float(self.function_.squared_errors(inputs, new).mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
     def mean(self, X: Data) -> np.ndarray:

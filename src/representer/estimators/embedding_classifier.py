@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,22 +16,25 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.data import Data, SparseRows, as_scipy, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    NONE,
+    NOT_NEGATIVE,
+    Check,
+    Rule,
     check_alpha,
-    check_bare,
     check_classes,
     check_groups,
     check_inputs,
-    check_options,
-    check_search,
     check_weights,
     encode,
     in_memory,
-    needs_approximation,
+    instance_of,
+    integer,
     one_hot,
     one_hot_on_dask,
+    one_of,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -39,10 +42,9 @@ from representer.estimators.validation import (
 from representer.functions import Expansion, FeatureFunction
 from representer.kernels import Gaussian, Kernel, as_kernel
 from representer.kernels.learned import Mapped
-from representer.operators.adapted import Representation, original, takes_sparse
+from representer.operators import Representation, original, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, keep_going
-from representer.parameters import is_count, is_real
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,
@@ -51,9 +53,9 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution
 from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import FittedSystem
+from representer.values import is_real
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -195,6 +197,21 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     calibration_: EmbeddingCalibration | None
     _training_loss: float | None
     training_data = ("system_", "loo_estimates_", "history_")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "batch_size": NONE | one_of("auto") | integer(2),
+        "calibration": one_of("loo") | NONE,
+        "clip": Rule(
+            "a number between 0 and 1/e, as in Theorem 4: it clips the cross entropy",
+            lambda clip: is_real(clip) and 0 < clip < 1 / math.e,
+        ),
+        "complexity_weight": NOT_NEGATIVE | one_of("auto"),
+        "criterion": NONE | one_of(*CRITERIA),
+        "solver": one_of("auto", "lbfgs", "adam"),
+        "start": NONE | instance_of("a dict of values by name", dict),
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -382,13 +399,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return X, InMemory(block)
 
     def _samples_on_dask(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
-        needs_approximation(self, kernel, kernel.domain)
         self.classes_, indicators = one_hot_on_dask(y)
-        how = self._representation()
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
-        samples = OnDask(X, indicators, sample_weight, dtype=how.dtype, groups=groups)
-        self._keep_columns(X)
+        samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
         return samples
 
     def _weights(self, X: Data, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
@@ -435,32 +449,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     # -- arguments ----------------------------------------------------------------------------------------------------
     def _model(self) -> ClassModel:
         """What is minimised, from checked arguments."""
-        if self.criterion not in (None, *CRITERIA):
-            words = ", ".join(map(repr, CRITERIA))
-            raise ValueError(f"criterion must be None or one of {words}; got {self.criterion!r}.")
-        check_search(self)
-        check_options(self, {"solver": ("auto", "lbfgs", "adam"), "calibration": ("loo", None)})  # type: ignore[dict-item]
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
-                f"got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
+        self._check()
         weight = self.complexity_weight
-        if weight != "auto" and not (is_real(weight) and weight >= 0 and math.isfinite(weight)):
-            raise ValueError(f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}.")
-        rate = self.learning_rate
-        if not (is_real(rate) and math.isfinite(rate) and rate > 0):
-            raise ValueError(f"learning_rate must be a positive, finite number; got {rate!r}.")
-        if not (is_real(self.clip) and 0 < self.clip < 1 / math.e):
-            raise ValueError(
-                f"clip must lie between 0 and 1/e, as in Theorem 4: it clips the cross entropy; got {self.clip!r}."
-            )
-        size = self.batch_size
-        if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
-            raise ValueError(f"batch_size must be None, 'auto' or an integer of at least 2; got {size!r}.")
-        if not (self.start is None or isinstance(self.start, dict)):
-            raise ValueError(f"start must be None or a dict of values by name; got {self.start!r}.")
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         return ClassModel(

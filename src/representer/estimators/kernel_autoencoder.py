@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils import check_array
 from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.validation import check_is_fitted
@@ -17,13 +16,11 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
+    DEEP_ARGUMENTS,
     DeepSamples,
     as_layer,
-    check_deep,
-    check_penalty,
     checked_layer,
     coefficients_of,
     deep_attributes,
@@ -34,20 +31,22 @@ from representer.estimators.deep_regressor import (
     warn_of_search,
 )
 from representer.estimators.validation import (
+    COUNT,
+    NONE,
+    NOT_NEGATIVE,
+    POSITIVE_OR_AUTO,
+    Check,
     Folds,
     as_operator_kernel,
-    check_groups,
     check_inputs,
-    check_options,
-    check_weights,
+    instance_of,
+    one_of,
 )
 from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import original, takes_sparse
-from representer.parameters import is_count, is_real
+from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
 from representer.problems import losses
 from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
 from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
@@ -66,8 +65,9 @@ from representer.problems.target_space import (
     explained,
     kernel_of_target,
 )
+from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.samples.on_dask import as_rows, is_dask
+from representer.values import is_count, is_real
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500
@@ -224,6 +224,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     kernel_: Kernel | OperatorKernel
     training_data = ("X_fit_",)
 
+    constraints: ClassVar[dict[str, Check]] = {
+        **DEEP_ARGUMENTS,
+        "batch_size": NONE | COUNT,
+        "encoder_alpha": POSITIVE_OR_AUTO,
+        "preimage": one_of("auto", "nearest", "weighted", "direct"),
+        "supervision": NOT_NEGATIVE,
+        "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
+    }
+
     def __init__(
         self,
         n_components: Any = 2,
@@ -274,23 +283,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.dtype = dtype
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def _check(self) -> None:
-        check_deep(self, "squared")
-        check_penalty("encoder_alpha", self.encoder_alpha)
-        check_options(self, {"preimage": ("auto", "nearest", "weighted", "direct")})
-        if not isinstance(self.target, Kernel):
-            words = ("auto", "features", "kernel")
-            if not isinstance(self.target, str) or self.target not in words:
-                raise ValueError(
-                    f"target must be a kernel or one of {', '.join(map(repr, words))}; got {self.target!r}."
-                )
-        if not (is_real(self.supervision) and 0 <= self.supervision < float("inf")):
-            raise ValueError(f"supervision must be a finite number, at least 0; got {self.supervision!r}.")
-        if self.batch_size is not None and not is_count(self.batch_size):
-            raise ValueError(f"batch_size must be None or a positive integer; got {self.batch_size!r}.")
-        if not (is_real(self.validation_fraction) and 0 < self.validation_fraction < 1):
-            raise ValueError(f"validation_fraction must be a share between 0 and 1; got {self.validation_fraction!r}.")
-
     def _layers(self, targets: Tensor) -> list[Layer]:
         """The inner layers that n_components describes."""
         wanted = given = self.n_components
@@ -413,9 +405,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
             self._keep_columns(X)
             return samples
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         n = len(X)
-        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((n, 0))  # only decoders into vectors are fitted by sums
         whole = self.approximation is None or self.batch_size is not None or kernel.domain == "gram"
@@ -426,6 +417,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
+            from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit  # here, because its import takes long
+
             split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
         folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)

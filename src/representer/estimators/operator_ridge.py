@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -12,36 +12,27 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.data import Data, SparseRows, as_scipy, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
+    Check,
     as_operator_kernel,
     check_alpha,
-    check_bare,
-    check_counts,
-    check_device,
-    check_groups,
-    check_inputs,
-    check_options,
     check_targets,
-    check_weights,
     in_memory,
+    instance_of,
     is_flat,
-    needs_approximation,
+    one_of,
+    require_targets,
     seed_of,
     takes_batches,
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction
-from representer.linalg.memory import as_bytes
-from representer.operators import Decomposable, Operator
-from representer.operators.adapted import Representation, original, takes_sparse
+from representer.operators import Decomposable, Operator, Representation, original
 from representer.optimize.search import SearchSettings
-from representer.parameters import is_real
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import Criterion, FittedSystem
 
 
@@ -164,6 +155,11 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     system_: FittedSystem
     training_data = ("system_", "history_")
 
+    constraints: ClassVar[dict[str, Check]] = {
+        "criterion": one_of("loo", "gcv"),
+        "solver": one_of("auto", "direct", "cg") | instance_of("Falkon(...)", Falkon),
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -221,7 +217,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(groups)
+        self._check()
+        if isinstance(self.solver, Falkon):
+            self.solver.check()
+        self._refuse_groups(groups)
         model, inputs = self._model(), None
         self.__dict__.pop("n_samples_seen_", None)
         samples: Samples
@@ -255,7 +254,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(None)
+        self._check()
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
         _, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
@@ -273,27 +272,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.n_samples_seen_ = self.system_.n
         return self
 
-    def _check_arguments(self, groups: Any) -> None:
-        """Refuse arguments that say how to compute; the kernel and the operator are checked with the data."""
-        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-        check_alpha(self.alpha)
-        check_device(self.device)
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or "
-                f"TensorSketch(...); got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
-        if self.solver not in ("auto", "direct", "cg") and not isinstance(self.solver, Falkon):
-            raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {self.solver!r}.")
-        if isinstance(self.solver, Falkon):
-            self.solver.check()
-        as_bytes(self.memory_limit)
+    def _refuse_groups(self, groups: Any) -> None:
+        """Refuse groups where the criterion does not leave them out."""
         if groups is not None and self.criterion == "gcv":
             raise ValueError(
                 "criterion='gcv' knows no groups: it averages over single samples. Use criterion='loo' with groups=."
@@ -313,11 +293,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
-        needs_approximation(self, model.kernel, model.kernel.domain)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
-        self._keep_columns(X)
+        require_targets(y)
+        samples = self._dask_samples(model.kernel, X, y, sample_weight, groups)
         self._flat, self._sparse = is_flat(y), False
         return samples
 
@@ -326,9 +303,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     ) -> tuple[Any, InMemory]:
         """Checked inputs, and the samples."""
         kernel = model.kernel
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
         self._sparse = isinstance(X, SparseRows)
         how = self._represented
         inputs = how.inputs(kernel, X)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,18 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import input_output_pair
-from representer.data import Data, SparseRows, count, is_dask, plain, take
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
 from representer.functions import Embedding, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
-from representer.operators import ConditionalCovariance, Operator, PrincipalComponents
-from representer.operators.adapted import original, silent_repairs, takes_sparse
-from representer.operators.outputs import as_operator
+from representer.operators import (
+    ConditionalCovariance,
+    Operator,
+    PrincipalComponents,
+    as_operator,
+    original,
+    silent_repairs,
+    takes_sparse,
+)
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, SearchSettings, keep_going
-from representer.parameters import is_count
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.structured import (
@@ -40,8 +44,22 @@ from representer.problems.structured import (
     learn_kernel,
     structured_problem,
 )
-from representer.samples import Block, HeldSamples, InMemory, OnDask, Samples, rows
-from representer.samples.rows import sample_rows, sampling_keys
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    count,
+    is_dask,
+    plain,
+    rows,
+    sample_rows,
+    sampling_keys,
+    take,
+)
 from representer.systems.structured import DiagonalRegression
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
@@ -183,6 +201,13 @@ class StructuredPredictor(KernelLearner):
     kernel_arguments = ("kernel", "output_kernel")
     training_data = ("X_fit_", "Y_fit_", "history_", "_batches")
 
+    constraints: ClassVar[dict[str, validation.Check]] = {
+        "approximation": lambda name, value: input_output_pair(value),
+        "criterion": validation.one_of("loo", "validation"),
+        "n_components": validation.COUNT | validation.one_of("auto"),
+        "task_loss": validation.Rule("a function of (y_true, y_pred)", callable) | validation.NONE,
+    }
+
     def __init__(
         self,
         kernel: Any = "rbf",
@@ -311,21 +336,13 @@ class StructuredPredictor(KernelLearner):
 
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
-        validation.check_options(self, {"criterion": ("loo", "validation")})
-        validation.check_ridge(self)
-        n_components = self.n_components
-        if not (is_count(n_components) or (isinstance(n_components, str) and n_components == "auto")):
-            raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
+        super()._check()
         if self.task_loss is not None and self.criterion != "validation":
             raise ValueError("task_loss= is what criterion='validation' minimises; set criterion='validation'.")
-        if self.task_loss is not None and not callable(self.task_loss):
-            raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
         if self.criterion == "validation" and isinstance(self.cv, Iterator):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
-        if self.approximation is not None:
-            input_output_pair(self.approximation)
         self._operator()
 
     def _operator(self) -> Operator | None:
@@ -601,7 +618,7 @@ class StructuredPredictor(KernelLearner):
         if is_dask(X):
             return self._predict_lazily(X)
         X = self._new_inputs(X, self.kernel_)
-        return self._shaped(self.decoder_.decode(self.function_.embedding(X), X))
+        return self._shaped(self.function_.answers(self.decoder_.decode, X))
 
     def _predict_lazily(self, X: Data) -> Data:
         """Predictions chunk by chunk: vectors, or one object each."""
@@ -645,7 +662,7 @@ class StructuredPredictor(KernelLearner):
                 f"predict_topk needs a decoder that ranks candidates; {self.decoder_!r} does not. Use "
                 "decoder=Candidates(…), or score_candidates(X, candidates)."
             )
-        objects, scores = topk(self.function_.embedding(X), k, X)
+        objects, scores = self.function_.answers(lambda embedding, X: topk(embedding, k, X), X)
         if self._fit.flat and isinstance(objects, np.ndarray):
             objects = objects[..., 0]
         elif self._fit.flat and self.output_kernel_.domain == "vectors":
@@ -670,9 +687,8 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, n_candidates)
             2⟨g(x), l(·, y)⟩ − l(y, y), the higher the better.
         """
-        embedding = self.decision_embedding(X)
-        candidates = self._new_outputs(candidates, "candidates")
-        return plain(candidate_scores(embedding, candidates, diagonal=diagonal))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
+        return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
     def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""
@@ -737,14 +753,14 @@ class StructuredPredictor(KernelLearner):
             1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
-        embedding, new = self.decision_embedding(X), self._new_outputs(y, "y")
-        validation.check_lengths(len(embedding), count(new))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(y, "y")
+        validation.check_lengths(count(X), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
-        return embedding.explained(new)
+        return self.function_.explained(X, new)
 
     # -- pairs --------------------------------------------------------------------------------------------------------
     def joint_kernel(self, X1: Data, Y1: Data, X2: Data, Y2: Data) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,22 +12,28 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.data import Data, SparseRows, as_items, is_single, plain
-from representer.kernels import as_kernel
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.columns import as_records
-from representer.linalg.memory import as_bytes
+from representer.approximation import Approximation
+from representer.kernels import Domain, Kernel, as_kernel, as_records
+from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.parameters import is_count, is_real
-from representer.samples.on_dask import as_rows, is_dask, require_dask
-from representer.samples.rows import sample_groups
+from representer.samples import (
+    Data,
+    SparseRows,
+    as_items,
+    as_rows,
+    is_dask,
+    is_single,
+    plain,
+    require_dask,
+    sample_groups,
+)
+from representer.values import is_count, is_real
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -131,10 +137,15 @@ def check_gram(gram: np.ndarray) -> None:
         )
 
 
-def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
-    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+def require_targets(y: Data) -> None:
+    """Refuse to fit without targets."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
+
+
+def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
+    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+    require_targets(y)
     if hasattr(y, "toarray"):
         raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
     y = np.asarray(plain(y))
@@ -168,8 +179,7 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
 
 def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     """Outputs of an output kernel's kind, and whether vectors came as one number each."""
-    if Y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(Y)
     Y = plain(Y)
     if kernel.domain in ("vectors", "gram"):
         if hasattr(Y, "toarray"):
@@ -326,8 +336,7 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
 
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(y)
     y = column_or_1d(plain(y), warn=True)
     assert_all_finite(y, input_name="y")
     if len(y) != _num_samples(X):
@@ -360,8 +369,7 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Any]:
     """The classes of labels, and these as a Dask array of zeros and ones."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(y)
     dask = require_dask()
     labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
@@ -376,6 +384,110 @@ def check_columns(learner: Any, X: Data) -> None:
         raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
     if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
         raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+Check = Callable[[str, Any], object]  # raises if an argument, named and given, is not what it may be
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What an argument must be, in words, and whether a value is that."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def __call__(self, name: str, value: Any) -> None:
+        """Refuse any other value of the argument with this name."""
+        if not self.holds(value):
+            raise ValueError(f"{name} must be {self.words}; got {value!r}.")
+
+    def __or__(self, other: Rule) -> Rule:
+        return Rule(f"{self.words} or {other.words}", lambda value: self.holds(value) or other.holds(value))
+
+
+def one_of(*words: str) -> Rule:
+    """One of several words."""
+    named = ", ".join(map(repr, words))
+    return Rule(f"one of {named}" if len(words) > 1 else named, lambda value: isinstance(value, str) and value in words)
+
+
+def instance_of(words: str, *kinds: type) -> Rule:
+    """An object of one of several classes, which words describe."""
+    return Rule(words, lambda value: isinstance(value, kinds))
+
+
+def integer(least: int, *, truth: bool = False) -> Rule:
+    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
+    return Rule(
+        f"an integer of at least {least}",
+        lambda value: (
+            isinstance(value, int | np.integer) and (truth or not isinstance(value, bool)) and bool(value >= least)
+        ),
+    )
+
+
+COUNT = Rule("a positive integer", is_count)
+POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
+POSITIVE_OR_AUTO = Rule("positive and finite (mean loss + alpha·‖f‖²),", POSITIVE.holds) | one_of("auto")
+NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
+SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+NONE = Rule("None", lambda value: value is None)
+TRUTH = instance_of("True or False", bool, np.bool_)
+
+
+def approximated_by(words: str, kind: type) -> Check:
+    """None or an approximation of a kind, without a kernel of its own."""
+    rule = NONE | instance_of(words, kind)
+
+    def check(name: str, value: Any) -> None:
+        rule(name, value)
+        check_bare(value)
+
+    return check
+
+
+def only_one_alpha(name: str, alpha: Any) -> None:
+    """A positive number or "auto": no candidates."""
+    if isinstance(check_alpha(alpha), np.ndarray):
+        raise ValueError(f"{name} must be a positive number or 'auto'; got {alpha!r}. Compare by GridSearchCV.")
+
+
+def check_device(name: str, device: str | None) -> None:
+    """A device that torch can use here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"{name}={device!r} is not to be had here ({error}). Use {name}=None for the processor."
+        ) from error
+
+
+def check_arguments(estimator: Any, rules: Mapping[str, Check]) -> None:
+    """Each argument of an estimator is what its rule, if there is one, says."""
+    for name, value in estimator.get_params(deep=False).items():
+        if name in rules:
+            rules[name](name, value)
+
+
+# An argument has the same meaning in every learner that has it. A learner adds those that are its own.
+ARGUMENTS: dict[str, Check] = {
+    "alpha": lambda name, value: check_alpha(value),
+    "approximation": approximated_by(
+        "Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...)", Approximation
+    ),
+    "device": check_device,
+    "dtype": one_of(*DTYPES),
+    "fit_intercept": TRUTH,
+    "learning_rate": POSITIVE,
+    "max_iter": integer(1),
+    "memory_limit": lambda name, value: as_bytes(value),
+    "n_restarts": integer(1),
+    "shrinkage": NOT_NEGATIVE,
+    "tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0),
+    "validation_fraction": SHARE,
+    "verbose": integer(0, truth=True),  # verbose=True is a habit
+}
 
 
 def check_alpha(alpha: Any) -> float | np.ndarray | None:
@@ -402,61 +514,10 @@ def check_alpha(alpha: Any) -> float | np.ndarray | None:
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 
 
-def check_options(estimator: Any, choices: dict[str, tuple[str, ...]]) -> None:
-    """Each named argument is one of the words it may be."""
-    for name, words in choices.items():
-        value = getattr(estimator, name)
-        if value not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}; got {value!r}.")
-
-
-def check_counts(estimator: Any, minima: dict[str, int]) -> None:
-    """Each named argument is an integer of at least its minimum."""
-    for name, least in minima.items():
-        value = getattr(estimator, name)
-        truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
-        if truth or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-
-
 def check_lengths(n: int, n_targets: int) -> None:
     """There is one target for each sample."""
     if n_targets != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
-
-
-def check_ridge(estimator: Any) -> None:
-    """The arguments of a ridge regression that any learner may have."""
-    check_options(estimator, {"dtype": tuple(DTYPES)})
-    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_alpha(estimator.alpha)
-    check_device(estimator.device)
-    as_bytes(estimator.memory_limit)
-    if not (is_real(estimator.tol) and estimator.tol > 0):
-        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
-    if not isinstance(estimator.fit_intercept, bool | np.bool_):
-        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
-
-
-def check_search(estimator: Any) -> None:
-    """The arguments that all learners of embeddings share, beside their own."""
-    check_options(estimator, {"dtype": tuple(DTYPES)})
-    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_device(estimator.device)
-    as_bytes(estimator.memory_limit)
-    if not (is_real(estimator.tol) and estimator.tol >= 0):
-        raise ValueError(f"tol must be a number of at least 0; got {estimator.tol!r}.")
-    if isinstance(check_alpha(estimator.alpha), np.ndarray):
-        raise ValueError(
-            f"alpha must be a positive number or 'auto'; got {estimator.alpha!r}. Compare by GridSearchCV."
-        )
-    if not isinstance(estimator.fit_intercept, bool | np.bool_):
-        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
-    if not (is_real(estimator.shrinkage) and 0 <= estimator.shrinkage < math.inf):
-        raise ValueError(f"shrinkage must be a finite number of at least 0; got {estimator.shrinkage!r}.")
-    fraction = estimator.validation_fraction
-    if not (is_real(fraction) and 0 < fraction < 1):
-        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
 
 
 def check_bare(*approximations: Any) -> None:
@@ -470,16 +531,6 @@ def check_bare(*approximations: Any) -> None:
                 f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
                 "learner instead."
             )
-
-
-def check_device(device: str | None) -> None:
-    """A device that torch can use here."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(
-            f"device={device!r} is not to be had here ({error}). Use device=None for the processor."
-        ) from error
 
 
 def seed_of(random_state: Any) -> int:
@@ -577,6 +628,8 @@ class Folds:
         elif not hasattr(self.cv, "split") and self.kept is not None:
             return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
         else:
+            from sklearn.model_selection import check_cv  # here, because its import takes long
+
             splitter = check_cv(self.cv, labels, classifier=labels is not None)
         blank = np.zeros((n, 1))
         parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
@@ -598,6 +651,8 @@ class Folds:
 
     def _folds(self, k: int) -> Any:
         """Shuffled folds, of whole groups and of classes in proportion where there are some."""
+        from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
         options: dict[str, Any] = {"shuffle": True, "random_state": self.seed}
         if self.groups is not None:
             k = min(k, int(self.groups.max()) + 1)

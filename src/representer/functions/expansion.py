@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Array, Data, count, plain, same_features
 from representer.functions.base import Function
-from representer.linalg.memory import row_blocks
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Representation, original
+from representer.linalg import by_rows, row_blocks
+from representer.operators import Decomposable, OperatorKernel, Representation, original
+from representer.samples import Array, Data, count, plain, same_features
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,7 @@ class Expansion(Function):
             m, p = f.coefficients.shape[-2:]
             numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
             bytes_per_row = numbers * f.coefficients.element_size()
-            blocks = row_blocks(count(X), bytes_per_row)
-            parts = [f.kernel.apply(X[rows], f.anchors, f.coefficients) for rows in blocks]
-            values = torch.cat(parts, dim=-2)  # coefficients may be a batch
+            values = by_rows(lambda rows: f.kernel.apply(X[rows], f.anchors, f.coefficients), count(X), bytes_per_row)
         return values if f.intercept is None else values + f.intercept
 
     def contributions(self, X: Data) -> Tensor:

@@ -10,14 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.approximation.landmarks import PositivePart
-from representer.data import Data, as_scipy, count, plain
+from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
 from representer.functions.base import Function
-from representer.kernels.base import Kernel
-from representer.linalg import Cholesky
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Adapted, Representation, original, silent_repairs
+from representer.kernels import Kernel
+from representer.linalg import Cholesky, by_rows, row_blocks
+from representer.operators import Adapted, Representation, original, silent_repairs
+from representer.samples import Data, as_scipy, count, plain
 
 
 @dataclass(frozen=True)
@@ -177,8 +175,8 @@ class FeatureFunction(Function):
         coefficients, b, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            blocks = row_blocks(count(X), 2 * len(coefficients) * coefficients.element_size())
-            return torch.cat([values(X[rows]) @ coefficients for rows in blocks]) + b
+            bytes_per_row = 2 * len(coefficients) * coefficients.element_size()
+            return by_rows(lambda rows: values(X[rows]) @ coefficients, count(X), bytes_per_row).add_(b)
 
     def norm(self) -> float:
         """‖f‖ = ‖Θ‖: the features are orthonormal functions."""

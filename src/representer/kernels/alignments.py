@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Kernel, with_derivative
-from representer.kernels.heuristics import median_of
 from representer.kernels.strings import Coded, String, StringKernel, coded
+from representer.kernels.vectors import median_of
 from representer.linalg import combine
-from representer.parameters import Below, Hyperparameter, Positive, Setting, Word
-from representer.values import number, per_row
+from representer.values import Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
 # strings, a call costs more than its numbers, and a block may be larger.

@@ -15,11 +15,11 @@ from representer.linalg.cholesky import (
     woodbury,
 )
 from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
-from representer.linalg.leading import RitzPairs, leading, orthonormal
 from representer.linalg.memory import (
     BLOCK_BYTES,
     MemoryWarning,
     as_bytes,
+    by_rows,
     combine,
     empty_matrix,
     recycling,
@@ -31,8 +31,12 @@ from representer.linalg.memory import (
 from representer.linalg.spectral import (
     Eigenpairs,
     IndefiniteGramWarning,
+    Product,
+    RitzPairs,
     eigh,
     gram_factor,
+    leading,
+    orthonormal,
     repair_gram,
     spectrum_of_factor,
 )
@@ -51,10 +55,12 @@ __all__ = [
     "Limits",
     "MemoryWarning",
     "NotPositiveDefiniteError",
+    "Product",
     "RitzPairs",
     "Woodbury",
     "as_bytes",
     "broyden",
+    "by_rows",
     "combine",
     "conjugate_gradient",
     "eigh",

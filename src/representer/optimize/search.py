@@ -11,12 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, plain, take
 from representer.linalg.memory import recycling
-from representer.operators.adapted import Representation
+from representer.operators import Representation
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import HistoryEntry, OptimizeResult
-from representer.samples.in_memory import InMemory, Samples
+from representer.samples import Data, InMemory, Samples, plain, take
 from representer.systems import RidgeData, System
 
 # alpha is looked for on so many values evenly spaced in logarithm, then on as many between the neighbours of the best.

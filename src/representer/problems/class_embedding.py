@@ -12,14 +12,12 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures
-from representer.data import plain
 from representer.functions import Expansion, FeatureFunction
 from representer.kernels import Kernel
 from representer.kernels.stationary import Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk, Observer
-from representer.operators import Decomposable
-from representer.operators.adapted import original, silent_repairs
+from representer.operators import Decomposable, original, silent_repairs
 from representer.optimize.search import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
@@ -29,8 +27,8 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
+from representer.samples import Block, plain
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block
 from representer.systems import FittedSystem, ridge_system
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.

@@ -11,17 +11,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import Data, take
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
-from representer.linalg import factorize
-from representer.linalg.memory import row_blocks
+from representer.linalg import factorize, row_blocks
 from representer.objectives import Interpolation, Ridge
 from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.parameters import Hyperparameter
 from representer.problems.losses import KnownTargets, Objectives
-from representer.values import Value
+from representer.samples import Data, take
+from representer.values import Hyperparameter, Value
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6

@@ -17,8 +17,8 @@ from torch import Tensor
 from representer.linalg import conjugate_gradient
 from representer.optimize import Callback, OptimizeResult, lbfgs
 from representer.optimize.search import Choice
-from representer.parameters import Packing
 from representer.problems.composition import Composition, DeepProblem
+from representer.values import Packing
 
 # A hypergradient only has to point downhill: two digits are enough.
 SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20

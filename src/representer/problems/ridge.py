@@ -17,17 +17,15 @@ from representer.functions import Expansion, FeatureFunction
 from representer.linalg import NotPositiveDefiniteError
 from representer.linalg.memory import require
 from representer.objectives.operator_valued import cross_validation
-from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum
-from representer.operators.adapted import searched, silent_repairs
+from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, searched, silent_repairs
 from representer.operators.outputs import DataDriven
 from representer.optimize.search import Choice, Problem, SearchSettings, minimise, system_alpha
-from representer.parameters import Packing
+from representer.samples import InMemory, Samples
 from representer.samples import rows as limits
-from representer.samples.in_memory import InMemory, Samples
 from representer.systems import Criterion, FittedSystem, RidgeData, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
 from representer.systems.ridge import AlphaRule, goes_by_sums
-from representer.values import Value
+from representer.values import Packing, Value
 
 OPERATOR = "operator__matrix"
 

@@ -23,15 +23,21 @@ from representer.approximation import (
     approximation_error,
     landmark_features,
 )
-from representer.data import Data, count, plain, take
 from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
 from representer.linalg.memory import room_beside_sums, row_blocks
-from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
-from representer.operators.adapted import Representation, original, silent_repairs
+from representer.operators import (
+    Decomposable,
+    Diagonal,
+    Identity,
+    Operator,
+    OperatorKernel,
+    Representation,
+    original,
+    silent_repairs,
+)
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.systems.base import Criterion, System, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
@@ -699,8 +705,8 @@ def ridge_system(
     >>> import torch
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
-    >>> from representer.operators.adapted import Representation
-    >>> from representer.samples.in_memory import Block, InMemory
+    >>> from representer.operators import Representation
+    >>> from representer.samples import Block, InMemory
     >>> from representer.systems import ridge_system
     >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
     >>> system = ridge_system(Decomposable(Linear()), InMemory(Block(X, Y)), 2.5, Representation(torch.float64))
