@@ -13,8 +13,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures
 from representer.functions import Expansion, FeatureFunction
-from representer.kernels import Kernel
-from representer.kernels.stationary import Stationary
+from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk, Observer
 from representer.operators import Decomposable, original, silent_repairs
