@@ -43,8 +43,7 @@ from representer.functions import Expansion, FeatureFunction
 from representer.kernels import Gaussian, Kernel, as_kernel
 from representer.kernels.learned import Mapped
 from representer.operators import Representation, original, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import Choice, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,

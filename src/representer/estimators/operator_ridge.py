@@ -30,7 +30,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction
 from representer.operators import Decomposable, Operator, Representation, original
-from representer.optimize.search import SearchSettings
+from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import Criterion, FittedSystem
@@ -219,7 +219,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         self._check()
         if isinstance(self.solver, Falkon):
-            self.solver.check()
+            self.solver.check_hyperparameters()
         self._refuse_groups(groups)
         model, inputs = self._model(), None
         self.__dict__.pop("n_samples_seen_", None)

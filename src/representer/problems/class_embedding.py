@@ -17,7 +17,7 @@ from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk, Observer
 from representer.operators import Decomposable, original, silent_repairs
-from representer.optimize.search import Choice, Problem
+from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
     EmbeddingProblem,

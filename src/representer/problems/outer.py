@@ -13,7 +13,7 @@ from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, la
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.linalg.memory import room_beside_sums
 from representer.operators import Decomposable, Identity, silent_repairs
-from representer.optimize.search import best_alpha, log_spaced
+from representer.optimize import best_alpha, log_spaced
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
 from representer.systems.frames import CentredFeatures, frame_of

@@ -19,7 +19,7 @@ from representer.linalg.memory import require
 from representer.objectives.operator_valued import cross_validation
 from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, searched, silent_repairs
 from representer.operators.outputs import DataDriven
-from representer.optimize.search import Choice, Problem, SearchSettings, minimise, system_alpha
+from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
 from representer.samples import InMemory, Samples
 from representer.samples import rows as limits
 from representer.systems import Criterion, FittedSystem, RidgeData, ridge_system
