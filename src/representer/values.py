@@ -207,6 +207,53 @@ def is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 
 
+# -- what an argument may be ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Rule:
+    """What an argument must be, in words, and whether a value is that."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+    def __call__(self, name: str, value: Any) -> None:
+        """Refuse any other value of the argument with this name."""
+        if not self.holds(value):
+            raise ValueError(f"{name} must be {self.words}; got {value!r}.")
+
+    def __or__(self, other: Rule) -> Rule:
+        words = f"{self.words.replace(' or ', ', ')} or {other.words}"
+        return Rule(words, lambda value: self.holds(value) or other.holds(value))
+
+
+def one_of(*words: str) -> Rule:
+    """One of several words."""
+    named = ", ".join(map(repr, words))
+    return Rule(f"one of {named}" if len(words) > 1 else named, lambda value: isinstance(value, str) and value in words)
+
+
+def instance_of(words: str, *kinds: type) -> Rule:
+    """An object of one of several classes, which words describe."""
+    return Rule(words, lambda value: isinstance(value, kinds))
+
+
+def integer(least: int, *, truth: bool = False) -> Rule:
+    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
+    return Rule(
+        f"an integer of at least {least}",
+        lambda value: (
+            isinstance(value, int | np.integer) and (truth or not isinstance(value, bool)) and bool(value >= least)
+        ),
+    )
+
+
+COUNT = Rule("a positive integer", is_count)
+POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
+NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
+SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+NONE = Rule("None", lambda value: value is None)
+TRUTH = instance_of("True or False", bool, np.bool_)
+
+
 def as_tensor(value: object) -> Tensor:
     """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
     tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, order="C"))
