@@ -207,18 +207,25 @@ def is_whole(value: object) -> bool:
     return isinstance(value, numbers.Integral) and is_real(value) and int(value) >= 0
 
 
-# -- what an argument may be ------------------------------------------------------------------------------------------
+def as_tensor(value: object) -> Tensor:
+    """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
+    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, order="C"))
+    is_integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+    return tensor.to(torch.float64) if is_integer else tensor
+
+
 @dataclass(frozen=True)
 class Rule:
-    """What an argument must be, in words, and whether a value is that."""
+    """What an argument must be, in words, whether a value is that, and what to do if it is not."""
 
     words: str
     holds: Callable[[Any], bool]
+    advice: str = ""
 
     def __call__(self, name: str, value: Any) -> None:
         """Refuse any other value of the argument with this name."""
         if not self.holds(value):
-            raise ValueError(f"{name} must be {self.words}; got {value!r}.")
+            raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
 
     def __or__(self, other: Rule) -> Rule:
         words = f"{self.words.replace(' or ', ', ')} or {other.words}"
@@ -246,19 +253,13 @@ def integer(least: int, *, truth: bool = False) -> Rule:
     )
 
 
+NONE = Rule("None", lambda value: value is None)
 COUNT = Rule("a positive integer", is_count)
+WHOLE = Rule("an integer, 0 or more", is_whole)
 POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
 NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
 SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
-NONE = Rule("None", lambda value: value is None)
 TRUTH = instance_of("True or False", bool, np.bool_)
-
-
-def as_tensor(value: object) -> Tensor:
-    """A number, list or array as a tensor of its own, in double precision if it held integers; a tensor as it is."""
-    tensor = value if isinstance(value, Tensor) else torch.tensor(np.asarray(value, order="C"))
-    is_integer = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
-    return tensor.to(torch.float64) if is_integer else tensor
 
 
 @dataclass(frozen=True)
@@ -336,7 +337,7 @@ class Value:
     """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
-    positive_integers: ClassVar[tuple[str, ...]] = ()  # the arguments that must be such
+    rules: ClassVar[Mapping[str, Rule]] = {}  # what the other arguments must be
 
     # -- the constructor's arguments --------------------------------------------------------------------------------
     @classmethod
@@ -416,14 +417,12 @@ class Value:
         return type(self).hyperparameters[name]
 
     def check_hyperparameters(self) -> None:
-        """Raise a ValueError that names the first hyperparameter, nested ones included, with an inadmissible value."""
-        for name in (*self.positive_integers, *self.hyperparameters):
+        """Raise a ValueError that names the first argument, nested ones included, with an inadmissible value."""
+        for name, rule in self.rules.items():
+            rule(f"{name} of {type(self).__name__}", getattr(self, name))
+        for name in self.hyperparameters:
             value = getattr(self, name)
-            if name in self.hyperparameters:
-                problem = self._own_specification(name).problem(value)
-            else:
-                problem = None if is_count(value) else "must be a positive integer"
-            if problem:
+            if problem := self._own_specification(name).problem(value):
                 raise ValueError(f"{name} of {type(self).__name__} {problem}; got {argument_repr(value)}.")
         for _, child in self._children():
             child.check_hyperparameters()

@@ -237,7 +237,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         self._check()
         if isinstance(self.solver, Falkon):
-            self.solver.check()
+            self.solver.check_hyperparameters()
         self._refuse_groups(groups)
         model = self._model()
         self.__dict__.pop("n_samples_seen_", None)
