@@ -25,8 +25,7 @@ from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
 from representer.notices import warn
 from representer.operators import takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import SearchSettings
+from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import LevelPreimages, check_method
 from representer.problems.architecture import Architecture, FittedLevels, suggested

@@ -30,7 +30,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
-from representer.optimize.search import Choice, SearchSettings
+from representer.optimize import Choice, SearchSettings
 from representer.problems.ridge import (
     RidgeModel,
     RidgeProblem,

@@ -27,9 +27,7 @@ from representer.functions.levels import DataLevel, Levels, Recovery, slope
 from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
-from representer.optimize import OptimizeResult, adam, with_gradient
-from representer.optimize.runs import HistoryEntry, Monitor
-from representer.optimize.search import SearchSettings, keep_going
+from representer.optimize import HistoryEntry, Monitor, OptimizeResult, SearchSettings, adam, keep_going, with_gradient
 from representer.optimize.stiefel import (
     ManifoldResult,
     SearchLimits,

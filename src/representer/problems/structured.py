@@ -31,8 +31,7 @@ from representer.operators import (
     repaired_gram,
     silent_repairs,
 )
-from representer.optimize.runs import Monitor
-from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced
+from representer.optimize import Choice, Monitor, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
 from representer.problems.ridge import RidgeChoice, Search
 from representer.samples import Block, Data, InMemory, Samples, count, plain, rows, take
