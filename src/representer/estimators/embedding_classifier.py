@@ -18,10 +18,7 @@ from torch import Tensor
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
-    NONE,
-    NOT_NEGATIVE,
     Check,
-    Rule,
     check_alpha,
     check_classes,
     check_groups,
@@ -29,11 +26,8 @@ from representer.estimators.validation import (
     check_weights,
     encode,
     in_memory,
-    instance_of,
-    integer,
     one_hot,
     one_hot_on_dask,
-    one_of,
     only_one_alpha,
     seed_of,
     takes_batches,
@@ -54,7 +48,7 @@ from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProb
 from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import FittedSystem
-from representer.values import is_real
+from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 

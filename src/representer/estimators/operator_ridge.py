@@ -20,9 +20,7 @@ from representer.estimators.validation import (
     check_alpha,
     check_targets,
     in_memory,
-    instance_of,
     is_flat,
-    one_of,
     require_targets,
     seed_of,
     takes_batches,
@@ -34,6 +32,7 @@ from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import Criterion, FittedSystem
+from representer.values import instance_of, one_of
 
 
 def _takes_batches(learner: OperatorRidge) -> bool:
