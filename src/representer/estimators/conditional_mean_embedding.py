@@ -15,8 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
-    NONE,
-    NOT_NEGATIVE,
     Check,
     check_alpha,
     check_columns,
@@ -26,7 +24,6 @@ from representer.estimators.validation import (
     check_weights,
     in_memory,
     needs_approximation,
-    one_of,
     only_one_alpha,
     seed_of,
     takes_batches,
@@ -53,7 +50,6 @@ from representer.problems.conditional_embedding import (
 from representer.problems.embedding import (
     EmbeddingSettings,
     on_device,
-    positive_part,
     require_groups,
     require_memory,
 )
@@ -71,7 +67,7 @@ from representer.samples import (
     take,
 )
 from representer.samples import rows as limits
-from representer.values import is_count, is_real
+from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -315,7 +311,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         block = self._block(how.inputs(given, self.X_fit_), X, sample_weight, groups, how)
         block = replace(block, Y=torch.arange(len(X)))
         require_groups(None if block.groups is None else block.groups.numpy())
-        searched = positive_part(block, pairwise=given.domain == "gram")
+        searched = block.positive_part(pairwise=given.domain == "gram")
         self.output_kernel_ = output.resolve(take(empty.prepared_anchors, searched.Y))
         empty = replace(empty, kernel=self.output_kernel_)
         require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)

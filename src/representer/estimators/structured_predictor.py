@@ -60,6 +60,7 @@ from representer.samples import (
     take,
 )
 from representer.systems.structured import DiagonalRegression
+from representer.values import COUNT, NONE, Rule, one_of
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
 
@@ -202,9 +203,9 @@ class StructuredPredictor(KernelLearner):
 
     constraints: ClassVar[dict[str, validation.Check]] = {
         "approximation": lambda name, value: input_output_pair(value),
-        "criterion": validation.one_of("loo", "validation"),
-        "n_components": validation.COUNT | validation.one_of("auto"),
-        "task_loss": validation.Rule("a function of (y_true, y_pred)", callable) | validation.NONE,
+        "criterion": one_of("loo", "validation"),
+        "n_components": COUNT | one_of("auto"),
+        "task_loss": Rule("a function of (y_true, y_pred)", callable) | NONE,
     }
 
     def __init__(
@@ -318,8 +319,8 @@ class StructuredPredictor(KernelLearner):
         settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, verbose, callback)
         model, learned = learn_kernel(model, pairs, settings)
         self.history_, self.n_iter_ = ([], 1) if learned is None else (learned.history, learned.n_iter)
-        if learned is not None and learned.message is not None:
-            validation.warn_unconverged(learned.message)
+        if learned is not None and learned.unconverged is not None:
+            validation.warn_unconverged(learned.unconverged)
         if self.criterion == "validation" and chooses:
             known = pairs.known(pairs.groups)
             groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
