@@ -17,7 +17,7 @@ from representer import DeepKernelPCA
 from representer.approximation import RandomFeatures
 from representer.kernels import Gaussian, Linear, Neural, Pullback, Spectrum
 from representer.preimage import Network, refined
-from representer.problems.level_networks import Alternation
+from representer.problems.levels import Alternation
 
 WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
 

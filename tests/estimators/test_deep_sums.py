@@ -217,7 +217,7 @@ def test_an_autoencoder(data, few):
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
 def test_deep_kernel_pca(data, sampling, monkeypatch):
-    from representer.approximation import sampling as draws
+    from representer.approximation import landmarks as draws
 
     X, _, Q = data
     monkeypatch.setattr(draws, "CANDIDATES", 120)

@@ -578,7 +578,7 @@ def test_leverage_scores_find_what_is_rare(rng):
 
 def test_leverage_scores_against_the_whole_matrix(rng, monkeypatch):
     """With all rows chosen the estimate is the ridge leverage score itself."""
-    from representer.approximation import sampling
+    from representer.approximation import landmarks as sampling
 
     X = torch.from_numpy(rng.normal(size=(40, 2)))
     kernel, rank = Gaussian(1.0), 5

@@ -61,14 +61,7 @@ class FeatureMap(ABC):
 
 
 # What a fitted transformer shows of the one that it holds.
-FITTED = (
-    "kernel_",
-    "approximation_error_",
-    "landmarks_",
-    "n_features_in_",
-    "feature_names_in_",
-    "_n_features_out",
-)
+FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
 
 
 class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, BaseEstimator, ABC):

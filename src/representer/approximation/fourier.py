@@ -164,12 +164,7 @@ class RandomFeatures(Approximation):
     """
 
     def __init__(
-        self,
-        n_components: int = 1000,
-        orthogonal: bool = True,
-        *,
-        kernel: Any = None,
-        random_state: Any = None,
+        self, n_components: int = 1000, orthogonal: bool = True, *, kernel: Any = None, random_state: Any = None
     ):
         self.n_components = n_components
         self.orthogonal = orthogonal

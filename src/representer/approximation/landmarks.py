@@ -26,7 +26,7 @@ from representer.linalg import (
     spectrum_of_factor,
 )
 from representer.samples import Data, count, same_features, sample_rows, take
-from representer.values import Value, is_count, is_real, number
+from representer.values import COUNT, Rule, Value, is_count, is_real, number
 
 # Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
 # are landmarks: beyond it their cost would be that of the fit, and they would need all data in one place.
@@ -571,13 +571,8 @@ class Falkon(Value):
     True
     """
 
+    rules = {"tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0), "max_iter": COUNT}
+
     def __init__(self, tol: float = 1e-7, max_iter: int = 100):
         self.tol = tol
         self.max_iter = max_iter
-
-    def check(self) -> None:
-        """Refuse what is no tolerance, or no number of iterations."""
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol of Falkon must be a positive number; got {self.tol!r}.")
-        if not is_count(self.max_iter):
-            raise ValueError(f"max_iter of Falkon must be a positive integer; got {self.max_iter!r}.")

@@ -35,10 +35,10 @@ from representer.optimize import HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
-# Up to so many samples a fit runs on one thread. Torch, NumPy and SciPy have threads of their own, and each operation
-# waits for all of its threads: a short one takes less time than a thread that another program keeps from its processor
-# is late, and on an idle machine it is hardly faster on several.
-FEW_ROWS = 1500
+# Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
+# library from a processor, and each operation waits for its latest thread.
+FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
+FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
 
 _limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
 
@@ -50,12 +50,13 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def threads_for(n_rows: float) -> Iterator[None]:
-    """Inside it, a problem of few rows is computed by one thread; a larger one is left to the user's settings."""
-    if n_rows > FEW_ROWS or not _limited.acquire(blocking=False):
+    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond."""
+    if n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
         yield
         return
     try:
-        with _pools().limit(limits=1):
+        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
+        with pools.limit(limits=1):
             yield
     finally:
         _limited.release()

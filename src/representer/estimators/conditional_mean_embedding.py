@@ -36,8 +36,7 @@ from representer.functions import ConditionalEmbedding, Embedding, FeatureFuncti
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
 from representer.operators import Adapted, Representation, original, repaired_gram, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import Choice, keep_going
+from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     LARGEST_BATCH,
     ConditionalFit,

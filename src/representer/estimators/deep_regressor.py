@@ -36,8 +36,7 @@ from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import SearchSettings, keep_going
+from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems import losses
 from representer.problems.composition import Composition
 from representer.problems.deep import Fitted, Solution, Splits, fit_composition

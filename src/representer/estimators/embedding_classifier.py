@@ -41,8 +41,7 @@ from representer.estimators.validation import (
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
 from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import keep_going
+from representer.optimize import HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,

@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
-from representer.optimize.search import Choice, SearchSettings
+from representer.optimize import Choice, SearchSettings
 from representer.problems.ridge import (
     RidgeModel,
     RidgeProblem,
@@ -238,7 +238,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         self._check()
         if isinstance(self.solver, Falkon):
-            self.solver.check()
+            self.solver.check_hyperparameters()
         self._refuse_groups(groups)
         model = self._model()
         self.__dict__.pop("n_samples_seen_", None)

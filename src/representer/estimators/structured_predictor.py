@@ -24,8 +24,7 @@ from representer.operators import (
     original,
     takes_sparse,
 )
-from representer.optimize import HistoryEntry
-from representer.optimize.search import Choice, SearchSettings, keep_going
+from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses

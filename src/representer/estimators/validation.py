@@ -33,7 +33,12 @@ from representer.samples import (
     require_dask,
     sample_groups,
 )
+from representer.values import COUNT as COUNT
+from representer.values import NONE as NONE
+from representer.values import Rule as Rule
+from representer.values import instance_of as instance_of
 from representer.values import is_count, is_real
+from representer.values import one_of as one_of
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -390,33 +395,6 @@ def check_columns(learner: Any, X: Data) -> None:
 Check = Callable[[str, Any], object]  # raises if an argument, named and given, is not what it may be
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What an argument must be, in words, and whether a value is that."""
-
-    words: str
-    holds: Callable[[Any], bool]
-
-    def __call__(self, name: str, value: Any) -> None:
-        """Refuse any other value of the argument with this name."""
-        if not self.holds(value):
-            raise ValueError(f"{name} must be {self.words}; got {value!r}.")
-
-    def __or__(self, other: Rule) -> Rule:
-        return Rule(f"{self.words} or {other.words}", lambda value: self.holds(value) or other.holds(value))
-
-
-def one_of(*words: str) -> Rule:
-    """One of several words."""
-    named = ", ".join(map(repr, words))
-    return Rule(f"one of {named}" if len(words) > 1 else named, lambda value: isinstance(value, str) and value in words)
-
-
-def instance_of(words: str, *kinds: type) -> Rule:
-    """An object of one of several classes, which words describe."""
-    return Rule(words, lambda value: isinstance(value, kinds))
-
-
 def integer(least: int, *, truth: bool = False) -> Rule:
     """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
     return Rule(
@@ -427,12 +405,10 @@ def integer(least: int, *, truth: bool = False) -> Rule:
     )
 
 
-COUNT = Rule("a positive integer", is_count)
 POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
 POSITIVE_OR_AUTO = Rule("positive and finite (mean loss + alpha·‖f‖²),", POSITIVE.holds) | one_of("auto")
 NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
 SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
-NONE = Rule("None", lambda value: value is None)
 TRUTH = instance_of("True or False", bool, np.bool_)
 
 

@@ -333,7 +333,7 @@ class EmbeddingFunction(OutputFunction):
     >>> from representer.functions import EmbeddingFunction, Expansion
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
-    >>> from representer.operators.adapted import Representation
+    >>> from representer.operators import Representation
     >>> how = Representation(torch.float64)
     >>> w = Expansion(Decomposable(Linear()), np.array([[1.0]]), np.array([[0.5, 0.0]]), None, how)
     >>> g = EmbeddingFunction(Linear(), np.array([[10.0], [20.0]]), w, how)

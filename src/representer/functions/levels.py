@@ -168,6 +168,19 @@ class DataLevel(Function):
         return twins
 
 
+class Recovery(NamedTuple):
+    """How well samples are recovered from hidden features, as vectors or in the feature space of the first kernel."""
+
+    errors: Tensor  # (n,) the squared distance of each sample from what is recovered
+    variances: Tensor  # (n,) its squared distance from the mean of the training samples
+
+    @property
+    def share(self) -> float:
+        """The share of the variance that is recovered."""
+        variance = self.variances.sum().item()
+        return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
+
+
 # -- all levels -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Levels(Function):
@@ -238,6 +251,40 @@ class Levels(Function):
                 blocks.append(self.equations(self.data.centered(k), self.data.nearest(k)))
         values, solved = zip(*blocks, strict=True)
         return torch.cat(values), torch.cat(solved)
+
+    def recovery(self, X: Data, hidden: Tensor | None = None) -> Recovery:
+        """How well the linear map that is best for the training samples recovers others from hidden features.
+
+        Vectors are recovered as they are, other data in the feature space of the first kernel. ``hidden`` is f(X), if
+        that is known.
+        """
+        data, Z = self.data.inputs(X), torch.cat(self.equations.hidden, 1)
+        hidden = self(X) if hidden is None else hidden
+        A = torch.linalg.pinv(Z - Z.mean(0)).mT  # (N, S): the map is φ(x) − m ≈ Σ_n (φ(x_n) − m) (A z)_n
+        weights = (hidden - Z.mean(0)) @ A.mT
+        if self.data.kernel.domain == "vectors" and isinstance(data, Tensor):
+            train = self.data.loaded.anchors
+            target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
+            return Recovery((target - recovered).square().sum(1), target.square().sum(1))
+        gram = self.data.gram(center=False)
+        weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
+        blocks = [
+            self._feature_recovery(take(data, torch.arange(rows.start, rows.stop)), weights[rows], gram)
+            for rows in row_blocks(count(data), 4 * 8 * len(gram))
+        ]
+        return Recovery(*map(torch.cat, zip(*blocks, strict=True)))
+
+    def _feature_recovery(self, data: Data, weights: Tensor, gram: Tensor) -> Recovery:
+        """‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and ‖φ(x) − m‖² of prepared data."""
+        kernel, k, means = self.data.loaded.kernel, self.data.rows(data), gram.mean(0)
+        if kernel.domain == "gram":
+            same = k.shape == gram.shape and bool(torch.equal(k, gram))
+            diagonal = gram.diagonal() if same else gram.diagonal().mean().expand(len(k))
+        else:
+            diagonal = kernel._diag(data)
+        norms = diagonal - 2.0 * k.mean(1) + means.mean()
+        cross = (weights * (k - means)).sum(1)
+        return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
 
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by k(x, x_n)."""

@@ -25,9 +25,8 @@ from representer.kernels.molecules import Fingerprint, Molecule, as_molecules, m
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.signatures import Signature
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
-from representer.kernels.time_series import GlobalAlignment
+from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
     Gaussian,
     Laplacian,

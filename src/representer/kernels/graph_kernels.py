@@ -19,12 +19,35 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel, with_derivative
-from representer.kernels.explicit import CountingKernel, ExplicitKernel, inner_products, squared_norms
+from representer.kernels.base import (
+    Columns,
+    CountingKernel,
+    Domain,
+    ExplicitFeatures,
+    ExplicitKernel,
+    Kernel,
+    inner_products,
+    squared_norms,
+    with_derivative,
+)
 from representer.kernels.graphs import Graph, Union, as_graph, check_graphs, runs, union
 from representer.linalg import conjugate_gradient
 from representer.samples import Data, first_positions
-from representer.values import Below, Hyperparameter, Positive, Setting, Word, is_real, is_whole, number, per_row
+from representer.values import (
+    NONE,
+    WHOLE,
+    Below,
+    Hyperparameter,
+    Positive,
+    Rule,
+    Setting,
+    Word,
+    instance_of,
+    is_real,
+    number,
+    one_of,
+    per_row,
+)
 
 # The number of a feature: a new one if it has none, or a negative one if it may not get any.
 Numbering = Callable[[Hashable], int]
@@ -142,17 +165,11 @@ class WeisfeilerLehman(GraphFeatures):
     [[6.0, 4.0], [4.0, 6.0]]
     """
 
+    rules = {"iterations": WHOLE, "form": one_of("subtree") | one_of("assignment")}
+
     def __init__(self, iterations: int = 5, form: Literal["subtree", "assignment"] = "subtree"):
         self.iterations = iterations
         self.form = form
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible, such as a form without a name."""
-        if not is_whole(self.iterations):
-            raise ValueError(f"iterations of WeisfeilerLehman must be an integer, 0 or more; got {self.iterations!r}.")
-        if self.form not in ("subtree", "assignment"):
-            raise ValueError(f"form of WeisfeilerLehman must be 'subtree' or 'assignment'; got {self.form!r}.")
-        super().check_hyperparameters()
 
     def _table(self, graphs: Union) -> Table:
         levels, before, size = [graphs.nodes], 0, len(graphs.node_labels)
@@ -322,11 +339,11 @@ class RandomWalk(Kernel):
     domain: Domain = "objects"
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
-            Positive(),
-            {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)},
-            scalar=True,
+            Positive(), {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)}, scalar=True
         )
     }
+
+    rules = {"limit": NONE | Rule("a positive number", lambda limit: is_real(limit) and 0 < limit < float("inf"))}
 
     def __init__(self, decay: Setting = "auto", limit: float | None = None):
         self.decay = decay
@@ -336,12 +353,6 @@ class RandomWalk(Kernel):
         """The specification of a decay that, while it is learned, stays below the limit."""
         own = super()._own_specification(name)
         return own if self.limit is None else replace(own, constraint=Below(limit=float(self.limit)))
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; the limit must be None or a positive number."""
-        if self.limit is not None and not (is_real(self.limit) and 0 < self.limit < float("inf")):
-            raise ValueError(f"limit of RandomWalk must be None or a positive number; got {self.limit!r}.")
-        super().check_hyperparameters()
 
     def _resolve(self, X: Sequence[Graph]) -> Self:
         resolved = super()._resolve(X)
@@ -490,6 +501,15 @@ class GraKeL(Kernel):
     """
 
     domain: Domain = "objects"
+    rules = {
+        "name": Rule(
+            "a str or a list of str",
+            lambda names: (
+                isinstance(names, str | list | tuple) and bool(names) and all(isinstance(n, str) for n in names)
+            ),
+        ),
+        "options": instance_of("a dict", Mapping) | NONE,
+    }
 
     def __init__(self, name: str | list[str], options: dict[str, object] | None = None):
         self.name = name
@@ -497,14 +517,9 @@ class GraKeL(Kernel):
 
     def check_hyperparameters(self) -> None:
         """Refuse a name or options of the wrong type; GraKeL itself knows which there are."""
-        names = [self.name] if isinstance(self.name, str) else self.name
-        if not (isinstance(names, list | tuple) and names and all(isinstance(n, str) for n in names)):
-            raise ValueError(f"name of GraKeL must be a str or a list of str; got {self.name!r}.")
-        if self.options is not None and not isinstance(self.options, Mapping):
-            raise ValueError(f"options of GraKeL must be a dict or None; got {self.options!r}.")
+        super().check_hyperparameters()
         if "normalize" in (self.options or {}):
             raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
-        super().check_hyperparameters()
 
     def prepare(self, X: Data) -> list[Graph]:
         """The graphs as a list; GraKeL has no place for a graph without nodes."""

@@ -18,7 +18,18 @@ from torch.autograd.function import once_differentiable
 
 from representer.kernels.base import FACTOR, ONE, Kernel
 from representer.linalg import combine, empty_matrix
-from representer.values import Hyperparameter, NonNegative, Positive, Setting, Word, is_real, number, per_row
+from representer.values import (
+    COUNT,
+    Hyperparameter,
+    NonNegative,
+    Positive,
+    Rule,
+    Setting,
+    Word,
+    is_real,
+    number,
+    per_row,
+)
 
 # Enough rows for a stable median; the heuristic is O(rows²).
 MEDIAN_ROWS = 1000
@@ -130,7 +141,7 @@ class Polynomial(Kernel):
         "coef0": FACTOR,
     }
 
-    positive_integers = ("degree",)
+    rules = {"degree": COUNT}
 
     def __init__(self, degree: int = 2, gamma: Setting = 1.0, coef0: Setting = 1.0):
         self.degree = degree
@@ -191,11 +202,7 @@ MIDDLE_ROWS = 64
 
 def _lengthscale(median: Word) -> Hyperparameter:
     """A lengthscale whose words start from a median distance."""
-    words = {
-        "median": median,
-        "auto": Word(median.value, learned=True),
-        "ard": Word(ard_lengthscales, learned=True),
-    }
+    words = {"median": median, "auto": Word(median.value, learned=True), "ard": Word(ard_lengthscales, learned=True)}
     return Hyperparameter(Positive(), words)
 
 
@@ -442,18 +449,17 @@ class Matern(Radial):
     [[1.0, 0.524], [0.524, 1.0]]
     """
 
+    rules = {
+        "nu": Rule(
+            "0.5, 1.5, 2.5, … or inf",
+            lambda nu: is_real(nu) and nu > 0 and (math.isinf(nu) or nu % 1 == 0.5),
+            " Between them choose the nearest: the functions of other nu have no closed form.",
+        )
+    }
+
     def __init__(self, nu: float = 1.5, lengthscale: Setting = "median"):
         self.nu = nu
         self.lengthscale = lengthscale
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; nu must be a positive half-integer or infinity."""
-        if not (is_real(self.nu) and self.nu > 0 and (math.isinf(self.nu) or self.nu % 1 == 0.5)):
-            raise ValueError(
-                f"nu of Matern must be 0.5, 1.5, 2.5, … or inf; got {self.nu!r}. Between them choose the nearest: the "
-                "functions of other nu have no closed form."
-            )
-        super().check_hyperparameters()
 
     # An error of √eps in a small distance reaches the kernel only for nu = 1/2: there, take true differences.
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -516,7 +522,7 @@ class TensorMatern(Stationary):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
-    positive_integers = ("order",)
+    rules = {"order": COUNT}
     block_rows = SMALL_BLOCK
 
     def __init__(self, order: int = 1, lengthscale: Setting = "median"):

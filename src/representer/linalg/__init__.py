@@ -40,12 +40,7 @@ from representer.linalg.spectral import (
     repair_gram,
     spectrum_of_factor,
 )
-from representer.linalg.structured import (
-    conjugate_gradient,
-    kronecker_solve,
-    nearest_kronecker,
-    symmetric_products,
-)
+from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
 
 __all__ = [
     "BLOCK_BYTES",

@@ -8,17 +8,47 @@ of a few unknowns.
 
 from representer.optimize.newton import newton
 from representer.optimize.quasi_newton import lbfgs
-from representer.optimize.runs import Callback, HistoryEntry, OptimizeResult, StoppingRule, with_gradient
+from representer.optimize.runs import (
+    Callback,
+    HistoryEntry,
+    Monitor,
+    OptimizeResult,
+    StoppingRule,
+    check_limits,
+    with_gradient,
+)
+from representer.optimize.search import (
+    Choice,
+    SearchSettings,
+    alpha_grid,
+    best_alpha,
+    keep_going,
+    least,
+    log_spaced,
+    minimise,
+    random_starts,
+)
 from representer.optimize.stochastic import DivergenceError, adam
 
 __all__ = [
     "Callback",
+    "Choice",
     "DivergenceError",
     "HistoryEntry",
+    "Monitor",
     "OptimizeResult",
+    "SearchSettings",
     "StoppingRule",
     "adam",
+    "alpha_grid",
+    "best_alpha",
+    "check_limits",
+    "keep_going",
     "lbfgs",
+    "least",
+    "log_spaced",
+    "minimise",
     "newton",
+    "random_starts",
     "with_gradient",
 ]

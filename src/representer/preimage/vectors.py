@@ -11,8 +11,7 @@ from torch import Tensor
 from representer.functions import Embedding
 from representer.kernels import Delta, Gaussian, Kernel, Laplacian, MinMax, Scaled, Tanimoto
 from representer.linalg import row_blocks
-from representer.optimize import lbfgs, with_gradient
-from representer.optimize.runs import check_limits
+from representer.optimize import check_limits, lbfgs, with_gradient
 from representer.preimage.base import Decoder
 from representer.preimage.neighbours import weighted
 from representer.samples import Data

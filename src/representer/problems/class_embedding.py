@@ -19,7 +19,7 @@ from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.base import inner
 from representer.objectives.rademacher import ClassRisk, Observer
 from representer.operators import Decomposable, Representation, original, silent_repairs
-from representer.optimize.search import Choice
+from representer.optimize import Choice
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
     EmbeddingProblem,

@@ -17,7 +17,7 @@ from representer.linalg import pivoted_cholesky, room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Adapted, Representation, original, repaired_gram, silent_repairs
-from representer.optimize.search import Choice
+from representer.optimize import Choice
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
 from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, evenly_spaced, is_dask, plain, take

@@ -18,8 +18,7 @@ from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
-from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
-from representer.optimize.search import Choice, SearchSettings, random_starts
+from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
 from representer.samples import Block, Data, count, take
 from representer.systems.scalar import DenseSystem, FactorSystem, RidgeSystem
 from representer.values import Constraint, Positive

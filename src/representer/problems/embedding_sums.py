@@ -13,7 +13,7 @@ from representer.functions import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.operators import Representation
-from representer.optimize.search import alpha_grid, best_alpha
+from representer.optimize import alpha_grid, best_alpha
 from representer.samples import Block, HeldSamples, Samples, plain, rows
 from representer.systems.base import whole_groups
 from representer.systems.frames import CentredFeatures, Frame, frame_of

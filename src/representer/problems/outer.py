@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.operators import Decomposable, Identity, silent_repairs
-from representer.optimize.search import best_alpha, log_spaced
+from representer.optimize import best_alpha, log_spaced
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
 from representer.systems.frames import CentredFeatures, frame_of

@@ -29,7 +29,7 @@ from representer.operators import (
     searched,
     silent_repairs,
 )
-from representer.optimize.search import Choice, SearchSettings, alpha_grid, best_alpha, least, minimise
+from representer.optimize import Choice, SearchSettings, alpha_grid, best_alpha, least, minimise
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, plain, take
 from representer.samples import rows as limits
 from representer.systems.exact import (

@@ -28,8 +28,7 @@ from representer.operators import (
     original,
     silent_repairs,
 )
-from representer.optimize.runs import Monitor
-from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced
+from representer.optimize import Choice, Monitor, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take

@@ -260,10 +260,7 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int |
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
     shape = () if width is None else (width,)
-    options: dict[str, Any] = {
-        "dtype": dtype,
-        "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
-    }
+    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype)}
     if width is None:
         options["drop_axis"] = 1
     else:
