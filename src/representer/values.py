@@ -228,7 +228,8 @@ class Rule:
             raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
 
     def __or__(self, other: Rule) -> Rule:
-        return Rule(f"{self.words} or {other.words}", lambda value: self.holds(value) or other.holds(value))
+        words = f"{self.words.replace(' or ', ', ')} or {other.words}"
+        return Rule(words, lambda value: self.holds(value) or other.holds(value))
 
 
 def one_of(*words: str) -> Rule:
@@ -242,9 +243,23 @@ def instance_of(words: str, *kinds: type) -> Rule:
     return Rule(words, lambda value: isinstance(value, kinds))
 
 
+def integer(least: int, *, truth: bool = False) -> Rule:
+    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
+    return Rule(
+        f"an integer of at least {least}",
+        lambda value: (
+            isinstance(value, int | np.integer) and (truth or not isinstance(value, bool)) and bool(value >= least)
+        ),
+    )
+
+
 NONE = Rule("None", lambda value: value is None)
 COUNT = Rule("a positive integer", is_count)
 WHOLE = Rule("an integer, 0 or more", is_whole)
+POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
+NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
+SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+TRUTH = instance_of("True or False", bool, np.bool_)
 
 
 @dataclass(frozen=True)

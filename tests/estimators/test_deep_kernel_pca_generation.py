@@ -379,7 +379,7 @@ def test_bad_calls(X: np.ndarray, call: Any, message: str) -> None:
     ("options", "message"),
     [
         ({"preimage": "best"}, "preimage must be one of 'auto', 'direct'.* or a Network; got 'best'"),
-        ({"preimage": Network(networks()[1], weight=0.0)}, "weight of Network must be positive"),
+        ({"preimage": Network(networks()[1], weight=0.0)}, "weight of Network must be a positive"),
         ({"preimage": Network(networks()[1], max_iter=0)}, "max_iter of Network must be a positive integer"),
         ({"preimage": Network("module")}, "module of Network must be a torch.nn.Module"),  # type: ignore[arg-type]
         ({"preimage": Network(networks()[1])}, "first kernel must be Neural"),

@@ -15,8 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
-    NONE,
-    NOT_NEGATIVE,
     Check,
     check_alpha,
     check_columns,
@@ -26,7 +24,6 @@ from representer.estimators.validation import (
     check_weights,
     in_memory,
     needs_approximation,
-    one_of,
     only_one_alpha,
     seed_of,
     takes_batches,
@@ -71,7 +68,7 @@ from representer.samples import (
     take,
 )
 from representer.samples import rows as limits
-from representer.values import is_count, is_real
+from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):

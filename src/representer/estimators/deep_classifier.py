@@ -25,24 +25,17 @@ from representer.estimators.deep_regressor import (
     samples_on_dask,
     solve_deep,
 )
-from representer.estimators.validation import (
-    NONE,
-    Check,
-    encode,
-    needs_approximation,
-    one_hot_on_dask,
-    one_of,
-    require_targets,
-)
+from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
 from representer.functions import Composed, CompositionNetwork
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel
-from representer.preimage.calibration import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.problems import losses
 from representer.problems.deep import Fitted
 from representer.problems.outer import fit_outer
 from representer.samples import Data, is_dask, plain
+from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 

@@ -18,18 +18,7 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import (
-    COUNT,
-    NOT_NEGATIVE,
-    SHARE,
-    TRUTH,
-    Check,
-    approximated_by,
-    instance_of,
-    kernel_domain,
-    one_of,
-    seed_of,
-)
+from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
@@ -48,7 +37,7 @@ from representer.problems.levels import (
     level_kernel,
 )
 from representer.samples import Block, Data, InMemory, Samples, is_dask, plain
-from representer.values import is_count, is_real
+from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, instance_of, is_count, is_real, one_of
 
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000

@@ -21,13 +21,11 @@ from representer.estimators.validation import (
     POSITIVE_OR_AUTO,
     Check,
     Folds,
-    Rule,
     approximated_by,
     as_operator_kernel,
     check_targets,
     is_flat,
     needs_approximation,
-    one_of,
     require_targets,
     seed_of,
 )
@@ -46,7 +44,7 @@ from representer.problems.spread import DeepSpread, Refits
 from representer.samples import Block, Data, InMemory, OnDask, SparseRows, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem
-from representer.values import is_count, is_real
+from representer.values import Rule, is_count, is_real, one_of
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6

@@ -17,10 +17,7 @@ from torch import Tensor
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
-    NONE,
-    NOT_NEGATIVE,
     Check,
-    Rule,
     check_alpha,
     check_classes,
     check_groups,
@@ -28,11 +25,8 @@ from representer.estimators.validation import (
     check_weights,
     encode,
     in_memory,
-    instance_of,
-    integer,
     one_hot,
     one_hot_on_dask,
-    one_of,
     only_one_alpha,
     seed_of,
     takes_batches,
@@ -60,7 +54,7 @@ from representer.problems.class_embedding import (
 )
 from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
-from representer.values import is_real
+from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 

@@ -10,9 +10,10 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from representer.estimators.validation import COUNT, check_arguments, integer, one_of
+from representer.estimators.validation import check_arguments
 from representer.kernels import Fingerprint, as_molecules, morgan
 from representer.samples import Data
+from representer.values import COUNT, integer, one_of
 
 Output = Literal["dense", "sparse", "packed"]
 CONSTRAINTS = {

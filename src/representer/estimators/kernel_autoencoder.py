@@ -30,18 +30,7 @@ from representer.estimators.deep_regressor import (
     settings_of,
     warn_of_search,
 )
-from representer.estimators.validation import (
-    COUNT,
-    NONE,
-    NOT_NEGATIVE,
-    POSITIVE_OR_AUTO,
-    Check,
-    Folds,
-    as_operator_kernel,
-    check_inputs,
-    instance_of,
-    one_of,
-)
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, Folds, as_operator_kernel, check_inputs
 from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
@@ -67,7 +56,7 @@ from representer.problems.target_space import (
 )
 from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.values import is_count, is_real
+from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500

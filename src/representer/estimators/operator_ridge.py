@@ -22,9 +22,7 @@ from representer.estimators.validation import (
     check_targets,
     check_weights,
     in_memory,
-    instance_of,
     is_flat,
-    one_of,
     require_targets,
     seed_of,
     takes_batches,
@@ -55,6 +53,7 @@ from representer.samples import (
 )
 from representer.systems.base import Criterion
 from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
+from representer.values import instance_of, one_of
 
 
 def _takes_batches(learner: OperatorRidge) -> bool:

@@ -38,6 +38,7 @@ from representer.samples import (
     rows,
 )
 from representer.systems.structured import Pairs, StructuredModel, StructuredSystem
+from representer.values import COUNT, NONE, Rule, one_of
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
 
@@ -170,9 +171,9 @@ class StructuredPredictor(KernelLearner):
 
     constraints: ClassVar[dict[str, validation.Check]] = {
         "approximation": lambda name, value: input_output_pair(value),
-        "criterion": validation.one_of("loo", "validation"),
-        "n_components": validation.COUNT | validation.one_of("auto"),
-        "task_loss": validation.Rule("a function of (y_true, y_pred)", callable) | validation.NONE,
+        "criterion": one_of("loo", "validation"),
+        "n_components": COUNT | one_of("auto"),
+        "task_loss": Rule("a function of (y_true, y_pred)", callable) | NONE,
     }
 
     def __init__(

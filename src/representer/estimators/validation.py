@@ -33,12 +33,19 @@ from representer.samples import (
     require_dask,
     sample_groups,
 )
-from representer.values import COUNT as COUNT
-from representer.values import NONE as NONE
-from representer.values import Rule as Rule
-from representer.values import instance_of as instance_of
-from representer.values import is_count, is_real
-from representer.values import one_of as one_of
+from representer.values import (
+    NONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    TRUTH,
+    Rule,
+    instance_of,
+    integer,
+    is_count,
+    is_real,
+    one_of,
+)
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -395,21 +402,7 @@ def check_columns(learner: Any, X: Data) -> None:
 Check = Callable[[str, Any], object]  # raises if an argument, named and given, is not what it may be
 
 
-def integer(least: int, *, truth: bool = False) -> Rule:
-    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
-    return Rule(
-        f"an integer of at least {least}",
-        lambda value: (
-            isinstance(value, int | np.integer) and (truth or not isinstance(value, bool)) and bool(value >= least)
-        ),
-    )
-
-
-POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
 POSITIVE_OR_AUTO = Rule("positive and finite (mean loss + alpha·‖f‖²),", POSITIVE.holds) | one_of("auto")
-NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
-SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
-TRUTH = instance_of("True or False", bool, np.bool_)
 
 
 def approximated_by(words: str, kind: type) -> Check:

@@ -18,7 +18,7 @@ from representer.preimage.base import (
     squared_norms,
 )
 from representer.samples import Data, SparseRows, count, is_single
-from representer.values import is_count
+from representer.values import COUNT
 
 
 class Candidates(Decoder):
@@ -88,8 +88,7 @@ class Candidates(Decoder):
 
         Where a callable gives fewer than k candidates, the list of objects is shorter and the other scores are −inf.
         """
-        if not is_count(k):
-            raise ValueError(f"k must be a positive integer; got {k!r}.")
+        COUNT("k", k)
         if callable(self.candidates):
             scores = np.full((len(embedding), k), -np.inf)
             lists = []

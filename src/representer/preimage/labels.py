@@ -18,7 +18,7 @@ from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
 from representer.preimage.direct import combination, is_dot_product
 from representer.samples import Data, SparseRows
-from representer.values import is_count, is_real
+from representer.values import COUNT, NONE, Rule, is_real, one_of
 
 # Up to so many sets are looked at one by one.
 MAX_SETS = 2**16
@@ -96,15 +96,11 @@ class LabelSet(Decoder):
         self._candidates = Candidates(known).resolve(kernel, known)
 
     def _check_options(self) -> None:
-        t: Any = self.threshold
-        named = isinstance(t, str) and t == "auto"
-        if not (t is None or named or (is_real(t) and math.isfinite(t))):
-            raise ValueError(f"threshold must be None, a number or 'auto'; got {t!r}.")
-        for name, options in (("measure", ("f1", "hamming")), ("search", ("auto", "exact", "local"))):
-            if getattr(self, name) not in options:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {getattr(self, name)!r}.")
-        if self.max_labels is not None and not is_count(self.max_labels):
-            raise ValueError(f"max_labels must be a positive integer or None; got {self.max_labels!r}.")
+        finite = Rule("a number", lambda value: is_real(value) and math.isfinite(value))
+        (NONE | finite | one_of("auto"))("threshold", self.threshold)
+        one_of("f1", "hamming")("measure", self.measure)
+        one_of("auto", "exact", "local")("search", self.search)
+        (COUNT | NONE)("max_labels", self.max_labels)
 
     def _most(self) -> int:
         return self._n_labels if self.max_labels is None else min(self.max_labels, self._n_labels)
