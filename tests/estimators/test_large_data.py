@@ -32,10 +32,10 @@ from representer.approximation import (
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
-from representer.problems import ridge as problem
+from representer.samples import Block, InMemory
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory
 from representer.samples.rows import sample_rows, sampling_keys
+from representer.systems import ridge as systems_ridge
 from representer.systems.falkon import solve_falkon
 from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.ridge import FalkonSystem, SummedSystem
@@ -158,9 +158,9 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
 
     monkeypatch.setattr(Gaussian, "_gram", watched)
     X = rng.normal(size=(5000, 2))
-    limit = 8 * (5 * 400 + 40 + 5000 * 20) + 100 * 3 * 8 * 20
+    limit = 8 * (5 * 400 + 40) + 100 * 3 * 8 * 20  # alpha is given: no sample is left out
     model = OperatorRidge(Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0)
-    monkeypatch.setattr(problem, "approximation_error", lambda features, X: 0.0)
+    monkeypatch.setattr(systems_ridge, "approximation_error", lambda features, X: 0.0)
     model.fit(X, X[:, 0])
     assert max(sizes) <= 100 * 20 + 20 * 20
 

@@ -63,7 +63,7 @@ def test_held_out_words_and_gram_matrices(data):
     words = ["ab" if value < 0 else "abba" for value in Y[:, 0]]
     train, test = np.arange(20), np.arange(20, 30)
     model = StructuredPredictor(Gaussian(1.0), Spectrum(2), alpha=1e-2)
-    (found,) = problem_of(model, X, words).held_out([(train, test)])
+    (found,) = problem_of(model, X, words).held_out([(train, test)], SETTINGS)
     expected = clone(model).fit(X[train], words[:20]).decision_embedding(X[test])
     np.testing.assert_allclose(found(words), expected(words), atol=1e-10)
 

@@ -28,7 +28,7 @@ from representer.operators import (
     original,
     silent_repairs,
 )
-from representer.optimize import Choice, Monitor, SearchSettings, best_alpha, log_spaced
+from representer.optimize import Choice, Monitor, Problem, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
@@ -72,7 +72,7 @@ class StructuredChoice(Choice):
     system: StructuredSystem | None = None
 
 
-class StructuredProblem:
+class StructuredProblem(Problem):
     """min (1/n) Σ w_i ‖l(·, y_i) − g(x_i)‖² + alpha ‖g‖² over the functions g of the operator-valued kernel k A.
 
     Parameters
@@ -88,12 +88,14 @@ class StructuredProblem:
     """
 
     def __init__(self, given: StructuredModel, pairs: Pairs, on_dask: Samples | None = None, task: Task | None = None):
-        self.given, self.samples, self.task = given, InMemory(pairs) if on_dask is None else on_dask, task
+        samples = InMemory(pairs) if on_dask is None else on_dask
+        super().__init__(samples, given, given.representation, seed=given.seed)
+        self.given, self.task = given, task
         if goes_by_sums(given, pairs) and len(pairs) > rows.KNOWN_ROWS:
-            pairs = pairs.rows(self.samples.random_rows(rows.KNOWN_ROWS, given.seed))
+            pairs = pairs.rows(samples.random_rows(rows.KNOWN_ROWS, given.seed))
         inputs, outputs = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
         self.pairs = pairs = replace(pairs, inputs=inputs, outputs=outputs)  # a learner keeps them
-        n = count(pairs.X) if pairs.labelled is not None else self.samples.n
+        n = count(pairs.X) if pairs.labelled is not None else samples.n
         output = given.output_kernel
         pair = input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
         self.model = replace(given, output_kernel=output.resolve(pairs.Y), approximation=pair)
@@ -163,7 +165,7 @@ class StructuredProblem:
         return replace(
             choice,
             history=learned.history,
-            unconverged=" ".join(filter(None, (learned.message, choice.unconverged))) or None,
+            unconverged=" ".join(filter(None, (learned.unconverged, choice.unconverged))) or None,
         )
 
     def _by_loo(self, model: StructuredModel, *, evaluate: bool) -> StructuredChoice:
@@ -207,8 +209,8 @@ class StructuredProblem:
             system = system.settled(choice.model.operator, choice.alpha)
         return system.function(), system
 
-    def held_out(
-        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings | None = None
+    def held_out(  # type: ignore[override]
+        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings
     ) -> list[Embedding]:
         """The elements g(x) for the test rows of each (train, test) by a fit without them that repeats the search.
 
@@ -221,7 +223,7 @@ class StructuredProblem:
         for train, test in folds:
             task = self.task and fold_task(self.task, self.given.output_kernel, np.asarray(train))
             problem = StructuredProblem(self.given, pairs.rows(train), task=task)
-            function, _ = problem.solve(problem.choose(settings or SearchSettings()))
+            function, _ = problem.solve(problem.choose(settings))
             elements.append(function.embedding(inputs_of_fold(pairs, np.asarray(train), np.asarray(test))))
         return elements
 
