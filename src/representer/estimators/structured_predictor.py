@@ -319,8 +319,8 @@ class StructuredPredictor(KernelLearner):
         settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, verbose, callback)
         model, learned = learn_kernel(model, pairs, settings)
         self.history_, self.n_iter_ = ([], 1) if learned is None else (learned.history, learned.n_iter)
-        if learned is not None and learned.message is not None:
-            validation.warn_unconverged(learned.message)
+        if learned is not None and learned.unconverged is not None:
+            validation.warn_unconverged(learned.unconverged)
         if self.criterion == "validation" and chooses:
             known = pairs.known(pairs.groups)
             groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]

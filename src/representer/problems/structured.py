@@ -18,7 +18,7 @@ from torch import Tensor
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
-from representer.linalg import BLOCK_BYTES, gram_factor, require
+from representer.linalg import BLOCK_BYTES, gram_factor, require, room_beside_sums
 from representer.operators import (
     ConditionalCovariance,
     DataDriven,
@@ -33,10 +33,9 @@ from representer.operators import (
 )
 from representer.optimize import Choice, Monitor, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
-from representer.problems.ridge import RidgeChoice, Search
+from representer.problems.ridge import Search
 from representer.samples import Block, Data, InMemory, Samples, count, plain, rows, take
 from representer.systems import RidgeData
-from representer.systems.ridge import block_limit
 from representer.systems.structured import (
     DiagonalRegression,
     OutputCoordinates,
@@ -359,7 +358,7 @@ def sum_samples(
 ) -> NormalSums:
     """The sums of the features of all samples."""
     width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = block_limit(model.memory_limit, features.n_features, width)
+    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=rows.HELD_ROWS)
     total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
     return total
 
@@ -384,7 +383,7 @@ def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None
 # -- the input kernel -------------------------------------------------------------------------------------------------
 def learn_kernel(
     model: StructuredModel, pairs: Pairs, settings: SearchSettings
-) -> tuple[StructuredModel, RidgeChoice | None]:
+) -> tuple[StructuredModel, Choice | None]:
     """The model with numbers in its input kernel: what is free is learned by gradients of the leave-one-out error.
 
     The operator stays that of the kernel where the search starts; the fit computes it anew.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,14 @@ class Block:
         weights = None if self.weights is None else self.weights[numbers]
         groups = None if self.groups is None else self.groups[numbers]
         return Block(take(self.X, numbers), take(self.Y, numbers), weights, groups)
+
+    def positive_part(self, *, pairwise: bool = False) -> Block:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        index = self.weights.nonzero()[:, 0].cpu()
+        block = self.rows(index.numpy())
+        return replace(block, X=block.X[:, index]) if pairwise else block
 
 
 class Step(ABC):
@@ -162,6 +170,13 @@ class HeldSamples:
         """The samples of a block, whose numbers among all are ``rows``, in memory of their own."""
         arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
         return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
+
+    @classmethod
+    def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
+        """All samples of a fit, in memory of their own; ``inputs``, if given, are stored instead of prepared ones."""
+        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        X = plain(block.X if inputs is None else inputs, copy=True)
+        return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
 
     def __len__(self) -> int:
         return len(self.keys)
