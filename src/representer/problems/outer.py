@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
-from representer.linalg.memory import room_beside_sums
+from representer.linalg import room_beside_sums
 from representer.operators import Decomposable, Identity, silent_repairs
 from representer.optimize import best_alpha, log_spaced
 from representer.samples import Data, HeldSamples, Samples, plain
