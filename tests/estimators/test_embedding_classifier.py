@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import EmbeddingClassifier
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
-from representer.functions import Expansion, ExplicitFunction
+from representer.functions import Expansion, FeatureFunction
 from representer.kernels import (
     Callable,
     Constant,
@@ -228,7 +228,7 @@ def test_explicit_features_equal_the_gram_matrix(three, criterion):
     explicit = quiet(EmbeddingClassifier(kernel, criterion, random_state=0), X, y)
     function = Callable(lambda A, B: kernel.replace(explicit.kernel_.hyperparameter_values())(A, B), batched=True)
     implicit = EmbeddingClassifier(function, alpha=explicit.alpha_).fit(X, y)
-    assert isinstance(explicit.function_, ExplicitFunction) and isinstance(implicit.function_, Expansion)
+    assert isinstance(explicit.function_, FeatureFunction) and isinstance(implicit.function_, Expansion)
     np.testing.assert_allclose(explicit.embedding(X), implicit.embedding(X), atol=1e-8)
     np.testing.assert_allclose(explicit.loo_estimates_, implicit.loo_estimates_, atol=1e-8)
     # r² = tr(CᵀKC) by the Gram matrix is rounded by eps·‖K‖·‖C‖², which is 7e-7 here.

@@ -32,10 +32,10 @@ from representer.approximation import (
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
 from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
-from representer.problems import ridge as problem
+from representer.samples import Block, InMemory
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory
-from representer.samples.rows import sample_rows, sampling_keys
+from representer.samples.rows import sample_rows
+from representer.systems import ridge as systems_ridge
 from representer.systems.falkon import solve_falkon
 from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.ridge import FalkonSystem, SummedSystem
@@ -158,9 +158,9 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
 
     monkeypatch.setattr(Gaussian, "_gram", watched)
     X = rng.normal(size=(5000, 2))
-    limit = 8 * (5 * 400 + 40 + 5000 * 20) + 100 * 3 * 8 * 20
+    limit = 8 * (5 * 400 + 40) + 100 * 3 * 8 * 20  # alpha is given: no sample is left out
     model = OperatorRidge(Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0)
-    monkeypatch.setattr(problem, "approximation_error", lambda features, X: 0.0)
+    monkeypatch.setattr(systems_ridge, "approximation_error", lambda features, X: 0.0)
     model.fit(X, X[:, 0])
     assert max(sizes) <= 100 * 20 + 20 * 20
 
@@ -597,19 +597,6 @@ def test_cluster_centres_are_means(rng):
     np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-6)
     with pytest.raises(ValueError, match="must be dense vectors"):
         Nystroem(2, "kmeans").features(Spectrum(1), WORDS, seed=0)
-
-
-def test_samples_do_not_depend_on_blocks(monkeypatch):
-    whole = sample_rows(1000, 30, seed=5)
-    from representer.samples import rows
-
-    monkeypatch.setattr(rows, "KEY_BLOCK", 64)
-    np.testing.assert_array_equal(sample_rows(1000, 30, seed=5), whole)
-    keys = sampling_keys(np.arange(1000), 5)
-    np.testing.assert_array_equal(np.sort(np.argsort(keys)[:30]), whole)
-    assert not np.array_equal(sample_rows(1000, 30, seed=6), whole)
-    counts = sum(np.bincount(sample_rows(50, 10, seed=s), minlength=50) for s in range(500))
-    assert counts.min() > 60 and counts.max() < 145  # 100 ± 9
 
 
 # -- embeddings -------------------------------------------------------------------------------------------------------

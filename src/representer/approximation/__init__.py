@@ -1,6 +1,6 @@
 """Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
 
-from representer.approximation.base import Approximation, FeatureMap, approximation_error
+from representer.approximation.base import Approximation, FeatureMap, approximation_error, check_bare
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import (
     Falkon,
@@ -27,6 +27,7 @@ __all__ = [
     "SketchFeatures",
     "TensorSketch",
     "approximation_error",
+    "check_bare",
     "independent",
     "input_output_pair",
     "landmark_features",

@@ -186,6 +186,18 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         return self.choose(kernel, X if len(rows) == count(X) else take(X, torch.from_numpy(rows)), seed)
 
 
+def check_bare(approximation: Any) -> None:
+    """Refuse an approximation with a kernel, which only a transformer has: a learner has its own.
+
+    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
+    """
+    if getattr(approximation, "kernel", None) is not None:
+        raise ValueError(
+            f"approximation={approximation!r} has a kernel of its own, which is for the transformer. Give kernel= to "
+            "the learner instead."
+        )
+
+
 def approximation_error(features: FeatureMap, X: Data) -> float:
     """‖K − ΦΦᵀ‖/‖K‖ in the Frobenius norm, from some columns of both.
 
@@ -209,10 +221,10 @@ def approximation_error(features: FeatureMap, X: Data) -> float:
     X = features.kernel.prepare(X)
     X = take(X, torch.from_numpy(limits.evenly_spaced(count(X), limits.ERROR_ROWS)))
     columns = max(limits.LEAST_COLUMNS, min(limits.ERROR_COLUMNS, features.n_features))
-    chosen = torch.from_numpy(limits.evenly_spaced(count(X), columns))
+    sampled = torch.from_numpy(limits.evenly_spaced(count(X), columns))
     with torch.no_grad():
-        exact = features.kernel._gram(X, take(X, chosen)).double()
-        B = features(X)
-        found = (B @ B[chosen].mT).double()
+        exact = features.kernel._gram(X, take(X, sampled)).double()
+        phi = features(X)
+        approximate = (phi @ phi[sampled].mT).double()
         size = torch.linalg.vector_norm(exact)
-        return float(torch.linalg.vector_norm(exact - found) / torch.where(size > 0, size, 1.0))
+        return float(torch.linalg.vector_norm(exact - approximate) / torch.where(size > 0, size, 1.0))

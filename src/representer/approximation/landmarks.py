@@ -12,7 +12,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.approximation.base import Approximation, FeatureMap
+from representer.approximation.base import Approximation, FeatureMap, check_bare
 from representer.kernels import Kernel, Scaled, Stationary
 from representer.linalg import (
     Cholesky,
@@ -49,7 +49,7 @@ def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
 
 
 def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
-    """m rows, one after the other that with the least Σ k(x, chosen), so that −log mean k(chosen, chosen) stays large.
+    """m rows, each with the least Σ_z k(x, z) over the rows z before it, so that −log mean k(z, z') stays large.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     >>> 3 in entropy_sample(Gaussian(1.0), X, 2, seed=0).tolist()
     True
     """
-    chosen = [int(sample_rows(count(X), 1, seed)[0])]
+    landmarks = [int(sample_rows(count(X), 1, seed)[0])]
     sums = kernel._diag(X).clone()
     for _ in range(m - 1):
-        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(chosen[-1:])))[:, 0]
-        sums[chosen[-1]] = torch.inf
-        chosen.append(int(sums.argmin()))
-    return torch.tensor(chosen).sort().values
+        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(landmarks[-1:])))[:, 0]
+        sums[landmarks[-1]] = torch.inf
+        landmarks.append(int(sums.argmin()))
+    return torch.tensor(landmarks).sort().values
 
 
 # -- ridge leverage scores -------------------------------------------------------------------------------------------
@@ -86,26 +86,26 @@ def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     sizes = [n]
     while sizes[-1] > m:
         sizes.append(-(-sizes[-1] // 2))
-    chosen, weights = torch.arange(sizes[-1]), torch.ones(sizes[-1], dtype=torch.float64)
+    sample, weights = torch.arange(sizes[-1]), torch.ones(sizes[-1], dtype=torch.float64)
     for size in sizes[-2:0:-1]:
-        scores = _leverage(kernel, X, order[:size], order[chosen], weights, rank)
+        scores = _leverage(kernel, X, order[:size], order[sample], weights, rank)
         probabilities = (oversampling * scores).clamp(max=1.0)
         drawn = torch.rand(size, generator=generator, dtype=torch.float64) < probabilities
-        chosen = drawn.nonzero()[:, 0]
-        if not len(chosen):  # every score is rounding: the rows are all alike
-            chosen = torch.arange(min(m, size))
-            probabilities = torch.full((size,), len(chosen) / size, dtype=torch.float64)
-        weights = probabilities[chosen].rsqrt()
-    scores = _leverage(kernel, X, order, order[chosen], weights, rank)
+        sample = drawn.nonzero()[:, 0]
+        if not len(sample):  # every score is rounding: the rows are all alike
+            sample = torch.arange(min(m, size))
+            probabilities = torch.full((size,), len(sample) / size, dtype=torch.float64)
+        weights = probabilities[sample].rsqrt()
+    scores = _leverage(kernel, X, order, order[sample], weights, rank)
     floor = torch.finfo(scores.dtype).eps * scores.max().clamp(min=torch.finfo(scores.dtype).tiny)
     # m draws without replacement by exponential clocks (Efraimidis & Spirakis, 2006).
     clocks = torch.empty(n, dtype=torch.float64).exponential_(generator=generator) / scores.clamp(min=floor)
     return order[clocks.argsort()[:m]].sort().values
 
 
-def _leverage(kernel: Kernel, X: Data, rows: Tensor, chosen: Tensor, weights: Tensor, rank: int) -> Tensor:
-    """(k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ for the rows x, with S chosen and D their weights."""
-    anchors = take(X, chosen)
+def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Tensor, rank: int) -> Tensor:
+    """(k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ for the rows x, with a sample S and its weights D."""
+    anchors = take(X, sample)
     gram = kernel._gram(anchors, None).double().cpu()
     weighted = gram * weights[:, None] * weights
     values = torch.linalg.eigvalsh(weighted).clamp(min=0.0)
@@ -114,11 +114,11 @@ def _leverage(kernel: Kernel, X: Data, rows: Tensor, chosen: Tensor, weights: Te
     ridge = max(tail, len(values) * torch.finfo(torch.float64).eps * max(total, 1e-300))
     factor = factorize(lambda: shifted(gram, ridge / weights**2), name="The Gram matrix of a sample of the rows")
     scores = torch.empty(len(rows), dtype=torch.float64)
-    for block in row_blocks(len(rows), 3 * 8 * len(chosen)):
-        part = take(X, rows[block])
-        cross = kernel._gram(part, anchors).double().cpu()
+    for block in row_blocks(len(rows), 3 * 8 * len(sample)):
+        points = take(X, rows[block])
+        cross = kernel._gram(points, anchors).double().cpu()
         explained = factor.half_solve(cross.mT).square().sum(0)
-        scores[block] = (kernel._diag(part).double().cpu() - explained).clamp(min=0.0) / ridge
+        scores[block] = (kernel._diag(points).double().cpu() - explained).clamp(min=0.0) / ridge
     return scores.clamp(max=1.0)
 
 
@@ -527,13 +527,9 @@ def input_output_pair(
             "pair: such a one for the inputs, and Nystroem(...) or Landmarks(...) for the outputs; got "
             f"{approximation!r}."
         )
-    for given in pair:
-        if getattr(given, "kernel", None) is not None:
-            raise ValueError(
-                f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
-                "learner instead."
-            )
-    inputs, outputs = (given if given is None or n is None else given.sized(n) for given in pair)
+    for approximation in pair:
+        check_bare(approximation)
+    inputs, outputs = (side if side is None or n is None else side.sized(n) for side in pair)
     if outputs is not None:
         return inputs, outputs
     if isinstance(inputs, Nystroem) and (vectors or inputs.sampling != "kmeans"):

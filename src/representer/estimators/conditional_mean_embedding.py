@@ -50,7 +50,6 @@ from representer.problems.conditional_embedding import (
 from representer.problems.embedding import (
     EmbeddingSettings,
     on_device,
-    positive_part,
     require_groups,
     require_memory,
 )
@@ -312,7 +311,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         block = self._block(how.inputs(given, self.X_fit_), X, sample_weight, groups, how)
         block = replace(block, Y=torch.arange(len(X)))
         require_groups(None if block.groups is None else block.groups.numpy())
-        searched = positive_part(block, pairwise=given.domain == "gram")
+        searched = block.positive_part(pairwise=given.domain == "gram")
         self.output_kernel_ = output.resolve(take(empty.prepared_anchors, searched.Y))
         empty = replace(empty, kernel=self.output_kernel_)
         require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)

@@ -18,9 +18,7 @@ from representer.estimators.validation import (
     Check,
     as_operator_kernel,
     check_alpha,
-    check_groups,
     check_targets,
-    check_weights,
     in_memory,
     is_flat,
     require_targets,
@@ -28,31 +26,12 @@ from representer.estimators.validation import (
     takes_batches,
     warn_unconverged,
 )
-from representer.functions import Expansion
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
-from representer.optimize import Choice, SearchSettings
-from representer.problems.ridge import (
-    RidgeModel,
-    RidgeProblem,
-    RidgeSolution,
-    alpha_by_sums,
-    feature_function,
-)
-from representer.samples import (
-    Block,
-    Data,
-    HeldSamples,
-    InMemory,
-    OnDask,
-    Samples,
-    SparseRows,
-    as_scipy,
-    is_dask,
-    plain,
-    take,
-)
-from representer.systems.base import Criterion
-from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
+from representer.functions import Expansion, FeatureFunction
+from representer.operators import Decomposable, Operator, Representation, original
+from representer.optimize import SearchSettings
+from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.systems import Criterion, FittedSystem
 from representer.values import instance_of, one_of
 
 
@@ -171,6 +150,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     True
     """
 
+    function_: Expansion | FeatureFunction
+    system_: FittedSystem
     training_data = ("system_", "history_")
 
     constraints: ClassVar[dict[str, Check]] = {
@@ -239,16 +220,14 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if isinstance(self.solver, Falkon):
             self.solver.check_hyperparameters()
         self._refuse_groups(groups)
-        model = self._model()
+        model, inputs = self._model(), None
         self.__dict__.pop("n_samples_seen_", None)
-        inputs, kept = None, None
         samples: Samples
         if is_dask(X):
             samples = self._on_dask(model, X, y, sample_weight, groups)
         else:
-            inputs, samples, kept = self._in_memory(model, X, y, sample_weight, groups, reset=True)
-        solution = self._solved(samples, model, inputs if kept is None else _some(inputs, kept, model.kernel))
-        self._keep(solution, self._stored_samples(inputs, y, sample_weight, groups, solution), kept, inputs)
+            inputs, samples = self._in_memory(model, X, y, sample_weight, groups, reset=True)
+        self._keep(self._solved(samples, model, inputs))
         return self
 
     @available_if(_takes_batches)
@@ -277,15 +256,19 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._check()
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
-        _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        _, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
         if samples.observed is not None:
             raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
+        block = samples.samples.positive_part()
         if first:
-            self._keep(self._solved(samples, model, None), None, None, None)
-            self.n_samples_seen_ = samples.n
+            solution = self._solved(InMemory(block), model, None)
+            self._keep(replace(solution, system=solution.system.changed(samples=None)))
         else:
             self._flat = flat
-            self._add(samples.samples, model)
+            system = self.system_.added(block).settled(model.alpha_rule)
+            self.function_, self.system_ = system.function(), system
+            self.alpha_, self.criterion_value_ = system.alpha, system.value
+        self.n_samples_seen_ = self.system_.n
         return self
 
     def _refuse_groups(self, groups: Any) -> None:
@@ -301,7 +284,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {kernel!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
         options = (self.approximation, self.solver, self.memory_limit)
-        return RidgeModel(kernel, check_alpha(self.alpha), learn, intercept, *options)
+        return RidgeModel(kernel, check_alpha(self.alpha), self.criterion, learn, intercept, *options)
 
     def _settings(self) -> SearchSettings:
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
@@ -316,8 +299,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _in_memory(
         self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
-    ) -> tuple[Any, InMemory, np.ndarray | None]:
-        """Checked inputs, the samples of positive weight, and their numbers if some have none."""
+    ) -> tuple[Any, InMemory]:
+        """Checked inputs, and the samples."""
         kernel = model.kernel
         X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
@@ -331,23 +314,17 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "for each output of the kernel."
             )
         w = None if weights is None else how.tensor(weights)
-        block = Block(inputs, how.tensor(targets), w, None if numbers is None else torch.from_numpy(numbers))
-        if weights is None or bool((weights > 0).all()):
-            return X, InMemory(block), None
-        kept = np.flatnonzero(weights > 0)
-        some = block.rows(kept)
-        return X, InMemory(replace(some, X=_some(some.X, kept, kernel, columns=True))), kept
+        members = None if numbers is None else torch.from_numpy(numbers)
+        return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 
     def _solved(self, samples: Samples, model: RidgeModel, inputs: Data) -> RidgeSolution:
         self._seed = seed_of(self.random_state)
         problem = RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
-        settings = self._settings()
-        choice = problem.choose(settings)
-        if choice.message is not None:
-            warn_unconverged(choice.message)
-        solution = problem.solve(choice, settings)
-        for message in solution.messages:
-            warn_unconverged(message)
+        choice = problem.choose(self._settings())
+        solution = problem.solve(choice)
+        for message in (choice.unconverged, solution.system.problem):
+            if message is not None:
+                warn_unconverged(message)
         return solution
 
     @property
@@ -355,59 +332,19 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._representation(sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _stored_samples(
-        self, X: Data, y: Data, sample_weight: Any, groups: Any, solution: RidgeSolution
-    ) -> HeldSamples | None:
-        """All samples of a fit with features, in memory of their own; those of an exact fit are stored already."""
-        if X is None or isinstance(solution.system, ExactSystem):
-            return None
-        targets = check_targets(y, len(X))[0]
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        own = tuple(None if a is None else a.copy() for a in (weights, numbers))
-        return HeldSamples(np.empty(0, dtype=np.uint64), plain(X, copy=True), targets.copy(), *own)
-
-    def _keep(
-        self, solution: RidgeSolution, samples: HeldSamples | None, kept: np.ndarray | None, inputs: Data
-    ) -> None:
+    def _keep(self, solution: RidgeSolution) -> None:
         """Keep the solution of a fit."""
-        function, system, choice = solution.function, solution.system, solution.choice
-        if isinstance(system, SummedSystem | FalkonSystem):
-            system = system.changed(samples=samples)
-        elif kept is not None:
-            assert isinstance(system, ExactSystem)
-            system = replace(system, rows=kept, inputs=plain(inputs, copy=True))
-            if isinstance(function, Expansion) and system.features is None:
-                C = np.zeros((len(inputs), function.coefficients.shape[1]), function.coefficients.dtype)
-                C[kept] = function.coefficients
-                function = replace(function, anchors=system.inputs, coefficients=C)
-        self.function_, self.system_ = function, system
-        kernel: Any = choice.model
+        choice = solution.choice
+        self.function_, self.system_ = solution.function, solution.system
+        kernel: Any = original(choice.model)
         scalar = isinstance(kernel, Decomposable)
-        kernel = original(kernel)
         self.kernel_: Any = kernel.kernel if scalar else kernel
         self.operator_: Operator | None = kernel._operator if scalar else None
         self.__dict__.pop("approximation_error_", None)
-        if solution.approximation_error is not None:
-            self.approximation_error_ = solution.approximation_error
-        self._keep_choice(choice)
-
-    def _keep_choice(self, choice: Choice) -> None:
-        self.alpha_ = choice.alpha
-        self.criterion_value_ = choice.value
-        self.history_ = choice.history
-        self.n_iter_ = choice.n_iter
-
-    def _add(self, block: Block, model: RidgeModel) -> None:
-        """More samples: their sums are added, and the system is solved again."""
-        system, seen = self.system_, self.n_samples_seen_
-        assert isinstance(system, SummedSystem)
-        limit = block_limit(self.memory_limit, system.features.map.n_features, block.Y.shape[1])
-        system = system.joined(block, seen, self._seed, limit)
-        self.alpha_, self.criterion_value_ = alpha_by_sums(system, model.alpha, self.criterion, limit)
-        system = system.changed(alpha=self.alpha_)
-        self.function_ = feature_function(system.features, system.operator, system.coefficients(), system.intercept())
-        self.system_ = system
-        self.n_samples_seen_ = seen + len(block)
+        if self.system_.approximation_error is not None:
+            self.approximation_error_ = self.system_.approximation_error
+        self.alpha_, self.criterion_value_ = self.system_.alpha, choice.value
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
 
     def _shaped(self, values: Any) -> np.ndarray:
         values = plain(values)
@@ -418,9 +355,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The coefficients of the anchors, or of the features where there are no anchors."""
         if isinstance(self.function_, Expansion):
             return self._shaped(self.function_.coefficients)
-        system: Any = self.system_
-        features = system.features.map
-        return self._shaped(features.coefficients(system.coefficients().to(features.dtype)))
+        assert self.system_.features is not None
+        features = self.system_.features.map
+        return self._shaped(features.coefficients(self.system_.coefficients().to(features.dtype)))
 
     @property
     def intercept_(self) -> Any:
@@ -434,32 +371,21 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def X_fit_(self) -> Any:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
-        system: Any = self.system_
-        if getattr(system, "inputs", None) is not None:
-            return as_scipy(system.inputs)
-        return None if system.samples is None else as_scipy(system.samples.X)
+        return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
     def landmarks_(self) -> Any:
         """The anchors of an approximate fit, if it has some."""
         check_is_fitted(self)
-        features = getattr(self.system_, "features", None)
-        return None if features is None else features.landmarks
+        return None if self.system_.features is None else self.system_.features.landmarks
 
     @property
     def loo_predict_(self) -> np.ndarray:
         """Exact leave-one-out predictions for the training samples, at the chosen hyperparameters."""
         check_is_fitted(self)
-        system = self.system_
-        if isinstance(system, SummedSystem | FalkonSystem) and system.samples is None:
+        if self.system_.samples is None:
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        found = plain(system.left_out()).astype(np.float64)
-        if isinstance(system, ExactSystem) and system.rows is not None:
-            # Samples without weight are left out of the fit itself.
-            predictions = plain(self.function_(system.inputs)).astype(np.float64)
-            predictions[system.rows] = found
-            found = predictions
-        return self._shaped(found)
+        return self._shaped(plain(self.system_.left_out()).astype(np.float64))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
@@ -489,9 +415,3 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         X = self._new_inputs(X, self.kernel_)
         mean = self._shaped(self.function_(X))
         return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
-
-
-def _some(X: Data, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:
-    """Some samples; of a Gram matrix, their rows (unless taken already) and columns."""
-    rows = X if columns else take(X, torch.from_numpy(kept))
-    return rows[:, kept] if kernel.domain == "gram" else rows

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.approximation import Approximation
+from representer.approximation import Approximation, check_bare
 from representer.kernels import Domain, Kernel, as_kernel, as_records
 from representer.linalg import as_bytes
 from representer.notices import warn
@@ -487,19 +487,6 @@ def check_lengths(n: int, n_targets: int) -> None:
     """There is one target for each sample."""
     if n_targets != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
-
-
-def check_bare(*approximations: Any) -> None:
-    """Refuse an approximation with a kernel, which only a transformer has: the learner has its own.
-
-    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
-    """
-    for approximation in approximations:
-        if getattr(approximation, "kernel", None) is not None:
-            raise ValueError(
-                f"approximation={approximation!r} has kernel of its own, which is for the transformer. Give kernel= to "
-                "the learner instead."
-            )
 
 
 def seed_of(random_state: Any) -> int:

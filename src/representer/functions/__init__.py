@@ -13,7 +13,7 @@ from representer.functions.embedding import (
     mean_embedding,
 )
 from representer.functions.expansion import Expansion
-from representer.functions.features import ExplicitFunction, FeatureFunction, StoredFeatures
+from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
 from representer.functions.layers import Layer
 from representer.functions.network import CompositionNetwork
 
@@ -25,9 +25,9 @@ __all__ = [
     "Embedding",
     "EmbeddingFunction",
     "Expansion",
-    "ExplicitFunction",
     "FeatureFunction",
     "Function",
+    "KernelMap",
     "Layer",
     "OutputFunction",
     "StoredFeatures",

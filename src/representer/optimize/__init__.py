@@ -19,6 +19,7 @@ from representer.optimize.runs import (
 )
 from representer.optimize.search import (
     Choice,
+    Problem,
     SearchSettings,
     alpha_grid,
     best_alpha,
@@ -27,6 +28,7 @@ from representer.optimize.search import (
     log_spaced,
     minimise,
     random_starts,
+    system_alpha,
 )
 from representer.optimize.stochastic import DivergenceError, adam
 
@@ -37,6 +39,7 @@ __all__ = [
     "HistoryEntry",
     "Monitor",
     "OptimizeResult",
+    "Problem",
     "SearchSettings",
     "StoppingRule",
     "adam",
@@ -50,5 +53,6 @@ __all__ = [
     "minimise",
     "newton",
     "random_starts",
+    "system_alpha",
     "with_gradient",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,18 @@ class Block:
 
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers."""
-        chosen = torch.from_numpy(np.asarray(index))
-        weights = None if self.weights is None else self.weights[chosen]
-        groups = None if self.groups is None else self.groups[chosen]
-        return Block(take(self.X, chosen), take(self.Y, chosen), weights, groups)
+        numbers = torch.from_numpy(np.asarray(index))
+        weights = None if self.weights is None else self.weights[numbers]
+        groups = None if self.groups is None else self.groups[numbers]
+        return Block(take(self.X, numbers), take(self.Y, numbers), weights, groups)
+
+    def positive_part(self, *, pairwise: bool = False) -> Block:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        index = self.weights.nonzero()[:, 0].cpu()
+        block = self.rows(index.numpy())
+        return replace(block, X=block.X[:, index]) if pairwise else block
 
 
 class Step(ABC):
@@ -143,8 +151,7 @@ class InMemory(Samples):
         result = None
         with torch.no_grad(), recycling():
             for rows in row_blocks(count(X), step.bytes_per_row, limit):
-                part = Block(X[rows], Y[rows], None if weights is None else weights[rows])
-                result = step(part, result)
+                result = step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
         return result
 
 
@@ -160,9 +167,16 @@ class HeldSamples:
 
     @classmethod
     def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
-        """Some samples, whose numbers among all are ``rows``, in memory of their own."""
+        """The samples of a block, whose numbers among all are ``rows``, in memory of their own."""
         arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
         return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
+
+    @classmethod
+    def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
+        """All samples of a fit, in memory of their own; ``inputs``, if given, are stored instead of prepared ones."""
+        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        X = plain(block.X if inputs is None else inputs, copy=True)
+        return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -170,8 +184,8 @@ class HeldSamples:
     def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
         """The sample of all samples, after ``seen`` of them, with a block of more."""
         keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
-        chosen = np.sort(np.argsort(keys)[:size])
-        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
+        least = np.sort(np.argsort(keys)[:size])
+        return self._merged(HeldSamples.of(block.rows(least), seen + least, seed), size)
 
     def block(self, kernel: Any, representation: Any) -> Block:
         """The samples as the tensors that a ``Representation`` makes of them."""
@@ -183,17 +197,17 @@ class HeldSamples:
     def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
         """The ``size`` samples of least keys of both, in the order in which they came."""
         keys = np.concatenate([self.keys, other.keys])
-        kept = np.sort(np.argsort(keys)[:size])
-        X, Y = chosen_of_both(self.X, other.X, kept), chosen_of_both(self.Y, other.Y, kept)
+        least = np.sort(np.argsort(keys)[:size])
+        X, Y = rows_of_both(self.X, other.X, least), rows_of_both(self.Y, other.Y, least)
         weights = None
         if self.weights is not None or other.weights is not None:
-            parts = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
-            weights = np.concatenate(parts)[kept]
-        return HeldSamples(keys[kept], X, Y, weights)
+            both = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
+            weights = np.concatenate(both)[least]
+        return HeldSamples(keys[least], X, Y, weights)
 
 
-def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
-    """Some rows of two collections of the same kind, one after the other."""
+def rows_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+    """The rows with these numbers of two collections of the same kind, one after the other."""
     if isinstance(one, SparseRows):
         return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
     if isinstance(one, np.ndarray):

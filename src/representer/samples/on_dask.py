@@ -104,10 +104,10 @@ def _chunk_block(X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows
                 raise ValueError(f"{where}. Samples in Dask collections must be complete: drop or impute such rows.")
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
 
-    found = None if weights is None else tensor(weights, "sample_weight")
-    if found is not None and bool((found < 0).any()):
+    weights = None if weights is None else tensor(weights, "sample_weight")
+    if weights is not None and bool((weights < 0).any()):
         raise ValueError("Negative values in sample_weight.")
-    return Block(tensor(X, "X"), tensor(Y, "y"), found)
+    return Block(tensor(X, "X"), tensor(Y, "y"), weights)
 
 
 def _counted(weights: np.ndarray) -> np.ndarray:
@@ -122,9 +122,9 @@ def _chunk_total(step: Step, X: Data, Y: Data, weights: Any, dtype: torch.dtype,
     return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
 
 
-def _merged(parts: list[Any]) -> Any:
-    found = [part for part in parts if part is not None]  # a chunk may be empty
-    return reduce(add, found) if found else None
+def _merged(totals: list[Any]) -> Any:
+    totals = [total for total in totals if total is not None]  # a chunk may be empty
+    return reduce(add, totals) if totals else None
 
 
 @contextmanager
@@ -210,11 +210,11 @@ class OnDask(Samples):
         """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
-        found = as_rows(collection, name)
-        _check_form(found, name, dimensions)
-        if found.shape[0] != self.n:
-            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}.")
-        return found.rechunk({0: rows})
+        array = as_rows(collection, name)
+        _check_form(array, name, dimensions)
+        if array.shape[0] != self.n:
+            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {array.shape[0]}.")
+        return array.rechunk({0: rows})
 
     def read_ahead(self, *indices: np.ndarray) -> None:
         """One pass over the chunks for all of them."""
@@ -225,16 +225,16 @@ class OnDask(Samples):
         """The samples with these numbers, brought here unless they are here already."""
         if self._read is None:
             return self._brought(index)
-        known, block = self._read
-        places = np.searchsorted(known, index)
-        if not np.array_equal(known[places.clip(max=len(known) - 1)], index):
+        numbers, block = self._read
+        places = np.searchsorted(numbers, index)
+        if not np.array_equal(numbers[places.clip(max=len(numbers) - 1)], index):
             return self._brought(index)
         return block.rows(places)
 
     def _brought(self, index: np.ndarray) -> Block:
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
-        found = require_dask().compute(*(array[index] for array in whole))
-        block = _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
+        X, Y, *weights = require_dask().compute(*(array[index] for array in whole))
+        block = _chunk_block(X, Y, weights[0] if weights else None, self.dtype, index)
         return block if self._groups is None else replace(block, groups=torch.from_numpy(self._groups[index]))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
@@ -243,15 +243,15 @@ class OnDask(Samples):
         shared = delayed(step, traverse=False, pure=False)
         columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
         columns.append([None] * len(columns[0]) if self.weights is None else self.weights.to_delayed())
-        parts = [
+        totals = [
             delayed(_chunk_total, pure=False)(shared, X, Y, w, self.dtype, limit)
             for X, Y, w in zip(*columns, strict=True)
         ]
-        while len(parts) > 1:
-            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-            parts = [delayed(_merged, pure=False)(group) for group in groups]
+        while len(totals) > 1:
+            groups = [totals[i : i + FAN_IN] for i in range(0, len(totals), FAN_IN)]
+            totals = [delayed(_merged, pure=False)(group) for group in groups]
         with _one_large_object():
-            return parts[0].compute()
+            return totals[0].compute()
 
 
 def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int | None, dtype: Any) -> Any:

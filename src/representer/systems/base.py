@@ -23,6 +23,8 @@ class System(ABC):
     ``ValueError`` that says why. Criteria with gradients in what shapes the Gram matrix are objectives, not systems.
     """
 
+    refinable = True  # does the criterion of more alphas cost no more than products?
+
     @abstractmethod
     def coefficients(self) -> Tensor:
         """The coefficients of f: (n, p) of the samples, or (m, p) of the features."""
@@ -50,6 +52,10 @@ class System(ABC):
     def leverage(self) -> Tensor:
         """∂f(x_i)/∂y_i (n, p) at the training samples; NaN where a target is missing."""
         raise self._unavailable("Leverages")
+
+    def least_alpha(self) -> Tensor:
+        """Below this, alpha·Σw leaves fewer than a third of the digits of a solution, and a criterion is rounding."""
+        raise self._unavailable("Criteria")
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one factorisation."""

@@ -36,15 +36,10 @@ from representer.linalg import (
     spectrum_of_factor,
     woodbury,
 )
-from representer.operators import (
-    Decomposable,
-    DiagonalForm,
-    OperatorKernel,
-    OperatorSum,
-    Projected,
-    clipped_spectrum,
-    repaired_gram,
-)
+from representer.notices import warn
+from representer.operators import Projected, repaired_gram
+from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
+from representer.operators.outputs import clipped_spectrum
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, group_members
@@ -395,6 +390,50 @@ class RidgeData:
             block = block[self.entries[:, None], self.entries]
         outputs = self.entries % p
         return beside_constants(block, self.entry_root, intercept=self.intercept, outputs=outputs, count=p)
+
+    # -- samples that a criterion looks at -----------------------------------------------------------------------------
+    def rows(self, index: Tensor) -> RidgeData:
+        """The data of the system on some of the samples."""
+        X, weights = take(self.X, index), self.weights[index]
+        return replace(
+            self,
+            X=X[:, index] if self.kernel.domain == "gram" else X,
+            Y=self.Y[index],
+            weights=weights / weights.mean(),
+            observed=None if self.observed is None else self.observed[index],
+            groups=None if self.groups is None else self.groups[index],
+            gram=None if self.gram is None else self.gram[index[:, None], index],
+            stayed=None,
+        )
+
+    def subset(self, limit: int, seed: int) -> RidgeData:
+        """As many random samples as a criterion can afford; all of them where the outputs come apart."""
+        n, p = self.Y.shape
+        affordable = n if self.form is not None else max(1, limits.DENSE_LIMIT // p)
+        limit, wanted = min(limit, affordable), min(limit, n)
+        if limit >= n:
+            return self
+        if affordable < wanted:
+            warn(
+                f"The outputs of {type(self.kernel).__name__} do not come apart, and {n} samples of {p} outputs are "
+                f"too many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
+                "kernel's numbers to avoid it, and random_state to make it repeatable."
+            )
+        if self.groups is None:
+            generator = torch.Generator().manual_seed(seed)
+            return self.rows(torch.randperm(n, generator=generator)[:limit].sort().values)
+        return self.rows(torch.from_numpy(limits.sample_groups(self.groups.numpy(), limit, seed)))
+
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
+        errors, known = criterion_path(self, alphas, criterion, vars(self).get("_spectrum"))
+        vars(self)["_spectrum"] = known
+        return errors
+
+    @property
+    def refinable(self) -> bool:
+        """Does one eigendecomposition serve all outputs, so that more alphas cost only products?"""
+        return self.form is not None and len(self.form.kernels) == 1 and self.mask is None
 
     # -- kernels that may need a repair -------------------------------------------------------------------------------
     def with_gram(self) -> RidgeData:
@@ -920,7 +959,7 @@ def factor_system(
     alpha : float
         The weight of ‖f‖² beside the mean loss.
     known : (Eigenpairs, Constants or None), optional
-        What ``gram_spectrum`` gives of the only scalar kernel, if it is known already.
+        What ``gram_spectrum`` gives of the only scalar kernel; by default what ``data.path`` has left at hand.
     solver : {"auto", "dense", "iterative"}
         ``"auto"`` uses structure where there is some, the block matrix up to ``rows.DENSE_LIMIT``, and iterates above.
 
@@ -938,6 +977,7 @@ def factor_system(
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be one of {get_args(Solver)}; got {solver!r}.")
     p = data.Y.shape[1]
+    known = vars(data).get("_spectrum") if known is None else known
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
         raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")
