@@ -34,7 +34,7 @@ from representer.linalg.memory import as_bytes
 from representer.operators import Covariance, CurlFree, Dense, Diagonal
 from representer.samples import Block, InMemory
 from representer.samples import rows as limits
-from representer.samples.rows import sample_rows, sampling_keys
+from representer.samples.rows import sample_rows
 from representer.systems import ridge as systems_ridge
 from representer.systems.falkon import solve_falkon
 from representer.systems.ridge import FalkonSystem, SummedSystem
@@ -596,19 +596,6 @@ def test_cluster_centres_are_means(rng):
     np.testing.assert_allclose(Z[np.lexsort(Z.T)], expected[np.lexsort(expected.T)], atol=1e-6)
     with pytest.raises(ValueError, match="must be dense vectors"):
         Nystroem(2, "kmeans").features(Spectrum(1), WORDS, seed=0)
-
-
-def test_samples_do_not_depend_on_blocks(monkeypatch):
-    whole = sample_rows(1000, 30, seed=5)
-    from representer.samples import rows
-
-    monkeypatch.setattr(rows, "KEY_BLOCK", 64)
-    np.testing.assert_array_equal(sample_rows(1000, 30, seed=5), whole)
-    keys = sampling_keys(np.arange(1000), 5)
-    np.testing.assert_array_equal(np.sort(np.argsort(keys)[:30]), whole)
-    assert not np.array_equal(sample_rows(1000, 30, seed=6), whole)
-    counts = sum(np.bincount(sample_rows(50, 10, seed=s), minlength=50) for s in range(500))
-    assert counts.min() > 60 and counts.max() < 145  # 100 ± 9
 
 
 # -- embeddings -------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg.memory import room_beside_sums, row_blocks
+from representer.linalg import room_beside_sums, row_blocks
 from representer.operators import (
     Decomposable,
     Diagonal,
