@@ -335,7 +335,7 @@ def takes_batches(learner: Any) -> bool:
     return True
 
 
-def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
+def needs_approximation(learner: Any, kernel: Any, domain: Domain) -> None:
     """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
     if learner.approximation is None:
         raise ValueError(
@@ -343,7 +343,7 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
             "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
         )
     if domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
+        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {domain}.")
 
 
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:

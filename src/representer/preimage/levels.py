@@ -120,10 +120,10 @@ class LevelPreimages:
         values = weights @ gram
         distances = (gram.diagonal() + (values * weights).sum(1, keepdim=True) - 2.0 * values).clamp(min=0.0)
         if method == "nearest":
-            chosen = nearest(distances)
+            closest = nearest(distances)
             if j:
-                return inputs[chosen]
-            return chosen if kernel.domain == "gram" else _rows(data.anchors, plain(chosen))
+                return inputs[closest]
+            return closest if kernel.domain == "gram" else _rows(data.anchors, plain(closest))
         means = weighted(distances) @ inputs
         if method == "weighted":
             return means

@@ -206,7 +206,7 @@ class HeldSamples:
         return HeldSamples(keys[least], X, Y, weights)
 
 
-def rows_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
     """The rows with these numbers of two collections of the same kind, one after the other."""
     if isinstance(one, SparseRows):
         return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
