@@ -34,8 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction
-from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.kernels.learned import Mapped
+from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
 from representer.operators import Representation, original, takes_sparse
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (

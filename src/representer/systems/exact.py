@@ -37,9 +37,15 @@ from representer.linalg import (
     woodbury,
 )
 from representer.notices import warn
-from representer.operators import Projected, repaired_gram
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import (
+    Decomposable,
+    DiagonalForm,
+    OperatorKernel,
+    OperatorSum,
+    Projected,
+    clipped_spectrum,
+    repaired_gram,
+)
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, group_members
