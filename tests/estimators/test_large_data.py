@@ -37,9 +37,8 @@ from representer.samples import rows as limits
 from representer.samples.rows import sample_rows
 from representer.systems import ridge as systems_ridge
 from representer.systems.falkon import solve_falkon
-from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.ridge import FalkonSystem, SummedSystem
-from representer.systems.sums import NormalRidge, NormalStep, SeparateStep
+from representer.systems.sums import CentredFeatures, Frame, NormalRidge, NormalStep, SeparateStep, frame_of
 
 OPERATORS: Any = [None, Diagonal([1.0, 0.5, 0.0]), Dense(np.eye(3) + 0.5)]
 

@@ -171,7 +171,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     output_kernel_: Kernel
     function_: ConditionalEmbedding
     _batches: ConditionalFit
-    training_data = ("X_fit_", "Y_fit_", "_batches")
+    training_data = ("X_fit_", "Y_fit_", "_batches", "_system")
 
     constraints: ClassVar[dict[str, Check]] = {
         "alpha": only_one_alpha,
@@ -281,11 +281,11 @@ class ConditionalMeanEmbedding(KernelLearner):
                 raise ValueError(f"y is {'' if flat else 'not '}of one dimension, other than before.")
             self._new_targets(y)
             with torch.no_grad():
-                fit = add_conditionals(model, self._batches, inputs, targets, memory_limit=self.memory_limit)
+                fit = add_conditionals(model, self._batches, inputs, targets)
             self._keep(fit)
         else:
             fit = self._fit_by_sums(model, self._given_kernel(), X, y, sample_weight, None, keep_going)
-        self._batches, self.n_samples_seen_ = fit, fit.batches.n
+        self._batches, self.n_samples_seen_ = fit, fit.system.n
         self.X_fit_ = self.Y_fit_ = None
         return self
 
@@ -403,7 +403,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def _keep(self, fit: ConditionalFit) -> None:
         self.function_, self.alpha_, self.criterion_value_ = fit.function, fit.alpha, fit.value
-        self._features = fit.batches.features
+        self._system = fit.system
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
@@ -614,7 +614,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             )
         width = None if values.ndim == 1 else values.shape[1]
         source = with_targets(inputs, values[:, None] if width is None else values)
-        return regressed(self._features, source, self.alpha_, self.memory_limit), width
+        return regressed(self._system, source), width
 
     def predict(self, X: Data) -> np.ndarray:
         """The conditional mean, for targets that are vectors: the same as ``mean``.

@@ -9,21 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FeatureFunction
+from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
+from representer.functions import ConditionalEmbedding, FeatureFunction, StoredFeatures
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import pivoted_cholesky, room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
-from representer.operators import Adapted, Representation, original, repaired_gram, silent_repairs
-from representer.optimize import Choice
+from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
+from representer.optimize import Choice, system_alpha
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
-from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, evenly_spaced, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.cells import Cells, CellStep
-from representer.systems.sums import NormalStep, NormalSums
+from representer.systems.ridge import SummedSystem, summed_system
+from representer.systems.sums import NormalStep
 from representer.systems.weights import SampleWeights
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
@@ -206,7 +206,8 @@ class ConditionalFit:
         The mean k(x, x), where alpha is that over n.
     error : float
         That of the approximation.
-    batches : EmbeddingBatches
+    system : SummedSystem
+        The regression on the features, of the cells and the moments.
     """
 
     function: ConditionalEmbedding
@@ -215,7 +216,7 @@ class ConditionalFit:
     first_alpha: float | None
     scale: float | None
     error: float
-    batches: EmbeddingBatches
+    system: SummedSystem
 
 
 def sum_conditionals(
@@ -238,37 +239,35 @@ def sum_conditionals(
     samples = with_targets(inputs, targets.column(_cells(function)))
     chosen = samples.random_rows(limits.HELD_ROWS, seed)
     held = samples.rows(chosen)
-    features = SummedFeatures.choose(pair[0], kernel, inputs, held.X, how, intercept=model.intercept, seed=seed)
-    step = _cell_step(function, features)
-    error = approximation_error(features.stored.map, held.X)
-    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
-    sums: NormalSums = samples.total(step, limit=limit)
-    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
+    features = pair[0].choose(kernel, inputs.rows(pair[0].rows(inputs.n, seed)).X, seed)
+    system = summed_system(
+        samples,
+        StoredFeatures.of(pair[0], features, how),
+        HeldSamples.of(held, chosen, seed),
+        held,
+        operator=Identity(),
+        intercept=model.intercept,
+        memory_limit=memory_limit,
+        seed=seed,
+        step=lambda seen: _cell_step(function, seen),
+        width=_cell_step(function, features).width,
+    )
+    error = approximation_error(features, held.X)
     scale = None
     if model.criterion is None and model.alpha is None:
         block = inputs.rows(evenly_spaced(inputs.n, limits.HEURISTIC_ROWS))
         scale = InputGram(block.X).scale(kernel)
-    fit = ConditionalFit(function, 0.0, value, first_alpha, scale, error, batches)
-    return _solved(model, fit, sums, held, limit)
+    return _solved(model, ConditionalFit(function, 0.0, value, first_alpha, scale, error, system))
 
 
 def add_conditionals(
-    model: ConditionalModel,
-    before: ConditionalFit,
-    inputs: Samples,
-    targets: TargetSource,
-    *,
-    memory_limit: Any,
+    model: ConditionalModel, before: ConditionalFit, inputs: Samples, targets: TargetSource
 ) -> ConditionalFit:
     """The fit with more samples: their sums are added, and the system is solved again."""
-    features = before.batches.features
-    step = _cell_step(before.function, features)
     samples = with_targets(inputs, targets.column(_cells(before.function)))
     assert isinstance(samples, InMemory)
-    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
-    sums = before.batches.sums.map(torch.from_numpy) + samples.total(step, limit=limit)
-    batches = before.batches.joined(sums, samples.samples)
-    return _solved(model, replace(before, batches=batches), sums, batches.held_block(), limit)
+    system = before.system.added(samples.samples, _cell_step(before.function, before.system.map))
+    return _solved(model, replace(before, system=system))
 
 
 def cell_kernel(function: ConditionalEmbedding) -> Kernel:
@@ -281,46 +280,47 @@ def _cells(function: ConditionalEmbedding) -> Cells:
     return Cells(cell_kernel(function), function.prepared_anchors)
 
 
-def _cell_step(function: ConditionalEmbedding, features: SummedFeatures) -> CellStep:
+def _cell_step(function: ConditionalEmbedding, features: FeatureMap) -> CellStep:
     """The sums of the fit."""
     cells = _cells(function)
     if function.centre is None:
-        return CellStep(features.map, len(cells), None, None)
-    return CellStep(features.map, len(cells), cells, function.representation.tensor(function.centre))
+        return CellStep(features, len(cells), None, None)
+    return CellStep(features, len(cells), cells, function.representation.tensor(function.centre))
 
 
-def _solved(
-    model: ConditionalModel, fit: ConditionalFit, sums: NormalSums, held: Block, limit: int | None
-) -> ConditionalFit:
+def _solved(model: ConditionalModel, fit: ConditionalFit) -> ConditionalFit:
     """alpha, the weights of the cells and the moments, from the sums and a few samples."""
-    features, value = fit.batches.features, fit.value
-    step = _cell_step(fit.function, features)
+    system, value = fit.system, fit.value
+    step = _cell_step(fit.function, system.map)
     alpha = model.alpha if model.alpha is not None else fit.first_alpha
     if alpha is None and fit.scale is not None:
-        alpha = fit.scale / sums.n
+        alpha = fit.scale / system.n
     if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
         gram, _ = repaired_gram(fit.function.output_kernel, fit.function.prepared_anchors)
         anchors = pivoted_cholesky(gram.double(), tol=torch.finfo(gram.dtype).eps ** 0.75)[0]
         moments = anchors.new_zeros(step.width - step.n_cells, anchors.shape[1])
-        ridge = features.ridge(sums.combined(torch.cat([anchors, moments])))
-        elements = replace(held, Y=anchors[step.numbers(held.Y)])
-        alpha, value = best_alpha_by_sums(ridge, step.features, elements, limit)
-    ridge = features.ridge(sums)
-    theta = ridge.coefficients(alpha)
-    arrays, r = (plain(theta), plain(ridge.intercepts(theta))), step.n_cells
-    weights = FeatureFunction(features.stored, arrays[0][:, :r].copy(), arrays[1][:r].copy())
-    moments_function = None
-    if fit.function.centre is not None:
-        moments_function = FeatureFunction(features.stored, arrays[0][:, r:].copy(), arrays[1][r:].copy())
-    shares = plain(sums.target_sum[:r] / sums.weight, copy=True)
+        sums = system.sums.map(torch.from_numpy).combined(torch.cat([anchors, moments]))  # type: ignore[union-attr]
+        elements = plain(anchors[step.numbers(system.block(system.held).Y)])
+        held = replace(system.held, Y=elements)
+        alpha, value = system_alpha(replace(system, sums=sums.map(plain), held=held))
+    system, r = system.changed(alpha=alpha), step.n_cells
+    weights = _regression(system, slice(None, r))
+    moments_function = None if fit.function.centre is None else _regression(system, slice(r, None))
+    shares = (system.sums.target_sum[:r] / system.weight).copy()  # type: ignore[union-attr]
     function = replace(fit.function, weights=weights, moments=moments_function, shares=shares)
-    return replace(fit, function=function, alpha=alpha, value=value)
+    return replace(fit, function=function, alpha=alpha, value=value, system=system)
 
 
-def regressed(features: SummedFeatures, samples: Samples, alpha: float, memory_limit: Any) -> FeatureFunction:
+def _regression(system: SummedSystem, columns: slice) -> FeatureFunction:
+    """The fit to some of the targets as a function of the features."""
+    theta, b = system.coefficients(), system.intercept()
+    b = theta.new_zeros(theta.shape[1]) if b is None else b
+    return FeatureFunction(system.features, plain(theta[:, columns], copy=True), plain(b[columns], copy=True))
+
+
+def regressed(system: SummedSystem, samples: Samples) -> FeatureFunction:
     """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
     width = samples.rows(np.arange(1)).Y.shape[1]
-    limit = room_beside_sums(memory_limit, features.map.n_features, width, held=0)
-    ridge = features.ridge(samples.total(NormalStep(features.map), limit=limit))
-    theta = ridge.coefficients(alpha)
-    return FeatureFunction(features.stored, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
+    limit = room_beside_sums(system.memory_limit, system.map.n_features, width, held=0)
+    sums = samples.total(NormalStep(system.map), limit=limit)
+    return _regression(replace(system, sums=sums.map(plain)), slice(None))

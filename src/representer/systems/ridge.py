@@ -41,8 +41,17 @@ from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
-from representer.systems.frames import CentredFeatures, Frame, frame_of
-from representer.systems.sums import NormalRidge, NormalStep, NormalSums, SeparateRidge, SeparateStep, SeparateSums
+from representer.systems.sums import (
+    CentredFeatures,
+    Frame,
+    NormalRidge,
+    NormalStep,
+    NormalSums,
+    SeparateRidge,
+    SeparateStep,
+    SeparateSums,
+    frame_of,
+)
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
@@ -445,7 +454,7 @@ class SummedSystem(FeatureSystem):
         return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
 
     @cached_property
-    def _map(self) -> FeatureMap:
+    def map(self) -> FeatureMap:
         """The features as they are summed."""
         features = self.features.map
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
@@ -495,7 +504,7 @@ class SummedSystem(FeatureSystem):
     @cached_property
     def _coordinates(self) -> tuple[Block, Tensor]:
         """The held samples, and their features in the eigenvectors of the sums."""
-        held, features = self.block(self.held), self._map
+        held, features = self.block(self.held), self.map
         coordinates = self.ridge.cross.new_empty(len(held), features.n_features)
         for rows in row_blocks(len(held), 3 * 8 * features.n_features, self._limit(len(held))):
             coordinates[rows] = self.ridge.coordinates(features(held.X[rows]))
@@ -503,7 +512,7 @@ class SummedSystem(FeatureSystem):
 
     def _residuals(self, block: Block) -> tuple[Tensor, Tensor]:
         """y_i − f₋ₛ(x_i), and the variance of y_i − f₋ᵢ(x_i) in units of the prior's scale; −f₋ₛ without a target."""
-        ridge, features = self.ridge, self._map
+        ridge, features = self.ridge, self.map
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
         variances = torch.empty_like(residuals)
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
@@ -564,12 +573,12 @@ class SummedSystem(FeatureSystem):
         sums = (self.sums,) if isinstance(self.sums, NormalSums) else self.sums.parts
         return max(part.n for part in sums)
 
-    def added(self, block: Block) -> Self:
-        """The system with the samples of one more block, at the same alpha."""
+    def added(self, block: Block, step: Step | None = None) -> Self:
+        """The system with the samples of one more block, at the same alpha; ``step`` is what is summed of them."""
         assert isinstance(self.sums, NormalSums)
-        if (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
+        if step is None and (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self.sums.cross.shape[1]} before.")
-        fresh = InMemory(block).total(NormalStep(self._map), limit=self._limit())
+        fresh = InMemory(block).total(NormalStep(self.map) if step is None else step, limit=self._limit())
         held = self.held.joined(block, self.n, limits.HELD_ROWS, self.seed)
         return replace(self, sums=(self.sums.map(torch.from_numpy) + fresh).map(plain), held=held, samples=None)
 
@@ -808,28 +817,17 @@ class Fit:
 
     def _summed(self, features: StoredFeatures, held: HeldSamples, sample: Block) -> SummedSystem:
         """The normal equations for any alpha; ``sample`` are the held samples as tensors."""
-        m, p = features.map.n_features, sample.Y.shape[1]
-        frame = frame_of(features.map, sample.X) if self.intercept else None
-        seen = features.map if frame is None else CentredFeatures(features.map, frame)
-        step = NormalStep(seen) if self.samples.observed is None else SeparateStep(seen)
-        matrices = 5 if self.samples.observed is None else 3 * p + 3
-        rows = 0 if isinstance(self.alpha, float) else len(held)
-        sums = self.samples.total(step, limit=room_beside_sums(self.memory_limit, m, p, held=rows, matrices=matrices))
-        if not sums.weight > 0:
-            raise ValueError("Sample weights must contain at least one non-zero number.")
-        system = SummedSystem(
-            alpha=0.0,
-            fit_intercept=self.intercept,
-            features=features,
+        return summed_system(
+            self.samples,
+            features,
+            held,
+            sample,
             operator=self._scalar._operator,
-            sums=sums.map(plain),
-            held=held,
-            frame=None if frame is None else frame.map(plain),
+            intercept=self.intercept,
             memory_limit=self.memory_limit,
+            searched=not isinstance(self.alpha, float),
             seed=self.seed,
         )
-        vars(system)["ridge"] = normal_equations(sums, system.operator, self.intercept, frame)
-        return system
 
     def _iterated(self, falkon: Falkon, features: StoredFeatures, held: HeldSamples, sample: Block) -> FalkonSystem:
         """Conjugate gradients, with the alpha of the normal equations of fewer landmarks."""
@@ -871,6 +869,51 @@ class Fit:
             error=solution.residual,
             total_weight=self.samples.weight,
         )
+
+
+def summed_system(
+    samples: Samples,
+    features: StoredFeatures,
+    held: HeldSamples,
+    sample: Block,
+    *,
+    operator: Operator,
+    intercept: bool,
+    memory_limit: Any = None,
+    searched: bool = True,
+    seed: int = 0,
+    step: Callable[[FeatureMap], Step] | None = None,
+    width: int | None = None,
+) -> SummedSystem:
+    """The normal equations of all samples, for any alpha.
+
+    ``sample`` are the held samples as tensors, ``searched`` says whether they are to choose alpha, and ``step`` what is
+    summed of the features, if not their products with the targets, for how many outputs (``width``).
+    """
+    m, complete = features.map.n_features, samples.observed is None
+    p = sample.Y.shape[1] if width is None else width
+    frame = frame_of(features.map, sample.X) if intercept else None
+    seen = features.map if frame is None else CentredFeatures(features.map, frame)
+    limit = room_beside_sums(
+        memory_limit, m, p, held=len(held) if searched else 0, matrices=5 if complete else 3 * p + 3
+    )
+    total = (NormalStep if complete else SeparateStep) if step is None else step
+    sums = samples.total(total(seen), limit=limit)
+    if not sums.weight > 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    system = SummedSystem(
+        alpha=0.0,
+        fit_intercept=intercept,
+        features=features,
+        operator=operator,
+        sums=sums.map(plain),
+        held=held,
+        frame=None if frame is None else frame.map(plain),
+        memory_limit=memory_limit,
+        seed=seed,
+    )
+    vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
+    return system
 
 
 def iterates(solver: str | Falkon, m: int) -> Falkon | None:
