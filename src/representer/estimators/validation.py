@@ -411,7 +411,8 @@ def approximated_by(words: str, kind: type) -> Check:
 
     def check(name: str, value: Any) -> None:
         rule(name, value)
-        check_bare(value)
+        if value is not None:
+            check_bare(value)
 
     return check
 

@@ -13,7 +13,7 @@ from representer.functions.levels import Levels
 from representer.kernels import Kernel, Linear, Mapped
 from representer.preimage.vectors import nearest, refined, weighted
 from representer.samples import Data, plain
-from representer.values import COUNT, POSITIVE, Value, instance_of, one_of
+from representer.values import COUNT, POSITIVE, Value
 
 
 class Network(Value):
@@ -68,14 +68,6 @@ class Network(Value):
 
 
 METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
-
-
-def check_method(method: object) -> None:
-    """Refuse what is neither the name of a pre-image map nor a network."""
-    if isinstance(method, Network):
-        method.check()
-    else:
-        (one_of(*METHODS) | instance_of("a Network", Network))("preimage", method)
 
 
 @dataclass(frozen=True)
