@@ -296,8 +296,11 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
     return weights
 
 
-def check_groups(groups: Any, n: int) -> np.ndarray | None:
-    """The number of each sample's group, from labels of any kind; None where there are none."""
+def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:
+    """The number of each sample's group, from labels of any kind; None where there are none.
+
+    ``numbers`` are those of the labels in earlier batches, to which new labels are added.
+    """
     if groups is None:
         return None
     labels = np.asarray(plain(groups))
@@ -310,7 +313,9 @@ def check_groups(groups: Any, n: int) -> np.ndarray | None:
             f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
             "of their own."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    if numbers is None:
+        return np.unique(labels, return_inverse=True)[1]
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
 
 
 def is_flat(y: Data) -> bool:

@@ -28,7 +28,7 @@ class System(ABC):
 
     @abstractmethod
     def coefficients(self) -> Tensor:
-        """The coefficients of f: (n, p) of the samples, or (m, p) of the features."""
+        """C (n, p) of the samples, zero where a target is missing; or U (m, p) of the features, f(x) = φ(x)ᵀU A."""
 
     def intercept(self) -> Tensor | None:
         """The constant b (p,), or None where there is none."""
@@ -36,7 +36,7 @@ class System(ABC):
 
     @abstractmethod
     def residual(self) -> float:
-        """The backward error: the norm of what the system's equations miss, over that of their right side."""
+        """The backward error: the norm of what the equations miss at known targets, over that of their right side."""
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f₋ₛ(x_i) (n, p): the prediction for each sample by the fit without its group, or without it alone."""

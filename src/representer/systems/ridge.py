@@ -223,7 +223,6 @@ class ExactSystem(FittedSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         w = self._held.weights
         return float(len(self._held.Y) if w is None else w.sum())
 
@@ -281,7 +280,6 @@ class ExactSystem(FittedSystem):
         return everything
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self._system.intercept()
 
     @cached_property
@@ -294,11 +292,9 @@ class ExactSystem(FittedSystem):
         return Expansion(self.kernel, self._held.X, C, constant, self.representation)
 
     def function(self) -> Expansion | FeatureFunction:
-        """The fitted f + b: an expansion in the samples, or a function of the features."""
         return self._function
 
     def residual(self) -> float:
-        """The norm of what the equations miss, over that of the targets."""
         return self._system.residual()
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
@@ -318,7 +314,6 @@ class ExactSystem(FittedSystem):
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
-        """The derivative ∂f(x_i)/∂y_i (n, p) of each prediction in its own target."""
         leverage = self._system.leverage()
         return self._scattered(leverage, leverage.new_zeros(()))
 
@@ -329,23 +324,19 @@ class ExactSystem(FittedSystem):
         return data.Y - noise[:, None] * self._system.coefficients()
 
     def norm(self) -> float:
-        """‖f‖, the root of Σ_i ⟨c_i, f(x_i)⟩."""
         b = self.intercept()
         fitted = self._fitted() if b is None else self._fitted() - b
         return float((self._system.coefficients() * fitted).sum().clamp(min=0.0).sqrt())
 
     def report(self, samples: Samples, loss: Loss) -> Report:
-        """The sum of a loss of the fitted values over the samples, and the largest k(x, x)."""
         data = self._training
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
         return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def prior_scale(self) -> Tensor:
-        """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
         return prior_scale_of(self._system, self._training)
 
     def least_alpha(self) -> Tensor:
-        """The alpha below which a criterion is rounding."""
         return self._judged.least_alpha()
 
     @cached_property
@@ -403,7 +394,6 @@ class FeatureSystem(FittedSystem):
         return self._function
 
     def norm(self) -> float:
-        """‖f‖, the root of Σ ⟨u, Au⟩: the features are orthonormal functions."""
         U = self.coefficients()
         return float((U * (U @ self.operator.as_matrix(U.shape[1], U))).sum().clamp(min=0.0).sqrt())
 
@@ -412,7 +402,6 @@ class FeatureSystem(FittedSystem):
         return None
 
     def report(self, samples: Samples, loss: Loss) -> Report:
-        """The sum of a loss of the fitted values over the samples, and the largest k(x, x): one pass over them."""
         function = feature_function(self.features, self.operator, self.coefficients(), self.intercept(), expand=False)
         assert isinstance(function, FeatureFunction)
         return samples.total(ReportStep(function, loss), limit=self._limit())
@@ -444,7 +433,6 @@ class SummedSystem(FeatureSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return float(self.sums.weight)
 
     @cached_property
@@ -469,19 +457,15 @@ class SummedSystem(FeatureSystem):
         return self.ridge.coefficients(self.alpha)
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return self._solution
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self.ridge.intercepts(self._solution) if self.fit_intercept else None
 
     def residual(self) -> float:
-        """The norm of what the normal equations miss, over that of their right side."""
         return self.ridge.residual(self.alpha)
 
     def least_alpha(self) -> Tensor:
-        """Below this, the digits of the blocks are used up."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
         largest = ridge.spectrum.values.sum() * own.max() / ridge.weight
@@ -510,28 +494,36 @@ class SummedSystem(FeatureSystem):
             coordinates[rows] = self.ridge.coordinates(features(held.X[rows]))
         return held, coordinates
 
-    def _residuals(self, block: Block) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ₛ(x_i), and the variance of y_i − f₋ᵢ(x_i) in units of the prior's scale; −f₋ₛ without a target."""
+    def _residuals(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+        """y_i − f₋ₛ(x_i), −f₋ₛ without a target; the variance of y_i − f₋ᵢ(x_i); and the leverages, (n, p) each."""
         ridge, features = self.ridge, self.map
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
-        variances = torch.empty_like(residuals)
+        variances, leverages = torch.empty_like(residuals), torch.empty_like(residuals)
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
             part = block.rows(rows.numpy())
-            found, rest = ridge.left_out_at(features(part.X), part, self.alpha)
-            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance = self.alpha * ridge.weight / (w[:, None] * rest)
+            missed, rest = ridge.left_out_at(features(part.X), part, self.alpha)
+            w = missed.new_ones(len(part)) if part.weights is None else part.weights.double()
+            variance, leverage = self.alpha * ridge.weight / (w[:, None] * rest), 1.0 - rest
             if ridge.rotation is not None:
-                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
-            residuals[rows], variances[rows] = found, variance
-        return residuals, variances
+                squares = (ridge.rotation**2).mT
+                missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
+            residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
+        return residuals, variances, leverages
 
-    def left_out(self, groups: Tensor | None = None) -> Tensor:
-        """f₋ₛ(x_i) (n, p) for the samples of the fit."""
+    def _everything(self) -> Block:
+        """All samples of the fit."""
         if self.samples is None:
             raise ValueError(
                 "Leave-one-out predictions need the training samples, and a fit by batches or on Dask keeps none."
             )
-        block = self.block(self.samples)
+        return self.block(self.samples)
+
+    def leverage(self) -> Tensor:
+        block = self._everything()
+        return torch.where(block.Y.isnan(), torch.nan, self._residuals(replace(block, groups=None))[2])
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        block = self._everything()
         block = block if groups is None else replace(block, groups=groups)
         return block.Y.double().nan_to_num(0.0) - self._residuals(block)[0]
 
@@ -550,7 +542,7 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held)
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         held = replace(held.rows(kept), groups=None)
-        residuals, variances = self._residuals(held)
+        residuals, variances, _ = self._residuals(held)
         return torch.where(held.Y.isnan(), torch.nan, residuals**2 / variances).nanmean(0)
 
     def variance(self, X: Data) -> Tensor:
@@ -617,19 +609,15 @@ class FalkonSystem(FeatureSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return self.total_weight
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return torch.from_numpy(self.solution)
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return None if self.constant is None else torch.from_numpy(self.constant)
 
     def residual(self) -> float:
-        """The backward error that the iterations have reached."""
         return self.error
 
     def _unavailable(self, what: str) -> ValueError:
@@ -803,7 +791,7 @@ class Fit:
         rows = samples.random_rows(limits.HELD_ROWS, seed)
         sample = samples.rows(rows)
         error = approximation_error(features, sample.X)
-        held = HeldSamples.of(sample, rows, seed)
+        held = HeldSamples.of(sample, rows, seed, complete=len(rows) == samples.n)
         falkon = iterates(self.solver, features.n_features)
         system: SummedSystem | FalkonSystem
         if falkon is None:
