@@ -63,7 +63,11 @@ def threads_for(n_rows: float) -> Iterator[None]:
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a fit: callbacks see it begin and end, and if it fails the learner stays as it was."""
+    """Decorate a fit, which works on a copy of the learner and replaces it at its end, in one assignment.
+
+    A fit that fails leaves the learner as it was, and whoever asks it meanwhile, in another thread, gets the answers of
+    the model before. Callbacks see the fit begin and end, and the copy.
+    """
 
     @functools.wraps(fit)
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,16 +81,14 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     managed = with_callbacks(announced)
 
     @functools.wraps(fit)
-    def all_or_nothing(learner: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(vars(learner))
-        try:
-            return managed(learner, *args, **kwargs)
-        except BaseException:
-            vars(learner).clear()
-            vars(learner).update(before)
-            raise
+    def all_at_once(learner: Any, *args: Any, **kwargs: Any) -> Any:
+        draft = object.__new__(type(learner))
+        vars(draft).update(vars(learner))
+        managed(draft, *args, **kwargs)
+        learner.__dict__ = vars(draft)
+        return learner
 
-    return all_or_nothing
+    return all_at_once
 
 
 def _size(X: Data) -> float:

@@ -253,6 +253,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self
 
     @available_if(takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 

@@ -290,6 +290,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self
 
     @available_if(takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 

@@ -407,6 +407,7 @@ class StructuredPredictor(KernelLearner):
 
     # -- batches ------------------------------------------------------------------------------------------------------
     @available_if(validation.takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, sample_weight: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 

@@ -17,11 +17,11 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
-from representer.kernels.fingerprints import MinMax, Tanimoto
+from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
 from representer.kernels.learned import Mapped, Neural, Pullback
-from representer.kernels.molecules import Fingerprint, Molecule, as_molecules, morgan
+from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
@@ -67,6 +67,7 @@ __all__ = [
     "Molecule",
     "Neural",
     "Normalized",
+    "Overlap",
     "Pair",
     "Parallel",
     "Polynomial",
@@ -89,6 +90,7 @@ __all__ = [
     "WeightedDegree",
     "WeisfeilerLehman",
     "Wrapped",
+    "are_smiles",
     "as_graph",
     "as_kernel",
     "as_molecules",

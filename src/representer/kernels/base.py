@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -346,16 +346,53 @@ class Pair(Kernel, ABC):
         return kinds.pop() if kinds else "vectors"
 
     def prepare(self, X: Data) -> Data:
-        """The data, checked by both kernels."""
-        self.domain  # noqa: B018  raises if the kinds differ
-        return self.right.prepare(self.left.prepare(X))
+        """The data, checked by both kernels; objects of which each makes something else, in both forms."""
+        if self.domain != "objects" or any(map(_takes_anything, (self.left, self.right))):
+            return self.right.prepare(self.left.prepare(X))
+        if _has_views(X):
+            return X
+        left, right = self.left.prepare(X), self.right.prepare(X)
+        if not (isinstance(left, list) and isinstance(right, list)):
+            return self.right.prepare(left)
+        alike = all(type(a) is type(b) and not isinstance(a, Views) for a, b in zip(left, right, strict=True))
+        return self.right.prepare(left) if alike else list(map(Views, left, right))
 
-    def _combined(self, operation: str, X: Data, Y: Data | None) -> Tensor:
-        """The sum or the product of both Gram matrices; a constant stays a number."""
-        first, second = sorted((self.left, self.right), key=lambda k: isinstance(k, Constant))
-        gram = first._gram(X, Y)
-        other = number(second, "value", gram) if isinstance(second, Constant) else second._gram(X, Y)
-        return combine(operation, gram, other)
+    def _sides(self, *data: Data) -> tuple[list[Data], list[Data]]:
+        """The collections as the left kernel takes them, and as the right one does."""
+        views = [_has_views(X) for X in data]
+        left = [[item.left for item in X] if both else X for X, both in zip(data, views, strict=True)]
+        return left, [[item.right for item in X] if both else X for X, both in zip(data, views, strict=True)]
+
+    def _resolve(self, X: Data) -> Self:
+        left, right = self._sides(X)
+        sides = {"left": left[0], "right": right[0]}
+        return self._rebuild(lambda name, kernel: kernel._resolve(sides[name]))
+
+    def _grams(self, X: Data, Y: Data | None) -> tuple[Tensor, Tensor]:
+        """Both Gram matrices; a constant stays a number."""
+        left, right = self._sides(X, Y)
+        (first, own), (second, other) = sorted(
+            ((self.left, left), (self.right, right)), key=lambda side: isinstance(side[0], Constant)
+        )
+        gram = first._gram(*own)
+        return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*other)
+
+    def _diagonals(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Both diagonals."""
+        left, right = self._sides(X)
+        return self.left._diag(*left), self.right._diag(*right)
+
+
+class Views(NamedTuple):
+    """One object as each of two kernels takes it: a molecule, say, and its graph."""
+
+    left: Any
+    right: Any
+
+
+def _has_views(X: Data | None) -> bool:
+    """Do the objects have a form for each of two kernels?"""
+    return isinstance(X, list) and bool(X) and isinstance(X[0], Views)
 
 
 class Sum(Pair):
@@ -369,10 +406,11 @@ class Sum(Pair):
     """
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
-        return self._combined("add", X, Y)
+        return combine("add", *self._grams(X, Y))
 
     def _diag(self, X: Data) -> Tensor:
-        return self.left._diag(X) + self.right._diag(X)
+        left, right = self._diagonals(X)
+        return left + right
 
     def features(self, X: Data) -> Tensor | None:
         """The features of both kernels, side by side."""
@@ -383,12 +421,12 @@ class Sum(Pair):
     def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         """The features of both kernels in columns that are named by the side and the name there."""
         sides = {}
-        for side in ("left", "right"):
+        for side, (data,) in zip(("left", "right"), self._sides(X), strict=True):
             own = columns
             if columns is not None:
                 names = [name[1] for name in sorted(columns, key=columns.__getitem__) if name[0] == side]  # type: ignore[index]
                 own = {name: i for i, name in enumerate(names)}
-            sides[side] = getattr(self, side)._explicit_features(X, own)
+            sides[side] = getattr(self, side)._explicit_features(data, own)
         return side_by_side(sides)
 
     def __repr__(self) -> str:
@@ -407,10 +445,11 @@ class Product(Pair):
     """
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
-        return self._combined("mul", X, Y)
+        return combine("mul", *self._grams(X, Y))
 
     def _diag(self, X: Data) -> Tensor:
-        return self.left._diag(X) * self.right._diag(X)
+        left, right = self._diagonals(X)
+        return left * right
 
     def __repr__(self) -> str:
         left, right = (f"({k!r})" if isinstance(k, Pair | Scaled) else repr(k) for k in (self.left, self.right))

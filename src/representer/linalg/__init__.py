@@ -5,6 +5,7 @@ Every routine accepts leading batch dimensions unless it says otherwise, and nev
 """
 
 from representer.linalg.cholesky import (
+    NOT_FINITE,
     Cholesky,
     NotPositiveDefiniteError,
     Woodbury,
@@ -44,6 +45,7 @@ from representer.linalg.structured import conjugate_gradient, kronecker_solve, n
 
 __all__ = [
     "BLOCK_BYTES",
+    "NOT_FINITE",
     "Cholesky",
     "Eigenpairs",
     "IndefiniteGramWarning",

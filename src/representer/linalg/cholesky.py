@@ -22,7 +22,7 @@ JITTER_GROWTH = 100.0
 # Rows of so many columns and their transpose fit into a processor's fast memory.
 STRIP = 128
 
-NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
+NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the kernel's hyperparameters."
 
 
 class NotPositiveDefiniteError(ValueError):
