@@ -18,7 +18,7 @@ from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
 from representer.optimize import Choice, system_alpha
-from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
+from representer.problems.embedding import EmbeddingSearch, EmbeddingSettings, InputGram, held_out_rows
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, evenly_spaced, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.cells import Cells, CellStep
@@ -95,7 +95,7 @@ def search_conditionals(
     if not free:
         with silent_repairs():
             inputs = inputs.fixed(kernel)
-    problem = EmbeddingProblem(
+    problem = EmbeddingSearch(
         inputs, kernel, free, model.alpha, lambda rows, observer: objective, settings, like, logarithm=True
     )
     return problem.search()
