@@ -40,7 +40,7 @@ class FeatureMap(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> Any:
+    def state(self) -> Data:
         """What was chosen or drawn: with the kernel, it makes the features again (``Approximation.restore``)."""
 
     def columns(self, X: Data) -> Tensor:
@@ -151,7 +151,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             params |= {f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()}
         return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change arguments in place, ``kernel__lengthscale`` also where the kernel is None or given by its name."""
         if any(name.startswith("kernel__") for name in params):
             kernel = params.get("kernel", self.kernel)
@@ -176,7 +176,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         """The features of a kernel with numbers, from those samples (prepared data)."""
 
     @abstractmethod
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FeatureMap:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FeatureMap:
         """The features that were chosen before, from their ``state`` as arrays; ``prepare`` makes tensors of data."""
 
     def features(self, kernel: Kernel, X: Data, *, seed: int) -> Any:
@@ -186,7 +186,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         return self.choose(kernel, X if len(rows) == count(X) else take(X, torch.from_numpy(rows)), seed)
 
 
-def check_bare(approximation: Any) -> None:
+def check_bare(approximation: object) -> None:
     """Refuse an approximation with a kernel, which only a transformer has: a learner has its own.
 
     A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.

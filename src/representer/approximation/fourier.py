@@ -194,7 +194,7 @@ class RandomFeatures(Approximation):
         frequencies = torch.cat(drawn, 1) if drawn else torch.empty(X.shape[-1], 0, dtype=torch.float64)
         return FourierFeatures(kernel, frequencies.to(X))
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FourierFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FourierFeatures:
         """The features with these frequencies."""
         return FourierFeatures(kernel, torch.as_tensor(state))
 

@@ -195,7 +195,7 @@ class LandmarkFeatures(FeatureMap):
         return self.factor.factor.dtype
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Data:
         """The landmarks, which were chosen or given."""
         return self.landmarks
 
@@ -214,7 +214,7 @@ class LandmarkFeatures(FeatureMap):
     def _block(self, X: Data) -> Tensor:
         return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
 
-    def _prepared(self, X: Data) -> Any:
+    def _prepared(self, X: Data) -> Data:
         X = self.kernel.prepare(X)
         if isinstance(X, Tensor) and self.kernel.domain == "vectors":
             X, _ = same_features(X.to(self.factor.factor), self.landmarks)
@@ -333,7 +333,7 @@ class Landmarks(Approximation):
             points = same_features(points.to(X), X)[0]
         return landmark_features(kernel, points)
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
         """The features of these landmarks."""
         return landmark_features(kernel, prepare(state))
 
@@ -486,7 +486,7 @@ class Nystroem(Approximation):
         rows = torch.from_numpy(self.rows(count(X), seed))
         return rows[self.chosen(kernel, take(X, rows), seed)]
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
         """The features of these landmarks."""
         return landmark_features(kernel, prepare(state))
 
@@ -498,16 +498,8 @@ def input_output_pair(
 
     One ``Nystroem`` is meant for both sides. With another approximation of the inputs, and where clusters of outputs
     would have no means, the outputs have as many uniform random landmarks as the inputs have features, but no more
-    than there are samples.
-
-    Parameters
-    ----------
-    approximation : Approximation, pair of approximations, or None
-        The argument.
-    n : int, optional
-        The number of samples; without it, only the argument is checked.
-    vectors : bool, default=True
-        Are the outputs vectors?
+    than there are samples. ``vectors`` says whether the outputs are vectors; without a number n of samples, the
+    argument is only checked.
 
     Examples
     --------

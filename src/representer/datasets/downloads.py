@@ -318,8 +318,8 @@ robot = table(",".join(f"S{k}" for k in range(1, 25)) + ",class")
 pima = arff_table("preg,plas,pres,skin,insu,mass,pedi,age,class", {"tested_negative": "0", "tested_positive": "1"})
 esol = renamed({"measured log solubility in mols per litre": "log_solubility"})
 MNIST_ADDRESSES = tuple(
-    f"{MNIST_FILES}{part}-ubyte.gz"
-    for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+    f"{MNIST_FILES}{file}-ubyte.gz"
+    for file in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 )
 MNIST_CHECKSUMS = (
     "f68b3c2dcbeaaa9fbdd348bbdeb94873",

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import Bunch
 
-from representer.datasets.files import Source, make_bunch, number_columns, read_table, text_column
+from representer.datasets.files import Source, loader, make_bunch, number_columns, read_table, text_column
 
 YACHT = Source(
     "yacht.csv",
@@ -100,28 +100,14 @@ def _load_table(
 def _loader(
     name: str, what: str, source: Source, shape: tuple[int, int], target: str = "class", kind: type = str
 ) -> Callable[..., Bunch]:
-    """The function that loads a table, with a docstring for its users; ``what`` says what is in it."""
+    """The function that loads a table; ``what`` says what is in it."""
     rows, columns = shape
-    targets = f"``target`` ({rows},)" + (" of class names" if kind is str else "")
-    attributes = [targets, *(["``target_names``"] if kind is not float else []), "``feature_names``", "``DESCR``"]
-
-    def load(*, folder: str | Path | None = None) -> Bunch:
-        return _load_table(source, folder, shape, target, kind)
-
-    load.__name__ = load.__qualname__ = f"load_{name}"
-    load.__doc__ = f"""Load {what.format(size=f"{rows} × {columns} numbers")}.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``{source.file}`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` {shape}, {", ".join(attributes)}, ``filename``.
-    """
-    return load
+    contents = [f"``data`` {shape}", f"``target`` ({rows},)" + (" of class names" if kind is str else "")]
+    contents += [*(["``target_names``"] if kind is not float else []), "``feature_names``"]
+    description = what.format(size=f"{rows} × {columns} numbers")
+    return loader(
+        name, description, source, ", ".join(contents), lambda folder: _load_table(source, folder, shape, target, kind)
+    )
 
 
 load_yacht = _loader(

@@ -113,6 +113,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+    _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
     def __sklearn_tags__(self) -> Any:
@@ -202,6 +203,18 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
         X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
         return X, check_weights(sample_weight, X), check_groups(groups, len(X))
+
+    def _batch_groups(self, groups: Data, n: int, *, first: bool) -> np.ndarray | None:
+        """The numbers of a batch's groups; a label has the same one in all batches."""
+        numbers: dict[Any, int] | None = {} if groups is not None else None
+        if not first:
+            numbers = self._group_numbers
+            if (numbers is None) != (groups is None):
+                raise ValueError("groups must be given with all batches of partial_fit, or with none of them.")
+        numbers = None if numbers is None else dict(numbers)
+        members = check_groups(groups, n, numbers)
+        self._group_numbers = numbers
+        return members
 
     def _dask_samples(
         self, kernel: Kernel | OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None

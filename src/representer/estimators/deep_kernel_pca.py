@@ -27,7 +27,7 @@ from representer.notices import warn
 from representer.operators import takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
-from representer.preimage.levels import LevelPreimages, check_method
+from representer.preimage.levels import METHODS, LevelPreimages
 from representer.problems.architecture import Architecture, FittedLevels, suggested
 from representer.problems.levels import (
     LevelModel,
@@ -159,7 +159,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         "center": TRUTH,
         "extension": one_of("exact", "smoother"),
         "init": one_of("levelwise", "random") | instance_of("a list of arrays, one for each level", list, tuple),
-        "preimage": lambda name, method: check_method(method),
+        "preimage": one_of(*METHODS) | instance_of("a Network", Network),
         "solver": one_of("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"),
     }
     function_: Levels
@@ -268,6 +268,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         """
         self._check()
         decoder = self.preimage if isinstance(self.preimage, Network) else None
+        if decoder is not None:
+            decoder.check()
         model = LevelModel.of(
             self.n_components,
             self.kernel,

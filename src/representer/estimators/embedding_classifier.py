@@ -34,8 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction
-from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.kernels.learned import Mapped
+from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
 from representer.operators import Representation, original, takes_sparse
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -291,7 +290,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -308,6 +307,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             All labels that will come; needed in the first call, unless ``fit`` has seen them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples of the batch.
+
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, also across batches: samples of one group are left out together.
 
         Returns
         -------
@@ -326,7 +328,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
         block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
-        block = _weighted(block, weights, None, how).positive_part()
+        block = _weighted(block, weights, self._batch_groups(groups, len(labels), first=first), how).positive_part()
         if first:
             solution = self._solved(InMemory(block), model, how, None, keep_going)
             solution = replace(solution, system=solution.system.changed(samples=None))

@@ -232,7 +232,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     @available_if(_takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
@@ -248,18 +248,23 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
 
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, also across batches: leave-one-out leaves out whole groups.
+
         Returns
         -------
         self : OperatorRidge
             The fitted model.
         """
         self._check()
+        self._refuse_groups(groups)
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
-        _, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        X, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        members = self._batch_groups(groups, len(X), first=first)
         if samples.observed is not None:
             raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
-        block = samples.samples.positive_part()
+        block = replace(samples.samples, groups=None if members is None else torch.from_numpy(members)).positive_part()
         if first:
             solution = self._solved(InMemory(block), model, None)
             self._keep(replace(solution, system=solution.system.changed(samples=None)))

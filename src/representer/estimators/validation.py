@@ -296,8 +296,11 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
     return weights
 
 
-def check_groups(groups: Any, n: int) -> np.ndarray | None:
-    """The number of each sample's group, from labels of any kind; None where there are none."""
+def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:
+    """The number of each sample's group, from labels of any kind; None where there are none.
+
+    ``numbers`` are those of the labels in earlier batches, to which new labels are added.
+    """
     if groups is None:
         return None
     labels = np.asarray(plain(groups))
@@ -310,7 +313,9 @@ def check_groups(groups: Any, n: int) -> np.ndarray | None:
             f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
             "of their own."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    if numbers is None:
+        return np.unique(labels, return_inverse=True)[1]
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
 
 
 def is_flat(y: Data) -> bool:
@@ -335,7 +340,7 @@ def takes_batches(learner: Any) -> bool:
     return True
 
 
-def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
+def needs_approximation(learner: Any, kernel: Any, domain: Domain) -> None:
     """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
     if learner.approximation is None:
         raise ValueError(
@@ -343,7 +348,7 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
             "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
         )
     if domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
+        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {domain}.")
 
 
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
@@ -411,7 +416,8 @@ def approximated_by(words: str, kind: type) -> Check:
 
     def check(name: str, value: Any) -> None:
         rule(name, value)
-        check_bare(value)
+        if value is not None:
+            check_bare(value)
 
     return check
 

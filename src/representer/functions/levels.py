@@ -210,7 +210,7 @@ class Levels(Function):
         """The equations of new samples, as tensors."""
         tensor = self.data.representation.tensor
         arrays = (self.hidden, self.multipliers, self.variances)
-        hidden, multipliers, variances = ([tensor(part) for part in parts] for parts in arrays)
+        hidden, multipliers, variances = ([tensor(array) for array in level_arrays] for level_arrays in arrays)
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
         return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
@@ -407,14 +407,14 @@ class Extension:
 
     def equations(self, h: Tensor, forward: Tensor) -> Tensor:
         """Left minus right side, for hidden features (m, Σ s_j) and H_1ᵀ k_1(x) / η_1 (m, s_1)."""
-        parts = list(h.split(self.sizes, 1))
+        features = list(h.split(self.sizes, 1))
         sides = []
-        for j, part in enumerate(parts):
-            side = part @ self.multipliers[j] - forward
-            if j + 1 < len(parts):
+        for j, own in enumerate(features):
+            side = own @ self.multipliers[j] - forward
+            if j + 1 < len(features):
                 kernel, H, above, eta = self.kernels[j], self.hidden[j], self.hidden[j + 1], self.etas[j + 1]
-                gram = kernel._gram(part, H)
-                side = side - slope(kernel, part, H, parts[j + 1] @ above.mT, gram) / eta
+                gram = kernel._gram(own, H)
+                side = side - slope(kernel, own, H, features[j + 1] @ above.mT, gram) / eta
                 forward = gram @ above / eta
             sides.append(side)
         return torch.cat(sides, 1)
@@ -425,13 +425,13 @@ class Extension:
 
     def _following(self, change: Tensor, start: Tensor) -> Tensor:
         """Each level follows the one below, by as much as that differs from the nearest sample's."""
-        parts = list(start.split(self.sizes, 1))
-        for j, (nearest, weight) in enumerate(zip(list(parts), self._weights, strict=True)):
-            parts[j] = nearest + change @ _inverse(weight)
-            if j + 1 < len(parts):
+        features = list(start.split(self.sizes, 1))
+        for j, (nearest, weight) in enumerate(zip(list(features), self._weights, strict=True)):
+            features[j] = nearest + change @ _inverse(weight)
+            if j + 1 < len(features):
                 kernel, H, above = self.kernels[j], self.hidden[j], self.hidden[j + 1]
-                change = (kernel._gram(parts[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
-        return torch.cat(parts, 1)
+                change = (kernel._gram(features[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
+        return torch.cat(features, 1)
 
     @cached_property
     def _scale(self) -> float:
@@ -465,7 +465,7 @@ class Extension:
 
         rows = torch.arange(len(h), device=h.device)
         J = jacobian(equations, h, equations(h, rows), rows, self._scale)
-        sizes = [part.abs().max().sqrt().expand(len(part)) for part in self.multipliers]
+        sizes = [multiplier.abs().max().sqrt().expand(len(multiplier)) for multiplier in self.multipliers]
         units = torch.cat([torch.where(size > 0, size, 1.0) for size in sizes])
         return _inverse(J / units[:, None] / units) / units[:, None] / units
 
@@ -480,8 +480,8 @@ def _inverse(matrix: Tensor) -> Tensor:
 def _projection(matrix: Tensor) -> Tensor:
     """The projection on the directions with variance."""
     values, vectors = torch.linalg.eigh(matrix)
-    kept = vectors[:, resolved(values)]
-    return kept @ kept.mT
+    basis = vectors[:, resolved(values)]
+    return basis @ basis.mT
 
 
 def resolved(values: Tensor) -> Tensor:

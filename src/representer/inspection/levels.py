@@ -116,7 +116,7 @@ def _collapse(levels: Levels) -> str | None:
     hidden = np.concatenate(levels.hidden, 1)
     away = np.abs(hidden - training).max(0) > same_share(hidden) * np.abs(training).max()
     arbitrary = np.split(away, np.cumsum(sizes)[:-1])
-    own = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in levels.equations.variances]
+    own = [int(resolved(torch.linalg.eigvalsh(variance)).sum()) for variance in levels.equations.variances]
     ranks = np.minimum(own, levels.equations.ranks)
     missing = np.asarray(sizes) - ranks
     constant = is_constant(levels.hidden[0])

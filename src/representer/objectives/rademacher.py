@@ -16,8 +16,7 @@ from representer.objectives.cross_entropy import ClippedCrossEntropy, CrossEntro
 from representer.objectives.selection import groups_of, held_out_indices
 from representer.objectives.squared import Score, SquaredLoss
 from representer.objectives.targets import ArrayLike, Targets, one_hot
-from representer.systems.groups import BlockDiagonal
-from representer.systems.scalar import RidgeSystem
+from representer.systems.scalar import BlockDiagonal, RidgeSystem
 
 Observer = Callable[[Tensor, Tensor, Tensor], None]
 

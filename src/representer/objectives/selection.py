@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.objectives.base import inner
 from representer.objectives.squared import Score, SquaredLoss
 from representer.objectives.targets import ArrayLike
-from representer.systems.groups import Groups
+from representer.systems import Groups
 from representer.systems.scalar import DenseSystem, RidgeSystem
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from representer.objectives.base import Evaluation, Objective, inner
 from representer.objectives.targets import ArrayLike, Targets, hilbert_targets, positive_weights
-from representer.systems.groups import BlockDiagonal
-from representer.systems.scalar import DenseSystem, RidgeSystem
+from representer.systems.scalar import BlockDiagonal, DenseSystem, RidgeSystem
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.linalg.memory import recycling
+from representer.linalg import recycling
 from representer.operators import Representation
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import HistoryEntry, OptimizeResult

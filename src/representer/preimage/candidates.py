@@ -69,7 +69,7 @@ class Candidates(Decoder):
             rows = _first_of_equals(objects) if kernel.domain != "gram" else None
             self._objects = objects if rows is None else pick(objects, rows)
         else:
-            self._objects = _given(kernel, self.candidates, "Candidates")
+            self._objects = _as_collection(kernel, self.candidates, "Candidates")
         prepared = kernel.prepare(self._objects)
         self._prepared = (
             self._objects if isinstance(prepared, Tensor) else prepared
@@ -92,8 +92,8 @@ class Candidates(Decoder):
         if callable(self.candidates):
             scores = np.full((len(embedding), k), -np.inf)
             lists = []
-            for i, (objects, chosen, own) in enumerate(self._own_best(embedding, k, X)):
-                lists.append(list(pick(objects, chosen)))
+            for i, (objects, best, own) in enumerate(self._own_best(embedding, k, X)):
+                lists.append(list(pick(objects, best)))
                 scores[i, : len(own)] = own
             return lists, scores
         values, rows = self._shared_best(embedding, k)
@@ -129,10 +129,10 @@ class Candidates(Decoder):
         gram = embedding.kernel.domain == "gram"
         of_input: Any = self.candidates
         for i, x in enumerate(_items(X)):
-            found, diagonal = of_input(x), None
-            if gram and isinstance(found, tuple):
-                found, diagonal = found
-            objects = _given(embedding.kernel, found, f"The candidates of input {i}")
+            candidates, diagonal = of_input(x), None
+            if gram and isinstance(candidates, tuple):
+                candidates, diagonal = candidates
+            objects = _as_collection(embedding.kernel, candidates, f"The candidates of input {i}")
             element = embedding[i : i + 1]
             Y = prepared_like(element, objects)
             norms = squared_norms(element, Y, diagonal)
@@ -180,7 +180,7 @@ def _items(X: Data) -> Any:
     return X.to_numpy() if hasattr(X, "to_numpy") else X
 
 
-def _given(kernel: Kernel, candidates: Data, who: str) -> Any:
+def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Any:
     """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
     if kernel.domain == "records":
         return as_records(candidates)

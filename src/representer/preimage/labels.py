@@ -92,8 +92,8 @@ class LabelSet(Decoder):
                 "Give max_labels=, a threshold=, or search='local'."
             )
         self._exact = self.search != "local" and n_sets <= MAX_SETS
-        known = self._all_sets() if self._exact else labels
-        self._candidates = Candidates(known).resolve(kernel, known)
+        label_sets = self._all_sets() if self._exact else labels
+        self._candidates = Candidates(label_sets).resolve(kernel, label_sets)
 
     def _check_options(self) -> None:
         finite = Rule("a number", lambda value: is_real(value) and math.isfinite(value))
@@ -112,8 +112,8 @@ class LabelSet(Decoder):
         sets = np.zeros((self._n_sets(), self._n_labels), dtype=self._dtype)
         row = 0
         for size in range(self._most() + 1):
-            for chosen in combinations(range(self._n_labels), size):
-                sets[row, chosen] = 1
+            for members in combinations(range(self._n_labels), size):
+                sets[row, members] = 1
                 row += 1
         return sets
 
@@ -213,11 +213,11 @@ def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") 
     order = np.argsort(-values, axis=None, kind="stable")
     sorted_values = values.reshape(-1)[order]
     hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
-    chosen, total = np.arange(len(hits)), hits[-1]
+    size, total = np.arange(len(hits)), hits[-1]
     if measure == "f1":
-        quality = 2.0 * hits / np.maximum(chosen + total, 1)
+        quality = 2.0 * hits / np.maximum(size + total, 1)
     else:
-        quality = -(chosen - hits + total - hits).astype(float)
+        quality = -(size - hits + total - hits).astype(float)
     edges = np.concatenate([[np.inf], sorted_values, [-np.inf]])
     quality[edges[:-1] == edges[1:]] = -np.inf  # no threshold separates equal values
     m = int(quality.argmax())

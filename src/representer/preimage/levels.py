@@ -13,7 +13,7 @@ from representer.functions.levels import Levels
 from representer.kernels import Kernel, Linear, Mapped
 from representer.preimage.vectors import nearest, refined, weighted
 from representer.samples import Data, plain
-from representer.values import COUNT, POSITIVE, Value, instance_of, one_of
+from representer.values import COUNT, POSITIVE, Value
 
 
 class Network(Value):
@@ -70,14 +70,6 @@ class Network(Value):
 METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
 
 
-def check_method(method: object) -> None:
-    """Refuse what is neither the name of a pre-image map nor a network."""
-    if isinstance(method, Network):
-        method.check()
-    else:
-        (one_of(*METHODS) | instance_of("a Network", Network))("preimage", method)
-
-
 @dataclass(frozen=True)
 class LevelPreimages:
     """Data that have given components.
@@ -120,10 +112,10 @@ class LevelPreimages:
         values = weights @ gram
         distances = (gram.diagonal() + (values * weights).sum(1, keepdim=True) - 2.0 * values).clamp(min=0.0)
         if method == "nearest":
-            chosen = nearest(distances)
+            closest = nearest(distances)
             if j:
-                return inputs[chosen]
-            return chosen if kernel.domain == "gram" else _rows(data.anchors, plain(chosen))
+                return inputs[closest]
+            return closest if kernel.domain == "gram" else _rows(data.anchors, plain(closest))
         means = weighted(distances) @ inputs
         if method == "weighted":
             return means

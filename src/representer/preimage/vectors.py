@@ -52,13 +52,13 @@ def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
     >>> weighted(torch.tensor([[1.0, 3.0, 100.0], [0.0, 1.0, 1.0]]), 2).tolist()
     [[0.75, 0.25, 0.0], [1.0, 0.0, 0.0]]
     """
-    chosen = distance.topk(min(n_neighbours, distance.shape[-1]), largest=False)
-    scale = chosen.values[..., :1].clamp(min=torch.finfo(distance.dtype).tiny)
-    inverse = scale / torch.maximum(chosen.values, scale)  # relative to the nearest: no overflow
-    exact = chosen.values == 0.0
+    neighbours = distance.topk(min(n_neighbours, distance.shape[-1]), largest=False)
+    scale = neighbours.values[..., :1].clamp(min=torch.finfo(distance.dtype).tiny)
+    inverse = scale / torch.maximum(neighbours.values, scale)  # relative to the nearest: no overflow
+    exact = neighbours.values == 0.0
     inverse = torch.where(exact.any(-1, keepdim=True), exact.to(inverse), inverse)
     inverse = inverse / inverse.sum(-1, keepdim=True)
-    return torch.zeros_like(distance).scatter_(-1, chosen.indices, inverse)
+    return torch.zeros_like(distance).scatter_(-1, neighbours.indices, inverse)
 
 
 def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6) -> Tensor:
@@ -105,16 +105,16 @@ class Climb(Decoder):
         """The vectors (q, d) where climbing from the best training outputs ends."""
         self._state("_resolved")
         anchors = embedding.anchors.to(embedding.weights)
-        found = anchors.new_empty(len(embedding), anchors.shape[1])
+        vectors = anchors.new_empty(len(embedding), anchors.shape[1])
         per_row = 2 * 6 * (anchors.shape[0] + anchors.shape[1]) * anchors.element_size()
         for block in row_blocks(len(embedding), per_row):
-            part = Embedding(embedding.kernel, anchors, embedding.weights[block])
-            rows = torch.arange(len(part), device=anchors.device).repeat(2)
-            points = self._climb(part, torch.cat(_starts(part)), rows)
-            scores = _scores(part, points, rows).view(2, -1)
+            elements = Embedding(embedding.kernel, anchors, embedding.weights[block])
+            rows = torch.arange(len(elements), device=anchors.device).repeat(2)
+            points = self._climb(elements, torch.cat(_starts(elements)), rows)
+            scores = _scores(elements, points, rows).view(2, -1)
             best = scores.argmax(0)
-            found[block] = points.view(2, len(part), -1)[best, torch.arange(len(part), device=best.device)]
-        return found.cpu().numpy()
+            vectors[block] = points.view(2, len(elements), -1)[best, torch.arange(len(elements), device=best.device)]
+        return vectors.cpu().numpy()
 
 
 def _starts(embedding: Embedding) -> tuple[Tensor, Tensor]:

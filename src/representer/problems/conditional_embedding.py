@@ -17,7 +17,7 @@ from representer.kernels import Kernel
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, repaired_gram, silent_repairs
-from representer.optimize import Choice, Problem, alpha_grid, best_alpha
+from representer.optimize import Choice, Problem, system_alpha
 from representer.problems.embedding import (
     EmbeddingProblem,
     EmbeddingSettings,
@@ -275,7 +275,7 @@ def settled(
         if alpha is None and system.scale is not None:
             alpha = system.scale / system.n
         if alpha is None:
-            alpha, value = best_alpha(system.path, alpha_grid(system.least_alpha()), refine=True)
+            alpha, value = system_alpha(system)
         system = system.changed(alpha=alpha)
         return ConditionalSolution(system.function(), system.at_rest(), value)
     return ConditionalSolution(system.function(), system, value)

@@ -551,7 +551,7 @@ def initial(init: str | Sequence[ArrayLike], like: Hidden, seed: int) -> Hidden:
         return [orthonormal(torch.randn(H.shape, generator=generator, dtype=H.dtype).to(H)) for H in like]
     if len(init) != len(like):
         raise ValueError(f"init must have one array for each level, {len(like)}; got {len(init)}.")
-    return [orthonormal(_independent(j, part, H)) for j, (part, H) in enumerate(zip(init, like, strict=True))]
+    return [orthonormal(_independent(j, columns, H)) for j, (columns, H) in enumerate(zip(init, like, strict=True))]
 
 
 def _independent(level: int, columns: ArrayLike, like: Tensor) -> Tensor:
@@ -709,9 +709,9 @@ class Alternation:
         values = kernel.hyperparameter_values()
         encoder = {name: values[name] for name in kernel.free()}
         back = {name: w.detach() for name, w in decoder.module.named_parameters() if w.requires_grad}
-        self.packings = [packing(part, dict.fromkeys(part, Real())) for part in (encoder, back)]
-        parts = (pack.pack(part) for pack, part in zip(self.packings, (encoder, back), strict=True))
-        self.start = torch.cat([part.to(X) for part in parts])
+        self.packings = [packing(weights, dict.fromkeys(weights, Real())) for weights in (encoder, back)]
+        vectors = (pack.pack(weights) for pack, weights in zip(self.packings, (encoder, back), strict=True))
+        self.start = torch.cat([vector.to(X) for vector in vectors])
         self.seen = 0  # the number of samples of the pass under way
         self.features = self.directions = self.basis = self.mean = X.new_empty(0, 0)
 
@@ -753,8 +753,8 @@ class Alternation:
         X = self.X[rows]
         features = self.encode(encoder, X) - self.mean
         residual = (features - self.features[rows]) @ self.directions
-        kept = (features @ self.basis) @ self.basis.mT + self.mean
-        error = (self.decode(decoder, kept) - X).flatten(1)
+        projected = (features @ self.basis) @ self.basis.mT + self.mean
+        error = (self.decode(decoder, projected) - X).flatten(1)
         return 0.5 * residual.square().sum(1).mean() + self.decoder.weight * error.square().sum(1).mean()
 
     def __call__(self, point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:

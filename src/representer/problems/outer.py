@@ -11,13 +11,11 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
-from representer.linalg.memory import room_beside_sums
 from representer.operators import Decomposable, Identity, silent_repairs
-from representer.optimize import best_alpha, log_spaced
+from representer.optimize import system_alpha
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
-from representer.systems.frames import CentredFeatures, frame_of
-from representer.systems.ridge import SummedSystem, normal_equations
+from representer.systems.ridge import SummedSystem, summed_system
 from representer.systems.sums import NormalStep
 
 
@@ -111,28 +109,20 @@ def fit_outer(
         inner = tuple(f.loaded for f in function.inner)
         block = source.rows(rows)
         sample = replace(block, X=_image(inner, block.X))
-        frame = frame_of(features, sample.X) if intercept else None
-        seen = features if frame is None else CentredFeatures(features, frame)
-        limit = room_beside_sums(memory_limit, features.n_features, block.Y.shape[1], held=len(sample))
-        sums = source.total(NormalStep(ImageFeatures(inner, seen)), limit=limit)
         held = HeldSamples.of(sample, rows, part.seed)
-        kept = None if frame is None else frame.map(plain)
-        system = SummedSystem(
-            alpha=alpha or 0.0,
-            fit_intercept=intercept,
-            features=stored,
+        system = summed_system(
+            source,
+            stored,
+            held,
+            sample,
             operator=Identity(),
-            sums=sums.map(plain),
-            held=held,
-            frame=kept,
+            intercept=intercept,
             memory_limit=memory_limit,
+            step=lambda seen: NormalStep(ImageFeatures(inner, seen)),
         )
-        vars(system)["ridge"] = normal_equations(sums, Identity(), intercept, frame)
         criterion = None
         if alpha is None:
-            least = system.least_alpha()
-            grid = log_spaced(least, least * torch.finfo(features.dtype).eps ** (-2 / 3) * 10.0)
-            alpha, criterion = best_alpha(system.path, grid, refine=True)
+            alpha, criterion = system_alpha(system)
         system = system.changed(alpha=alpha)
         theta = system.coefficients()
         b = system.intercept()

@@ -14,11 +14,9 @@ from torch import Tensor
 
 from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
-from representer.linalg import NotPositiveDefiniteError
-from representer.linalg.memory import require
+from representer.linalg import NotPositiveDefiniteError, require
 from representer.objectives.operator_valued import cross_validation
-from representer.operators import Decomposable, Dense, OperatorKernel, OperatorSum, searched, silent_repairs
-from representer.operators.outputs import DataDriven
+from representer.operators import DataDriven, Decomposable, Dense, OperatorKernel, OperatorSum, searched, silent_repairs
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
 from representer.samples import InMemory, Samples
 from representer.samples import rows as limits

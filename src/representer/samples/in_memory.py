@@ -18,21 +18,12 @@ from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 @dataclass(frozen=True)
 class Block:
-    """Samples at hand: inputs, targets, weights and groups, row by row.
+    """Samples at hand: inputs, targets, weights and groups, row by row."""
 
-    Parameters
-    ----------
-    X : prepared inputs
-    Y : tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights : tensor (n,), or None for ones
-    groups : integer tensor (n,), or None where every sample is a group of its own
-        Samples of one group are left out together.
-    """
-
-    X: Data
-    Y: Data
-    weights: Tensor | None = None
-    groups: Tensor | None = None
+    X: Data  # prepared inputs
+    Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
+    weights: Tensor | None = None  # (n,); None for ones
+    groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
 
     def __len__(self) -> int:
         return len(self.Y)
@@ -157,19 +148,26 @@ class InMemory(Samples):
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
+    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``).
+
+    Samples of one group have the key of the group, and are held together. Groups of keys from ``bound`` on have been
+    left away once, and are not complete: they never come back.
+    """
 
     keys: np.ndarray
     X: Data
     Y: Data
     weights: np.ndarray | None
     groups: np.ndarray | None = None
+    bound: np.uint64 | None = None
 
     @classmethod
-    def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
-        """The samples of a block, whose numbers among all are ``rows``, in memory of their own."""
-        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
-        return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
+    def of(cls, block: Block, rows: np.ndarray, seed: int, *, complete: bool = True) -> HeldSamples:
+        """The samples of a block, whose numbers among all are ``rows``, in memory of their own; are they all?"""
+        keys = sampling_keys(rows if block.groups is None else plain(block.groups), seed)
+        bound = None if complete or block.groups is None else keys.max() + np.uint64(1)
+        weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        return cls(keys, plain(block.X, copy=True), plain(block.Y, copy=True), weights, groups, bound)
 
     @classmethod
     def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
@@ -183,6 +181,8 @@ class HeldSamples:
 
     def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
         """The sample of all samples, after ``seen`` of them, with a block of more."""
+        if block.groups is not None:
+            return self._merged(HeldSamples.of(block, np.arange(len(block)), seed), size)
         keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
         least = np.sort(np.argsort(keys)[:size])
         return self._merged(HeldSamples.of(block.rows(least), seen + least, seed), size)
@@ -195,18 +195,25 @@ class HeldSamples:
         return Block(X, representation.tensor(self.Y), weights, groups)
 
     def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
-        """The ``size`` samples of least keys of both, in the order in which they came."""
-        keys = np.concatenate([self.keys, other.keys])
-        least = np.sort(np.argsort(keys)[:size])
+        """The ``size`` samples of least keys of both, in the order in which they came; of groups, whole ones."""
+        keys, bound, groups = np.concatenate([self.keys, other.keys]), self.bound, None
+        if self.groups is None or other.groups is None:
+            least = np.sort(np.argsort(keys)[:size])
+        else:
+            labels, sizes = np.unique(keys if bound is None else keys[keys < bound], return_counts=True)
+            enough = max(1, int((np.cumsum(sizes) <= size).sum()))
+            bound = labels[enough] if enough < len(labels) else bound
+            least = np.flatnonzero(np.isin(keys, labels[:enough]))
+            groups = np.concatenate([self.groups, other.groups])[least]
         X, Y = rows_of_both(self.X, other.X, least), rows_of_both(self.Y, other.Y, least)
         weights = None
         if self.weights is not None or other.weights is not None:
             both = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
             weights = np.concatenate(both)[least]
-        return HeldSamples(keys[least], X, Y, weights)
+        return HeldSamples(keys[least], X, Y, weights, groups, bound)
 
 
-def rows_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
     """The rows with these numbers of two collections of the same kind, one after the other."""
     if isinstance(one, SparseRows):
         return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]

@@ -34,7 +34,7 @@ def require_dask() -> Any:
     return dask
 
 
-def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
+def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
     require_dask()
     if hasattr(collection, "to_dask_array"):
@@ -76,7 +76,7 @@ def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
         )
 
 
-def _numbers(values: Any, name: str) -> np.ndarray:
+def _numbers(values: Data, name: str) -> np.ndarray:
     """The numbers of a chunk; those of a frame with columns of several types come as objects."""
     values = np.asarray(values)
     if values.dtype.kind == "O":
@@ -87,10 +87,10 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     return values
 
 
-def _chunk_block(X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
+def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
     """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
 
-    def tensor(values: Any, name: str) -> torch.Tensor:
+    def tensor(values: Data, name: str) -> torch.Tensor:
         values = _numbers(values, name)
         if not np.isfinite(values.sum(dtype=np.float64)):
             bad = np.argwhere(~np.isfinite(values))
@@ -118,7 +118,7 @@ def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return chunk[weights.reshape(len(weights)) != 0]
 
 
-def _chunk_total(step: Step, X: Data, Y: Data, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
+def _chunk_total(step: Step, X: Data, Y: Data, weights: Data, dtype: torch.dtype, limit: int | None) -> Any:
     return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
 
 
@@ -136,19 +136,12 @@ def _one_large_object() -> Iterator[None]:
 
 
 class OnDask(Samples):
-    """Samples in Dask arrays or frames.
+    """Samples in Dask arrays or frames; targets may also be an array, or None where there are none.
 
-    Parameters
-    ----------
-    X : Dask array or DataFrame (n, d)
-    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
-    weights : Dask array or Series (n,), or None
-    dtype : torch.dtype
-    groups : array, Dask array or Series (n,), or None
-        Labels of what belongs together; they are brought into memory.
+    ``groups`` are labels of what belongs together, which are brought into memory.
     """
 
-    def __init__(self, X: Data, Y: Data, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
+    def __init__(self, X: Data, Y: Data, weights: Data | None, *, dtype: torch.dtype, groups: Data | None = None):
         self.X = as_rows(X, "X")
         _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
@@ -200,13 +193,13 @@ class OnDask(Samples):
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
         return self._groups
 
-    def _numbered(self, groups: Any) -> np.ndarray:
+    def _numbered(self, groups: Data) -> np.ndarray:
         labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
         if len(labels) != self.n:
             raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
         return np.unique(labels, return_inverse=True)[1]
 
-    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
+    def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
         """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)

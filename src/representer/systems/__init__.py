@@ -7,8 +7,8 @@ objectives inside of a search: batches of Gram matrices, and gradients in them. 
 the space of an output kernel.
 """
 
-from representer.systems.base import Criterion, System
+from representer.systems.base import Criterion, Groups, System
 from representer.systems.exact import RidgeData, factor_system
 from representer.systems.ridge import FittedSystem, ridge_system
 
-__all__ = ["Criterion", "FittedSystem", "RidgeData", "System", "factor_system", "ridge_system"]
+__all__ = ["Criterion", "FittedSystem", "Groups", "RidgeData", "System", "factor_system", "ridge_system"]

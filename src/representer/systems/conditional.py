@@ -18,12 +18,10 @@ from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_
 from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System
-from representer.systems.frames import CentredFeatures, frame_of
-from representer.systems.groups import Groups
-from representer.systems.ridge import SummedSystem
+from representer.systems.base import Criterion, Groups, System
+from representer.systems.ridge import SummedSystem, normal_equations, summed_system
 from representer.systems.scalar import DenseSystem
-from representer.systems.sums import NormalRidge, NormalStep, NormalSums, add_gram
+from representer.systems.sums import NormalStep, NormalSums, add_gram
 
 
 # -- weights of all samples -------------------------------------------------------------------------------------------
@@ -369,17 +367,7 @@ class CellSystem(SummedSystem):
     @cached_property
     def step(self) -> CellStep:
         """The sums of the fit."""
-        return cell_step(self.targets, self._map)
-
-    @cached_property
-    def ridge(self) -> NormalRidge:
-        """The normal equations of cells and moments."""
-        return self._equations(self.sums.map(torch.from_numpy))
-
-    def _equations(self, sums: NormalSums) -> NormalRidge:
-        """The regression of targets that have nothing in common."""
-        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        return NormalRidge(sums, torch.ones_like(sums.target_sum), intercept=self.fit_intercept, frame=frame)
+        return cell_step(self.targets, self.map)
 
     def block(self, held: HeldSamples) -> Block:
         """Stored samples, whose targets are columns of cells and moments."""
@@ -387,43 +375,23 @@ class CellSystem(SummedSystem):
         return replace(block, Y=self.step.columns(block.Y))
 
     @cached_property
-    def _judged(self) -> tuple[NormalRidge, Block, Tensor]:
-        """The held samples with targets in the RKHS of l, each replaced by its anchor, and their regression."""
+    def in_rkhs(self) -> SummedSystem:
+        """The regression of the same samples whose targets, in the RKHS of l, are those of their anchors."""
         gram, _ = repaired_gram(self.targets.output_kernel, self.targets.prepared_anchors)
         anchors = target_factor(gram.double(), like=gram)
         moments = anchors.new_zeros(self.step.width - self.step.n_cells, anchors.shape[1])
-        ridge = self._equations(self.sums.map(torch.from_numpy).combined(torch.cat([anchors, moments])))
-        held, features = super().block(self.held), self._map
-        coordinates = ridge.cross.new_empty(len(held), features.n_features)
-        for rows in row_blocks(len(held), 3 * 8 * features.n_features, self._limit(len(held))):
-            coordinates[rows] = ridge.coordinates(features(held.X[rows]))
-        return ridge, replace(held, Y=anchors[self.step.numbers(held.Y)]), coordinates
+        sums = self.sums.map(torch.from_numpy).combined(torch.cat([anchors, moments]))
+        held = replace(self.held, Y=plain(anchors[self.step.numbers(super().block(self.held).Y)]))
+        own = {field.name: getattr(self, field.name) for field in fields(SummedSystem)}
+        return SummedSystem(**{**own, "sums": sums.map(plain), "held": held})
 
     def least_alpha(self) -> Tensor:
         """Below this, the digits of the blocks are used up."""
-        largest = self._judged[0].spectrum.values.sum() / self.weight
-        info = torch.finfo(self.features.map.dtype)
-        return (largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2))
+        return self.in_rkhs.least_alpha()
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
-        """The mean squared leave-one-out errors of the held samples in the RKHS of l for many alphas."""
-        if criterion != "loo":
-            raise self._unavailable("Generalised cross-validation errors")
-        ridge, held, coordinates = self._judged
-        return ridge.leave_one_out(coordinates, held, alphas, self._limit(len(held)))
-
-    def leverage(self) -> Tensor:
-        """The share (n, 1) of each sample of the fit in its own prediction."""
-        if self.samples is None:
-            raise ValueError("Leverages need the training samples, and a fit by batches or on Dask keeps none.")
-        block = super().block(self.samples)
-        block = replace(block, Y=torch.zeros(len(block), self.sums.cross.shape[1], dtype=torch.float64), groups=None)
-
-        def shares(rows: slice) -> Tensor:
-            part = block.rows(np.arange(rows.start, rows.stop))
-            return 1.0 - self.ridge.left_out_at(self._map(part.X), part, self.alpha)[1][:, :1]
-
-        return by_rows(shares, len(block), 4 * 8 * self._map.n_features)
+        """The criterion of the held samples in the RKHS of l for many alphas."""
+        return self.in_rkhs.path(alphas, criterion)
 
     def function(self) -> ConditionalEmbedding:  # type: ignore[override]
         """The fitted embedding: weights of the cells, and moments of vectors."""
@@ -440,8 +408,10 @@ class CellSystem(SummedSystem):
     def regressed(self, samples: Samples) -> FeatureFunction:
         """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
         width = samples.rows(np.arange(1)).Y.shape[1]
-        limit = room_beside_sums(self.memory_limit, self._map.n_features, width, held=0)
-        ridge = self._equations(samples.total(NormalStep(self._map), limit=limit))
+        limit = room_beside_sums(self.memory_limit, self.map.n_features, width, held=0)
+        sums = samples.total(NormalStep(self.map), limit=limit)
+        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
+        ridge = normal_equations(sums, self.operator, self.fit_intercept, frame)
         theta = ridge.coefficients(self.alpha)
         return FeatureFunction(self.features, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
 
@@ -449,13 +419,7 @@ class CellSystem(SummedSystem):
         """The system with more samples in memory and their targets, at the same alpha."""
         cells = with_targets(samples, source.column(Cells(cell_kernel(self.targets), self.targets.prepared_anchors)))
         assert isinstance(cells, InMemory)
-        return self.added(cells.samples)
-
-    def added(self, block: Block) -> Self:
-        """The system with the samples of one more block, at the same alpha."""
-        fresh = InMemory(block).total(self.step, limit=self._limit(limits.HELD_ROWS))
-        held = self.held.joined(block, self.n, limits.HELD_ROWS, self.seed)
-        return replace(self, sums=(self.sums.map(torch.from_numpy) + fresh).map(plain), held=held, samples=None)
+        return self.added(cells.samples, self.step)
 
     def at_rest(self) -> Self:
         """The system as a learner keeps it, without matrices of the held samples."""
@@ -611,27 +575,24 @@ def conditional_system(
     numbers = cells.random_rows(limits.HELD_ROWS, seed)
     held = cells.rows(numbers)
     features = pair[0].choose(kernel, samples.rows(pair[0].rows(samples.n, seed)).X, seed)
-    frame = frame_of(features, held.X) if intercept else None
-    step = cell_step(targets, features if frame is None else CentredFeatures(features, frame))
-    limit = room_beside_sums(memory_limit, features.n_features, step.width, held=len(held))
     stored = None
     if inputs is not None and isinstance(cells, InMemory):
         block = cells.samples
         arrays = (None if a is None else plain(a) for a in (block.weights, block.groups))
         stored = HeldSamples(np.empty(0, dtype=np.uint64), inputs, plain(block.Y), *arrays)
-    return CellSystem(
-        alpha=alpha,
-        fit_intercept=intercept,
-        samples=stored,
-        features=StoredFeatures.of(pair[0], features, how),
+    system = summed_system(
+        cells,
+        StoredFeatures.of(pair[0], features, how),
+        HeldSamples.of(held, numbers, seed),
+        held,
         operator=Identity(),
-        approximation_error=approximation_error(features, held.X),
-        sums=cells.total(step, limit=limit).map(plain),
-        held=HeldSamples.of(held, numbers, seed),
-        frame=None if frame is None else frame.map(plain),
+        intercept=intercept,
         memory_limit=memory_limit,
         seed=seed,
-        targets=targets,
-        scale=scale,
-        first_alpha=first_alpha,
+        step=lambda seen: cell_step(targets, seen),
+        width=cell_step(targets, features).width,
     )
+    own = {field.name: getattr(system, field.name) for field in fields(SummedSystem)}
+    error = approximation_error(features, held.X)
+    own |= {"alpha": alpha, "samples": stored, "approximation_error": error}
+    return CellSystem(**own, targets=targets, scale=scale, first_alpha=first_alpha)

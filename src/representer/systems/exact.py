@@ -37,9 +37,15 @@ from representer.linalg import (
     woodbury,
 )
 from representer.notices import warn
-from representer.operators import Projected, repaired_gram
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import (
+    Decomposable,
+    DiagonalForm,
+    OperatorKernel,
+    OperatorSum,
+    Projected,
+    clipped_spectrum,
+    repaired_gram,
+)
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, group_members
@@ -636,7 +642,6 @@ class SeparateOutputs(System):
         return dual
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._rotate_back(self._dual)
 
     @cached_property
@@ -652,11 +657,9 @@ class SeparateOutputs(System):
         return b
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return None if self._constant is None else self._rotate_back(self._constant)
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         rotated = self._rotate(self.data.targets)
         b = rotated.new_zeros(rotated.shape[1]) if self._constant is None else self._constant
         missed = torch.zeros_like(rotated)
@@ -769,11 +772,9 @@ class CoupledOutputs(System):
         return self.inverse.solve(self._flat(self.data.Y))
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._unflat(self._dual)
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         found = self.inverse.intercepts(self._flat(self.data.Y), self._dual)
         return None if found is None else found[:, 0]
 
@@ -783,7 +784,6 @@ class CoupledOutputs(System):
         return values if b is None else values + b
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         noise = (self.shift / self.data.weights)[:, None]
         missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
         size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
@@ -876,15 +876,12 @@ class IterativeOutputs(System):
         return dual - torch.einsum("jnp,j->np", solved, b), b
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._solution[0]
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self._solution[1]
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         dual, b = self._solution
         missed = self.data.targets - self._matvec(dual) - (0.0 if b is None else self.mask * b)
         return float(missed.norm() / self.data.targets.norm().clamp(min=torch.finfo(missed.dtype).tiny))

@@ -25,7 +25,7 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg.memory import room_beside_sums, row_blocks
+from representer.linalg import room_beside_sums, row_blocks
 from representer.operators import (
     Decomposable,
     Diagonal,
@@ -41,8 +41,17 @@ from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
-from representer.systems.frames import CentredFeatures, Frame, frame_of
-from representer.systems.sums import NormalRidge, NormalStep, NormalSums, SeparateRidge, SeparateStep, SeparateSums
+from representer.systems.sums import (
+    CentredFeatures,
+    Frame,
+    NormalRidge,
+    NormalStep,
+    NormalSums,
+    SeparateRidge,
+    SeparateStep,
+    SeparateSums,
+    frame_of,
+)
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
@@ -214,7 +223,6 @@ class ExactSystem(FittedSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         w = self._held.weights
         return float(len(self._held.Y) if w is None else w.sum())
 
@@ -272,7 +280,6 @@ class ExactSystem(FittedSystem):
         return everything
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self._system.intercept()
 
     @cached_property
@@ -285,11 +292,9 @@ class ExactSystem(FittedSystem):
         return Expansion(self.kernel, self._held.X, C, constant, self.representation)
 
     def function(self) -> Expansion | FeatureFunction:
-        """The fitted f + b: an expansion in the samples, or a function of the features."""
         return self._function
 
     def residual(self) -> float:
-        """The norm of what the equations miss, over that of the targets."""
         return self._system.residual()
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
@@ -309,7 +314,6 @@ class ExactSystem(FittedSystem):
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
-        """The derivative ∂f(x_i)/∂y_i (n, p) of each prediction in its own target."""
         leverage = self._system.leverage()
         return self._scattered(leverage, leverage.new_zeros(()))
 
@@ -320,23 +324,19 @@ class ExactSystem(FittedSystem):
         return data.Y - noise[:, None] * self._system.coefficients()
 
     def norm(self) -> float:
-        """‖f‖, the root of Σ_i ⟨c_i, f(x_i)⟩."""
         b = self.intercept()
         fitted = self._fitted() if b is None else self._fitted() - b
         return float((self._system.coefficients() * fitted).sum().clamp(min=0.0).sqrt())
 
     def report(self, samples: Samples, loss: Loss) -> Report:
-        """The sum of a loss of the fitted values over the samples, and the largest k(x, x)."""
         data = self._training
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
         return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def prior_scale(self) -> Tensor:
-        """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
         return prior_scale_of(self._system, self._training)
 
     def least_alpha(self) -> Tensor:
-        """The alpha below which a criterion is rounding."""
         return self._judged.least_alpha()
 
     @cached_property
@@ -394,7 +394,6 @@ class FeatureSystem(FittedSystem):
         return self._function
 
     def norm(self) -> float:
-        """‖f‖, the root of Σ ⟨u, Au⟩: the features are orthonormal functions."""
         U = self.coefficients()
         return float((U * (U @ self.operator.as_matrix(U.shape[1], U))).sum().clamp(min=0.0).sqrt())
 
@@ -403,7 +402,6 @@ class FeatureSystem(FittedSystem):
         return None
 
     def report(self, samples: Samples, loss: Loss) -> Report:
-        """The sum of a loss of the fitted values over the samples, and the largest k(x, x): one pass over them."""
         function = feature_function(self.features, self.operator, self.coefficients(), self.intercept(), expand=False)
         assert isinstance(function, FeatureFunction)
         return samples.total(ReportStep(function, loss), limit=self._limit())
@@ -435,7 +433,6 @@ class SummedSystem(FeatureSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return float(self.sums.weight)
 
     @cached_property
@@ -445,7 +442,7 @@ class SummedSystem(FeatureSystem):
         return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
 
     @cached_property
-    def _map(self) -> FeatureMap:
+    def map(self) -> FeatureMap:
         """The features as they are summed."""
         features = self.features.map
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
@@ -460,19 +457,15 @@ class SummedSystem(FeatureSystem):
         return self.ridge.coefficients(self.alpha)
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return self._solution
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self.ridge.intercepts(self._solution) if self.fit_intercept else None
 
     def residual(self) -> float:
-        """The norm of what the normal equations miss, over that of their right side."""
         return self.ridge.residual(self.alpha)
 
     def least_alpha(self) -> Tensor:
-        """Below this, the digits of the blocks are used up."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
         largest = ridge.spectrum.values.sum() * own.max() / ridge.weight
@@ -495,34 +488,42 @@ class SummedSystem(FeatureSystem):
     @cached_property
     def _coordinates(self) -> tuple[Block, Tensor]:
         """The held samples, and their features in the eigenvectors of the sums."""
-        held, features = self.block(self.held), self._map
+        held, features = self.block(self.held), self.map
         coordinates = self.ridge.cross.new_empty(len(held), features.n_features)
         for rows in row_blocks(len(held), 3 * 8 * features.n_features, self._limit(len(held))):
             coordinates[rows] = self.ridge.coordinates(features(held.X[rows]))
         return held, coordinates
 
-    def _residuals(self, block: Block) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ₛ(x_i), and the variance of y_i − f₋ᵢ(x_i) in units of the prior's scale; −f₋ₛ without a target."""
-        ridge, features = self.ridge, self._map
+    def _residuals(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+        """y_i − f₋ₛ(x_i), −f₋ₛ without a target; the variance of y_i − f₋ᵢ(x_i); and the leverages, (n, p) each."""
+        ridge, features = self.ridge, self.map
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
-        variances = torch.empty_like(residuals)
+        variances, leverages = torch.empty_like(residuals), torch.empty_like(residuals)
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
             part = block.rows(rows.numpy())
-            found, rest = ridge.left_out_at(features(part.X), part, self.alpha)
-            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance = self.alpha * ridge.weight / (w[:, None] * rest)
+            missed, rest = ridge.left_out_at(features(part.X), part, self.alpha)
+            w = missed.new_ones(len(part)) if part.weights is None else part.weights.double()
+            variance, leverage = self.alpha * ridge.weight / (w[:, None] * rest), 1.0 - rest
             if ridge.rotation is not None:
-                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
-            residuals[rows], variances[rows] = found, variance
-        return residuals, variances
+                squares = (ridge.rotation**2).mT
+                missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
+            residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
+        return residuals, variances, leverages
 
-    def left_out(self, groups: Tensor | None = None) -> Tensor:
-        """f₋ₛ(x_i) (n, p) for the samples of the fit."""
+    def _everything(self) -> Block:
+        """All samples of the fit."""
         if self.samples is None:
             raise ValueError(
                 "Leave-one-out predictions need the training samples, and a fit by batches or on Dask keeps none."
             )
-        block = self.block(self.samples)
+        return self.block(self.samples)
+
+    def leverage(self) -> Tensor:
+        block = self._everything()
+        return torch.where(block.Y.isnan(), torch.nan, self._residuals(replace(block, groups=None))[2])
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        block = self._everything()
         block = block if groups is None else replace(block, groups=groups)
         return block.Y.double().nan_to_num(0.0) - self._residuals(block)[0]
 
@@ -541,7 +542,7 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held)
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         held = replace(held.rows(kept), groups=None)
-        residuals, variances = self._residuals(held)
+        residuals, variances, _ = self._residuals(held)
         return torch.where(held.Y.isnan(), torch.nan, residuals**2 / variances).nanmean(0)
 
     def variance(self, X: Data) -> Tensor:
@@ -564,12 +565,12 @@ class SummedSystem(FeatureSystem):
         sums = (self.sums,) if isinstance(self.sums, NormalSums) else self.sums.parts
         return max(part.n for part in sums)
 
-    def added(self, block: Block) -> Self:
-        """The system with the samples of one more block, at the same alpha."""
+    def added(self, block: Block, step: Step | None = None) -> Self:
+        """The system with the samples of one more block, at the same alpha; ``step`` is what is summed of them."""
         assert isinstance(self.sums, NormalSums)
-        if (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
+        if step is None and (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self.sums.cross.shape[1]} before.")
-        fresh = InMemory(block).total(NormalStep(self._map), limit=self._limit())
+        fresh = InMemory(block).total(NormalStep(self.map) if step is None else step, limit=self._limit())
         held = self.held.joined(block, self.n, limits.HELD_ROWS, self.seed)
         return replace(self, sums=(self.sums.map(torch.from_numpy) + fresh).map(plain), held=held, samples=None)
 
@@ -608,19 +609,15 @@ class FalkonSystem(FeatureSystem):
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return self.total_weight
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return torch.from_numpy(self.solution)
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return None if self.constant is None else torch.from_numpy(self.constant)
 
     def residual(self) -> float:
-        """The backward error that the iterations have reached."""
         return self.error
 
     def _unavailable(self, what: str) -> ValueError:
@@ -794,7 +791,7 @@ class Fit:
         rows = samples.random_rows(limits.HELD_ROWS, seed)
         sample = samples.rows(rows)
         error = approximation_error(features, sample.X)
-        held = HeldSamples.of(sample, rows, seed)
+        held = HeldSamples.of(sample, rows, seed, complete=len(rows) == samples.n)
         falkon = iterates(self.solver, features.n_features)
         system: SummedSystem | FalkonSystem
         if falkon is None:
@@ -808,28 +805,17 @@ class Fit:
 
     def _summed(self, features: StoredFeatures, held: HeldSamples, sample: Block) -> SummedSystem:
         """The normal equations for any alpha; ``sample`` are the held samples as tensors."""
-        m, p = features.map.n_features, sample.Y.shape[1]
-        frame = frame_of(features.map, sample.X) if self.intercept else None
-        seen = features.map if frame is None else CentredFeatures(features.map, frame)
-        step = NormalStep(seen) if self.samples.observed is None else SeparateStep(seen)
-        matrices = 5 if self.samples.observed is None else 3 * p + 3
-        rows = 0 if isinstance(self.alpha, float) else len(held)
-        sums = self.samples.total(step, limit=room_beside_sums(self.memory_limit, m, p, held=rows, matrices=matrices))
-        if not sums.weight > 0:
-            raise ValueError("Sample weights must contain at least one non-zero number.")
-        system = SummedSystem(
-            alpha=0.0,
-            fit_intercept=self.intercept,
-            features=features,
+        return summed_system(
+            self.samples,
+            features,
+            held,
+            sample,
             operator=self._scalar._operator,
-            sums=sums.map(plain),
-            held=held,
-            frame=None if frame is None else frame.map(plain),
+            intercept=self.intercept,
             memory_limit=self.memory_limit,
+            searched=not isinstance(self.alpha, float),
             seed=self.seed,
         )
-        vars(system)["ridge"] = normal_equations(sums, system.operator, self.intercept, frame)
-        return system
 
     def _iterated(self, falkon: Falkon, features: StoredFeatures, held: HeldSamples, sample: Block) -> FalkonSystem:
         """Conjugate gradients, with the alpha of the normal equations of fewer landmarks."""
@@ -871,6 +857,51 @@ class Fit:
             error=solution.residual,
             total_weight=self.samples.weight,
         )
+
+
+def summed_system(
+    samples: Samples,
+    features: StoredFeatures,
+    held: HeldSamples,
+    sample: Block,
+    *,
+    operator: Operator,
+    intercept: bool,
+    memory_limit: Any = None,
+    searched: bool = True,
+    seed: int = 0,
+    step: Callable[[FeatureMap], Step] | None = None,
+    width: int | None = None,
+) -> SummedSystem:
+    """The normal equations of all samples, for any alpha.
+
+    ``sample`` are the held samples as tensors, ``searched`` says whether they are to choose alpha, and ``step`` what is
+    summed of the features, if not their products with the targets, for how many outputs (``width``).
+    """
+    m, complete = features.map.n_features, samples.observed is None
+    p = sample.Y.shape[1] if width is None else width
+    frame = frame_of(features.map, sample.X) if intercept else None
+    seen = features.map if frame is None else CentredFeatures(features.map, frame)
+    limit = room_beside_sums(
+        memory_limit, m, p, held=len(held) if searched else 0, matrices=5 if complete else 3 * p + 3
+    )
+    total = (NormalStep if complete else SeparateStep) if step is None else step
+    sums = samples.total(total(seen), limit=limit)
+    if not sums.weight > 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    system = SummedSystem(
+        alpha=0.0,
+        fit_intercept=intercept,
+        features=features,
+        operator=operator,
+        sums=sums.map(plain),
+        held=held,
+        frame=None if frame is None else frame.map(plain),
+        memory_limit=memory_limit,
+        seed=seed,
+    )
+    vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
+    return system
 
 
 def iterates(solver: str | Falkon, m: int) -> Falkon | None:
