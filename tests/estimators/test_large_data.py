@@ -198,7 +198,7 @@ print(peak() - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss")
-@pytest.mark.parametrize("solver", ["direct", "cg"])
+@pytest.mark.parametrize("solver", ["direct", pytest.param("cg", marks=pytest.mark.slow)])
 def test_a_memory_limit_bounds_the_peak(solver):
     command = [sys.executable, "-W", "ignore", "-c", PEAK, solver]
     found = subprocess.run(command, capture_output=True, text=True, check=True)

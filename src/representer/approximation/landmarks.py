@@ -498,16 +498,8 @@ def input_output_pair(
 
     One ``Nystroem`` is meant for both sides. With another approximation of the inputs, and where clusters of outputs
     would have no means, the outputs have as many uniform random landmarks as the inputs have features, but no more
-    than there are samples.
-
-    Parameters
-    ----------
-    approximation : Approximation, pair of approximations, or None
-        The argument.
-    n : int, optional
-        The number of samples; without it, only the argument is checked.
-    vectors : bool, default=True
-        Are the outputs vectors?
+    than there are samples. ``vectors`` says whether the outputs are vectors; without a number n of samples, the
+    argument is only checked.
 
     Examples
     --------

@@ -18,21 +18,12 @@ from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 @dataclass(frozen=True)
 class Block:
-    """Samples at hand: inputs, targets, weights and groups, row by row.
+    """Samples at hand: inputs, targets, weights and groups, row by row."""
 
-    Parameters
-    ----------
-    X : prepared inputs
-    Y : tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights : tensor (n,), or None for ones
-    groups : integer tensor (n,), or None where every sample is a group of its own
-        Samples of one group are left out together.
-    """
-
-    X: Data
-    Y: Data
-    weights: Tensor | None = None
-    groups: Tensor | None = None
+    X: Data  # prepared inputs
+    Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
+    weights: Tensor | None = None  # (n,); None for ones
+    groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
 
     def __len__(self) -> int:
         return len(self.Y)

@@ -136,16 +136,9 @@ def _one_large_object() -> Iterator[None]:
 
 
 class OnDask(Samples):
-    """Samples in Dask arrays or frames.
+    """Samples in Dask arrays or frames; targets may also be an array, or None where there are none.
 
-    Parameters
-    ----------
-    X : Dask array or DataFrame (n, d)
-    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
-    weights : Dask array or Series (n,), or None
-    dtype : torch.dtype
-    groups : array, Dask array or Series (n,), or None
-        Labels of what belongs together; they are brought into memory.
+    ``groups`` are labels of what belongs together, which are brought into memory.
     """
 
     def __init__(self, X: Data, Y: Data, weights: Data | None, *, dtype: torch.dtype, groups: Data | None = None):
