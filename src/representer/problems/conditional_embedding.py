@@ -19,7 +19,7 @@ from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, repaired_gram, silent_repairs
 from representer.optimize import Choice, Problem, system_alpha
 from representer.problems.embedding import (
-    EmbeddingProblem,
+    EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
@@ -193,7 +193,7 @@ class ConditionalProblem(Problem):
         """The logarithm of the criterion and its gradient at points (b, m), counted from where the data put them."""
         return self._search(EmbeddingSettings(seed=self.seed)).value_and_gradient(points, rows)
 
-    def _search(self, settings: EmbeddingSettings) -> EmbeddingProblem:
+    def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
         """The criterion of the samples that a search looks at, as a function of what is free."""
         model, kernel, block, R = self.model, self.kernel, self._block, self._factor
         inputs = InputGram(block.X, kernel.domain == "gram")
@@ -220,7 +220,7 @@ class ConditionalProblem(Problem):
             return whole["all"]
 
         like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
-        return EmbeddingProblem(inputs, kernel, self.free, model.alpha, objective, settings, like, logarithm=True)
+        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like, logarithm=True)
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> ConditionalSolution:
