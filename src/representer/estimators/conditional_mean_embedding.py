@@ -170,7 +170,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     constraints: ClassVar[dict[str, Check]] = {
         "alpha": only_one_alpha,
-        "approximation": lambda name, value: input_output_pair(value),
+        "approximation": lambda name, value: value is None or input_output_pair(value),
         "criterion": one_of("loo", "validation") | NONE,
         "tol": NOT_NEGATIVE,
     }

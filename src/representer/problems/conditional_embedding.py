@@ -123,8 +123,8 @@ class ConditionalProblem(Problem):
     @cached_property
     def pair(self) -> tuple[Approximation, Nystroem | Landmarks] | None:
         """The approximations of so many inputs and targets."""
-        vectors = self.model.output_kernel.domain == "vectors"
-        return input_output_pair(self.model.approximation, self.samples.n, vectors=vectors)
+        approximation, vectors = self.model.approximation, self.model.output_kernel.domain == "vectors"
+        return None if approximation is None else input_output_pair(approximation, self.samples.n, vectors=vectors)
 
     @cached_property
     def _adapted(self) -> Kernel:
