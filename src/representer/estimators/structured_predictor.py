@@ -170,7 +170,7 @@ class StructuredPredictor(KernelLearner):
     training_data = ("system_", "history_")
 
     constraints: ClassVar[dict[str, validation.Check]] = {
-        "approximation": lambda name, value: input_output_pair(value),
+        "approximation": lambda name, value: value is None or input_output_pair(value),
         "criterion": one_of("loo", "validation"),
         "n_components": COUNT | one_of("auto"),
         "task_loss": Rule("a function of (y_true, y_pred)", callable) | NONE,
@@ -306,7 +306,7 @@ class StructuredPredictor(KernelLearner):
         self._operator()
 
     def _operator(self) -> Operator | None:
-        return as_operator(self.operator, self.n_components)
+        return None if self.operator is None else as_operator(self.operator, self.n_components)
 
     def _model(self, kernel: Kernel, output: Kernel, inputs: Data, seed: int) -> StructuredModel:
         """What the arguments mean for stored inputs of this kind."""

@@ -258,7 +258,7 @@ def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint
     return start
 
 
-class EmbeddingProblem:
+class EmbeddingSearch:
     """A criterion as a function of one vector: how far each free hyperparameter is from where the data put it, in its
     logarithm if it is positive, and log alpha.
 
