@@ -22,6 +22,7 @@ from representer.kernels import Domain, Kernel, Neural, Overlap, are_smiles, as_
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.optimize import as_seconds
 from representer.samples import (
     Data,
     SparseRows,
@@ -521,6 +522,7 @@ ARGUMENTS: dict[str, Check] = {
     "fit_intercept": TRUTH,
     "learning_rate": POSITIVE,
     "max_iter": integer(1),
+    "max_time": lambda name, value: as_seconds(value),
     "memory_limit": lambda name, value: as_bytes(value),
     "n_restarts": integer(1),
     "shrinkage": NOT_NEGATIVE,

@@ -14,6 +14,7 @@ from representer.kernels.base import (
     Scaled,
     Sum,
     Wrapped,
+    is_bounded,
 )
 from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
@@ -96,6 +97,7 @@ __all__ = [
     "as_molecules",
     "as_records",
     "coded",
+    "is_bounded",
     "morgan",
     "one_kind",
     "pairwise_blocks",

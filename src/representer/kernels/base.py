@@ -109,6 +109,8 @@ class Kernel(Value, ABC):
     """
 
     domain: Domain = "vectors"
+    bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
+    bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
@@ -291,6 +293,7 @@ class Constant(Kernel):
     True
     """
 
+    bounded = True
     takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
 
@@ -329,6 +332,8 @@ def _takes_anything(kernel: Value) -> bool:
 
 class Pair(Kernel, ABC):
     """A kernel made from two kernels on the same data."""
+
+    bounded_with_parts = True
 
     def __init__(self, left: Kernel, right: Kernel):
         self.left = left
@@ -460,6 +465,7 @@ class Product(Pair):
 class Wrapped(Kernel, ABC):
     """A kernel made from one other kernel, on the same data."""
 
+    bounded_with_parts = True
     kernel: Kernel
 
     @property
@@ -599,6 +605,21 @@ class Centered(Wrapped):
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]
+
+
+def is_bounded(kernel: Kernel) -> bool:
+    """Is k(x, x) known to be bounded for all x: are all parts that are not normalised of such a kind?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear, is_bounded
+    >>> is_bounded(2.0 * Gaussian() + Linear().normalized()), is_bounded(Linear() + 1.0)
+    (True, False)
+    """
+    if kernel.bounded or isinstance(kernel, Normalized):
+        return True
+    children = [child for _, child in kernel._children() if isinstance(child, Kernel)]
+    return kernel.bounded_with_parts and all(map(is_bounded, children))
 
 
 # -- kernels of objects by sparse explicit features ------------------------------------------------------------------

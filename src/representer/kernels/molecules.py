@@ -53,6 +53,7 @@ class Molecule(Kernel):
     """
 
     domain: Domain = "objects"
+    bounded = True
 
     def __init__(self, radius: int = 2, n_bits: int = 2048, counts: bool = False, chirality: bool = False):
         self.radius = radius

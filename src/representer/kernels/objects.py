@@ -26,6 +26,7 @@ class Delta(Kernel):
     """
 
     domain: Domain = "labels"
+    bounded = True
 
     def prepare(self, X: Data) -> list[Hashable]:
         """The labels as a list; a row of several labels is a tuple."""

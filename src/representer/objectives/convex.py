@@ -99,9 +99,19 @@ class ConvexLoss(InnerProblem, ABC):
         return [slice(0, p)] if self.couples_columns else [slice(j, j + 1) for j in range(p)]
 
     def _fit(self, gram: Tensor, targets: Tensor, alpha: float, near: Fit | None) -> Fit:
-        return Fit.of_columns(
-            [self._solve(gram, targets[:, j], alpha, near and _columns(near, j)) for j in self._problems(targets)]
-        )
+        fits, errors = [], []
+        for j in self._problems(targets):
+            try:
+                fits.append(self._solve(gram, targets[:, j], alpha, near and _columns(near, j)))
+            except NotConvergedError as error:
+                if error.best is None:
+                    raise
+                fits.append(error.best)
+                errors.append(error)
+        fit = Fit.of_columns(fits)
+        if errors:
+            raise NotConvergedError(str(errors[0]), fit)
+        return fit
 
     def adjoint(self, gram: Tensor, alpha: float, fit: Fit, right: Tensor, sums: Tensor) -> Tensor:
         """How ⟨right, β⟩ + ⟨sums, b⟩ depends on K at the solution: its differential is −⟨a, dK β⟩; returns a."""
@@ -206,7 +216,8 @@ def damped_newton(
     raise NotConvergedError(
         f"Newton's method for {name} stopped after {max_iter} steps at an optimality gap of {gap:.2g} "
         f"(wanted {tol * scale:.2g}) for alpha={alpha:.3g}. Increase alpha, loosen tol, or check the scale of the "
-        f"Gram matrix (its mean diagonal is {gram.diagonal().mean().item():.3g})."
+        f"Gram matrix (its mean diagonal is {gram.diagonal().mean().item():.3g}).",
+        Fit(point.value, point.beta, point.b, alpha) if bool(point.value.isfinite()) else None,
     )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import math
+import threading
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,7 +86,8 @@ class SupportVectorLoss(ConvexLoss, ABC):
             raise NotConvergedError(
                 f"libsvm stopped at a duality gap of {gap:.2g} of the value (wanted {LARGEST_GAP}) for alpha="
                 f"{alpha:.3g}, that is C={C:.3g}. Increase alpha, or max_iter (now {self.max_iter}); libsvm is "
-                "limited to single precision, which SquaredHinge and Ridge are not."
+                "limited to single precision, which SquaredHinge and Ridge are not.",
+                fit,
             )
         return fit
 
@@ -211,10 +216,28 @@ def _support_vectors(machine: SVC | SVR, gram: Tensor, y: Tensor, weights: Tenso
     with warnings.catch_warnings():
         # Running out of iterations is judged by the duality gap, not by libsvm's criterion.
         warnings.filterwarnings("ignore", message="Solver terminated early")
-        machine.fit(*(x.numpy(force=True) for x in (gram, y[:, 0], weights[:, 0])))
+        arrays = [x.numpy(force=True) for x in (gram, y[:, 0], weights[:, 0])]
+        _interruptible(lambda: machine.fit(*arrays))
     beta = np.zeros((len(y), 1))
     beta[machine.support_, 0] = machine.dual_coef_[0]
     return torch.as_tensor(beta).to(y), torch.as_tensor(machine.intercept_).to(y)
+
+
+def _interruptible(solve: Callable[[], object]) -> None:
+    """Call a solver that does not listen to Ctrl-C: in a thread, which an interrupt leaves to its end."""
+    if threading.current_thread() is not threading.main_thread():
+        solve()  # Ctrl-C reaches the main thread only
+        return
+    answer: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(solve())
+        except BaseException as error:  # whatever it is, the caller gets it
+            answer.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    answer.result()
 
 
 def _polish(gram: Tensor, beta: Tensor, b: Tensor, level: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
 from representer.linalg import factorize, row_blocks
-from representer.objectives import Interpolation, Ridge
+from representer.objectives import Interpolation, NotConvergedError, Ridge
 from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.problems.losses import KnownTargets, Objectives
@@ -94,6 +94,7 @@ class DeepProblem:
         self.rows = torch.arange(len(self.Y)) if rows is None else rows
         self._all_rows = rows is None
         self.objectives, self.landmarks = objectives, landmarks
+        self.unconverged: str | None = None  # why the outer problem was not solved to its tolerance
         layers = composition.layers
         if chain is None and layers:
             chain = Chain(layers, X, rows=self.rows, max_rank=max_rank)
@@ -370,7 +371,13 @@ class DeepProblem:
         gram = self._gram(block, Z, self.rows)
         own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
         options = {} if own else {"alpha": self.composition.alpha / block.scale}
-        evaluation = block.fit.evaluate(gram, gradient=False, **options)
+        try:
+            evaluation = block.fit.evaluate(gram, gradient=False, **options)
+        except NotConvergedError as error:
+            if error.best is None or self.landmarks is not None:
+                raise
+            self.unconverged = str(error)
+            return error.best.beta.to(gram), error.best.intercept.to(gram)
         if self.landmarks is None:
             return evaluation.dual, evaluation.intercept
         landmarks = block.gram(Z[self.landmarks], None)

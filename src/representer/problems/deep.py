@@ -58,7 +58,7 @@ class Solution:
 
     @property
     def interrupted(self) -> bool:
-        """Did Ctrl-C or a callback end the search?"""
+        """Did Ctrl-C or the deadline end the search?"""
         return any(part is not None and part.interrupted for part in (self.choice, self.result))
 
     @property
@@ -154,7 +154,7 @@ class DeepFit:
     def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each fold f + b at its samples by a fit without them, and the samples; fits start from given images.
 
-        Ctrl-C ends this, not only the fold it happens in.
+        Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the inner layers that it has.
         """
         tol = max(self.settings.tol, FOLD_TOL)
         for training, validation in self.splits.folds(None):
@@ -162,8 +162,9 @@ class DeepFit:
             point = self.Y.new_zeros(0)
             if problem.chain is not None:
                 start = flat(problem.chain.project(images))
-                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol)
-                if result.interrupted:
+                deadline = self.settings.deadline
+                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol, deadline=deadline)
+                if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point
             outer, intercept, found = problem.solve(point)
@@ -225,6 +226,7 @@ class DeepFit:
             max_iter=self.settings.max_iter,
             tol=self.settings.tol,
             verbose=self.settings.verbose,
+            deadline=self.settings.deadline,
             **options,
         )
 
@@ -327,6 +329,7 @@ class DeepFit:
             tol=max(self.settings.tol, FOLD_TOL),
             least_alpha=self._least_alpha(loss, len(folds[0].problem.Y)),
             frozen=frozen,
+            deadline=self.settings.deadline,
         )
 
     def _run(self, search: HyperparameterSearch) -> Choice:

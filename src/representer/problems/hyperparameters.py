@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import conjugate_gradient
-from representer.optimize import Callback, Choice, OptimizeResult, lbfgs
+from representer.optimize import Callback, Choice, Deadline, OptimizeResult, lbfgs
 from representer.problems.composition import Composition, DeepProblem
 from representer.values import Packing
 
@@ -36,6 +36,7 @@ def minimise(
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
+    deadline: Deadline | None = None,
 ) -> OptimizeResult:
     """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y."""
     info = torch.finfo(starts.dtype)
@@ -50,7 +51,7 @@ def minimise(
         unit = torch.ones_like(unit)
         if not bool(torch.isfinite(problem.values(starts)).any()):
             problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
-    options = {"callback": callback, "verbose": verbose, "description": description}
+    options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
     result = lbfgs(problem.in_units(unit), starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted
@@ -85,10 +86,11 @@ class HyperparameterSearch:
         tol: float,
         least_alpha: float = 0.0,
         frozen: bool = False,
+        deadline: Deadline | None = None,
     ):
         self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
         self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
-        self.max_iter, self.tol = max_iter, tol
+        self.max_iter, self.tol, self.deadline = max_iter, tol, deadline
         packing, start = composition.packing(list(free))
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
@@ -133,7 +135,7 @@ class HyperparameterSearch:
             problem, start = fold.problem.at(numbers), fold.point[None]
             if not bool(torch.isfinite(problem.values(start)).all()):
                 return numbers, None
-            result = minimise(problem, start, max_iter=self.max_iter, tol=self.tol)
+            result = minimise(problem, start, max_iter=self.max_iter, tol=self.tol, deadline=self.deadline)
             if result.interrupted:
                 raise KeyboardInterrupt
             points.append(result.point)
@@ -187,7 +189,8 @@ class HyperparameterSearch:
             values, gradients = zip(*(self(point) for point in points), strict=True)
             return torch.stack(values), torch.stack(gradients)
 
-        options = {"callback": callback, "verbose": verbose, "description": "error of held-out data"}
+        description = "error of held-out data"
+        options = {"callback": callback, "verbose": verbose, "description": description, "deadline": self.deadline}
         result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
         with torch.no_grad():
             chosen = self.unpack(result.point).numbers()
