@@ -40,7 +40,7 @@ from representer.kernels import (
 from representer.objectives import LeaveOneOutRisk
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems import class_embedding
-from representer.problems.embedding import EmbeddingProblem
+from representer.problems.embedding import EmbeddingSearch
 
 PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NOT_REPEATED = {
@@ -168,12 +168,12 @@ def search_of(model, X, y, monkeypatch):
     """The search of a fit, caught before it runs."""
     caught = []
 
-    class Caught(EmbeddingProblem):
+    class Caught(EmbeddingSearch):
         def search(self):
             caught.append(self)
             return super().search()
 
-    monkeypatch.setattr(class_embedding, "EmbeddingProblem", Caught)
+    monkeypatch.setattr(class_embedding, "EmbeddingSearch", Caught)
     quiet(model, X, y)
     return caught[0]
 
@@ -545,7 +545,7 @@ def test_lengthscales_beyond_all_measure_are_bounded_and_announced(three, factor
 def test_interruption_keeps_the_best_point(three, monkeypatch):
     X, y = three
     calls = []
-    evaluate = EmbeddingProblem.at
+    evaluate = EmbeddingSearch.at
 
     def interrupted(self, point, rows=None):
         calls.append(1)
@@ -553,7 +553,7 @@ def test_interruption_keeps_the_best_point(three, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(self, point, rows)
 
-    monkeypatch.setattr(EmbeddingProblem, "at", interrupted)
+    monkeypatch.setattr(EmbeddingSearch, "at", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model = EmbeddingClassifier().fit(X, y)
     assert model.score(X, y) > 0.6

@@ -156,7 +156,7 @@ def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, criteri
 
 def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypatch):
     X, y = data
-    monkeypatch.setattr(embedding.EmbeddingProblem, "search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(embedding.EmbeddingSearch, "search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
     with pytest.raises(ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"):

@@ -170,7 +170,7 @@ class StructuredPredictor(KernelLearner):
     training_data = ("system_", "history_")
 
     constraints: ClassVar[dict[str, validation.Check]] = {
-        "approximation": lambda name, value: input_output_pair(value),
+        "approximation": lambda name, value: value is None or input_output_pair(value),
         "criterion": one_of("loo", "validation"),
         "n_components": COUNT | one_of("auto"),
         "task_loss": Rule("a function of (y_true, y_pred)", callable) | NONE,
@@ -265,10 +265,7 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernel, output = (
-            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
-            for name in self.kernel_arguments
-        )
+        kernel, output = (self._given_kernel(name) for name in self.kernel_arguments)
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
         pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
@@ -306,7 +303,7 @@ class StructuredPredictor(KernelLearner):
         self._operator()
 
     def _operator(self) -> Operator | None:
-        return as_operator(self.operator, self.n_components)
+        return None if self.operator is None else as_operator(self.operator, self.n_components)
 
     def _model(self, kernel: Kernel, output: Kernel, inputs: Data, seed: int) -> StructuredModel:
         """What the arguments mean for stored inputs of this kind."""

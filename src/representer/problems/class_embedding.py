@@ -20,7 +20,7 @@ from representer.operators import Decomposable, original, silent_repairs
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
-    EmbeddingProblem,
+    EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
@@ -96,7 +96,7 @@ class ClassModel:
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class ClippedEntropy:
     """−log of the estimate for the true class, clipped."""
 
     clip: float
@@ -119,6 +119,8 @@ class ClassSolution:
         Of the samples, or of those that stand for them.
     largest : float
         sup k(x, x) at the samples.
+    complexity : float
+        r = √(‖f‖² sup k(x, x)).
     training_loss : float or None
         The mean cross entropy of the samples; None after batches.
     """
@@ -129,8 +131,8 @@ class ClassSolution:
     calibration: EmbeddingCalibration | None
     loo_estimates: np.ndarray | None
     largest: float
+    complexity: float
     training_loss: float | None = None
-    complexity: float = math.nan
 
 
 class ClassProblem(Problem):
@@ -204,7 +206,7 @@ class ClassProblem(Problem):
         """The criterion and its gradient at points (b, m) of logarithms, counted from where the data put them."""
         return self._search(EmbeddingSettings()).value_and_gradient(points, rows)
 
-    def _search(self, settings: EmbeddingSettings) -> EmbeddingProblem:
+    def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
         """The criterion of the samples that a search looks at, as a function of what is free."""
         model, (kernel, block) = self.model, self._seen
         inputs = InputGram(block.X, kernel.domain == "gram")
@@ -238,7 +240,7 @@ class ClassProblem(Problem):
 
         settings = replace(settings, solver=solver, batch_size=size if size < inputs.n else None)
         like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
-        return EmbeddingProblem(inputs, kernel, self.free, model.alpha, objective, settings, like)
+        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like)
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> ClassSolution:
@@ -258,7 +260,7 @@ class ClassProblem(Problem):
                 inputs=self.inputs,
                 seed=self.seed,
             )
-            report = system.report(self.samples, CrossEntropy(model.clip))
+            report = system.report(self.samples, ClippedEntropy(model.clip))
             return self._solution(system, choice, report.largest, report.loss / system.weight)
 
     def add(self, before: FittedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
@@ -275,7 +277,7 @@ class ClassProblem(Problem):
             every = system.left_out() if self.approximation is None else loo  # those of weight zero, too
             estimates = plain(every.to(self.representation.dtype))
         function, complexity = system.function(), system.norm() * math.sqrt(largest)
-        return ClassSolution(function, system.at_rest(), choice, calibration, estimates, largest, loss, complexity)
+        return ClassSolution(function, system.at_rest(), choice, calibration, estimates, largest, complexity, loss)
 
 
 def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputGram, Block]:

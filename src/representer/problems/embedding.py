@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FourierFeatures, RandomFeatures
-from representer.kernels import Kernel, Neural
+from representer.kernels import Kernel
 from representer.linalg import NotPositiveDefiniteError, recycling, require
 from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
@@ -148,17 +148,6 @@ def require_memory(n: int, searched: int, approximation: Approximation | None, e
     require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
 
 
-def on_device(kernel: Kernel, device: str | None) -> Kernel:
-    """The kernel (a copy of the user's) with its networks moved to a device."""
-    if device is not None:
-        for _, child in kernel._children():
-            if isinstance(child, Kernel):
-                on_device(child, device)
-        if isinstance(kernel, Neural):
-            kernel.module.to(device)
-    return kernel
-
-
 def held_out_rows(labels: Tensor, fraction: float, seed: int, groups: Tensor | None = None) -> Tensor:
     """Random rows of each class for validation, about this share; a class with one sample stays in training.
 
@@ -258,7 +247,7 @@ def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint
     return start
 
 
-class EmbeddingProblem:
+class EmbeddingSearch:
     """A criterion as a function of one vector: how far each free hyperparameter is from where the data put it, in its
     logarithm if it is positive, and log alpha.
 

@@ -97,7 +97,7 @@ class StructuredProblem(Problem):
         self.pairs = pairs = replace(pairs, inputs=inputs, outputs=outputs)  # a learner keeps them
         n = count(pairs.X) if pairs.labelled is not None else samples.n
         output = given.output_kernel
-        pair = input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
+        pair = given.approximation and input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
         self.model = replace(given, output_kernel=output.resolve(pairs.Y), approximation=pair)
 
     @property

@@ -200,13 +200,18 @@ class GramInverse:
         root = self.root[index]
         return root[:, :, None] * root[:, None, :] * found
 
-    def residuals(self, dual: Tensor, blocks: list[Tensor] | None) -> Tensor:
-        """y_i − f₋ₛ(x_i), from the coefficients; ``blocks`` are the groups, if samples are not left out one by one."""
+    def residuals(self, dual: Tensor, blocks: list[Tensor] | None, *, mean: bool = False) -> Tensor:
+        """y_i − f₋ₛ(x_i), from the coefficients; ``blocks`` are the groups, if samples are not left out one by one.
+
+        With ``mean``, all blocks of one size are their mean, as in generalised cross-validation.
+        """
         if blocks is None:
             return dual / self.diagonal[:, None]
         found = torch.zeros_like(dual)
         for index in blocks:
-            found[index] = torch.linalg.solve(self.blocks(index), dual[index])
+            P = self.blocks(index)
+            P = P.mean(0, keepdim=True).expand_as(P) if mean else P
+            found[index] = torch.linalg.solve(P, dual[index])
         return found
 
     def explained(self, cross: Tensor) -> Tensor:
@@ -235,15 +240,15 @@ def spectral_path(
     blocks: list[Tensor] | None = None,
 ) -> Tensor:
     """Σ ‖y_i − f₋ₛ(x_i)‖² of rooted targets for each shift, from one spectrum: two products for all of them."""
+    if blocks is not None:
+        ones = torch.ones_like(Y[:, 0])
+        inverses = [GramInverse(spectrum, shift, ones, constants) for shift in shifts]
+        mean = criterion == "gcv"
+        return torch.stack([P.residuals(P.solve(Y), blocks, mean=mean).square().sum() for P in inverses])
     if constants is not None:
         Y = constants.project(Y)
     rotated = spectrum.vectors.mT @ Y
     outside = Y - spectrum.vectors @ rotated
-    if blocks is not None:
-        mean = criterion == "gcv"
-        return torch.stack(
-            [_grouped(spectrum, rotated, outside, shift, constants, blocks, mean=mean) for shift in shifts]
-        )
     diagonals = spectrum.inverse_diagonal(shifts)
     if constants is not None:
         along = constants.basis.square().sum(1)
@@ -256,28 +261,6 @@ def spectral_path(
         c = inside + outside[:, j, None] / shifts
         errors += ((c.mT / diagonals) ** 2).sum(1)
     return errors
-
-
-def _grouped(
-    spectrum: Eigenpairs,
-    rotated: Tensor,
-    outside: Tensor,
-    shift: Tensor,
-    constants: Constants | None,
-    blocks: list[Tensor],
-    *,
-    mean: bool,
-) -> Tensor:
-    dual = spectrum.vectors @ (rotated / (spectrum.values[:, None] + shift)) + outside / shift
-    total = shift.new_zeros(())
-    for index in blocks:
-        P = spectral_blocks(spectrum, index, shift)
-        if constants is not None:
-            E = constants.basis[index]
-            P = P - (E @ E.mT) / (shift + constants.level)
-        P = P.mean(0, keepdim=True).expand_as(P) if mean else P
-        total = total + torch.linalg.solve(P, dual[index]).square().sum()
-    return total
 
 
 Known = tuple[Eigenpairs, Constants | None]

@@ -245,7 +245,8 @@ class DenseSystem(RidgeSystem):
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
         if self.root is None:
             return self.cholesky.inverse(less)
-        inverse = self.cholesky.inverse(None if less is None else less / self.root)
+        root = torch.where(self.root > 0, self.root, 1.0)  # rows of weight zero are zero already
+        inverse = self.cholesky.inverse(None if less is None else less / root)
         return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:

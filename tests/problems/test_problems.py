@@ -1,4 +1,4 @@
-"""``held_out`` of a problem is what the estimators predict for samples that they were not fitted to."""
+"""What every problem has: criteria with gradients, and refits without some samples; classes are one of ridge."""
 
 from __future__ import annotations
 
@@ -99,3 +99,46 @@ def test_held_out_predictions_of_other_data(data, rng):
         return model.embedding([words[i] for i in test])
 
     compared(problem, EmbeddingSettings(), refit)
+
+
+# -- criteria ---------------------------------------------------------------------------------------------------------
+def problems(X: np.ndarray, Y: np.ndarray):
+    labels = torch.eye(2).double()[(Y[:, 0] > 0).astype(int)]
+    yield RidgeProblem(
+        InMemory(Block(torch.from_numpy(X), torch.from_numpy(Y))), RidgeModel(Decomposable(Gaussian("ard"))), HOW
+    )
+    yield ClassProblem(InMemory(Block(torch.from_numpy(X), labels)), ClassModel(Gaussian("ard")), HOW)
+
+
+@pytest.mark.parametrize("some", [False, True])
+def test_gradients_of_criteria(data, some):
+    X, Y, _ = data
+    rows = torch.arange(0, 36, 2) if some else None
+    for problem in problems(X, Y):
+        assert [name.split("__")[-1] for name in problem.free] == ["lengthscale"]
+        point, step = torch.tensor([0.1, -0.2, -3.0]).double(), 1e-5
+        values, gradients = problem.value_and_gradient(point[None], rows)
+        shifted = torch.cat([point + step * torch.eye(3).double(), point - step * torch.eye(3).double()])
+        ends, _ = problem.value_and_gradient(shifted, rows)
+        torch.testing.assert_close(gradients[0], (ends[:3] - ends[3:]) / (2 * step), rtol=1e-5, atol=1e-7)
+        assert bool(torch.isfinite(values).all())
+
+
+# -- one system -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("approximation", [None, Nystroem(12)])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_an_embedding_of_classes_is_a_ridge_regression(data, approximation, intercept):
+    X, Y, w = data
+    labels, w = (Y[:, 0] > 0).astype(int), np.where(np.arange(36) % 9 == 0, 0.0, w)
+    groups = np.arange(36) // 3
+    options = {"alpha": 0.02, "fit_intercept": intercept, "approximation": approximation, "random_state": 0}
+    classes = EmbeddingClassifier(Gaussian(1.1), **options).fit(X, labels, sample_weight=w, groups=groups)
+    ridge = OperatorRidge(Gaussian(1.1), **options).fit(X, np.eye(2)[labels], sample_weight=w, groups=groups)
+    np.testing.assert_allclose(classes.embedding(X), ridge.predict(X), atol=1e-12)
+    np.testing.assert_allclose(classes.system_.left_out(), ridge.loo_predict_, atol=1e-12)
+    np.testing.assert_allclose(classes.system_.deviation(X), ridge.predict(X, return_std=True)[1], atol=1e-12)
+    np.testing.assert_allclose(classes.system_.leverage(), ridge.system_.leverage(), atol=1e-12)
+    norm = classes.function_.norm()
+    assert classes.system_.norm() == pytest.approx(norm) and classes.complexity_ == pytest.approx(norm)
+    if approximation is None:
+        np.testing.assert_allclose(classes.loo_estimates_, ridge.loo_predict_, atol=1e-12)
