@@ -139,6 +139,15 @@ class Layer(Value):
         return torch.as_tensor(self.alpha, dtype=shape.dtype, device=shape.device) * shape
 
 
+    def penalty_slope(self, squared_norm: Tensor) -> Tensor | float:
+        """The derivative of the penalty in ‖f‖²."""
+        if self.penalty is None:
+            return self.alpha
+        with torch.enable_grad():
+            norm = squared_norm.detach().requires_grad_()
+            return torch.autograd.grad(self.penalized(norm).sum(), norm)[0]
+
+
 @dataclass(frozen=True)
 class OutputBlock:
     """Outputs of a layer that share one scalar Gram matrix, and so one factor.

@@ -188,6 +188,14 @@ class Gaussian(Radial):
         gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre)
         return gram
 
+    def tangent(self, X: Tensor) -> GaussianTangent | None:
+        """The Gram matrix with its derivatives in closed form; not that of a subclass, which may be another function."""
+        if type(self) is not Gaussian:
+            return None
+        lengthscale = number(self, "lengthscale", X)
+        points = self._scaled(X)
+        return GaussianTangent(points - points.mean(-2, keepdim=True), lengthscale)
+
     def _profile(self, t: Tensor) -> Tensor:
         return t.exp() if t.requires_grad else t.exp_()
 
@@ -371,6 +379,46 @@ class TensorMatern(Stationary):
 
 
 # -- Gram matrices with gradients of their own: autograd keeps several matrices more, and passes over each of them --
+class GaussianTangent:
+    """K_ij = exp(−‖u_i − u_j‖²/2) of centred points u = x/ℓ with derivatives in x, for batches.
+
+    For a symmetric G and M = G ∘ K, the gradient of ⟨G, K⟩ in u is 2(M U − diag(M1) U).
+    """
+
+    def __init__(self, points: Tensor, lengthscale: Tensor):
+        self.points, self.lengthscale = points, lengthscale
+        self.gram = _gaussian_gram(points, points)
+        self.gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        self.extended = torch.cat([points, torch.ones_like(points[..., :1])], -1)
+
+    def pull(self, G: Tensor) -> Tensor:
+        """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
+        sums = (G * self.gram) @ self.extended
+        return (sums[..., :-1] - sums[..., -1:] * self.points) * (2.0 / self.lengthscale)
+
+    def push(self, dX: Tensor) -> Tensor:
+        """dK = K ∘ (u_i·du_j + du_i·u_j − u_i·du_i − u_j·du_j)."""
+        dU = dX / self.lengthscale
+        own = (self.points * dU).sum(-1, keepdim=True)
+        cross = self.points @ dU.mT
+        return (cross + cross.mT - own - own.mT).mul_(self.gram)
+
+    def pull_change(self, G: Tensor, dG: Tensor, dX: Tensor, dK: Tensor) -> Tensor:
+        """The change of ``pull(G)`` that follows changes of G and of the points; ``dK`` is ``push(dX)``."""
+        U, dU = self.points, dX / self.lengthscale
+        moved = (dG * self.gram).addcmul_(G, dK) @ self.extended
+        still = (G * self.gram) @ torch.cat([dU, self.extended[..., -1:]], -1)
+        change = moved[..., :-1] - moved[..., -1:] * U + still[..., :-1] - still[..., -1:] * dU
+        return change * (2.0 / self.lengthscale)
+
+
+def _gaussian_gram(X: Tensor, Y: Tensor) -> Tensor:
+    """exp(−‖x_i − y_j‖²/2) of points around zero."""
+    left = 0.5 * X.square().sum(-1, keepdim=True)
+    right = left if Y is X else 0.5 * Y.square().sum(-1, keepdim=True)
+    return (X @ Y.mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+
+
 class GaussianGram(torch.autograd.Function):
     """K_ij = exp(−‖x_i − y_j‖²/2) of points around zero, differentiable twice; without Y, of X with itself.
 
@@ -379,9 +427,7 @@ class GaussianGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
-        left = 0.5 * X.square().sum(-1, keepdim=True)
-        right = left if Y is None else 0.5 * Y.square().sum(-1, keepdim=True)
-        K = (X @ (X if Y is None else Y).mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+        K = _gaussian_gram(X, X if Y is None else Y)
         if Y is None:
             K.diagonal(dim1=-2, dim2=-1).fill_(1.0)
         ctx.save_for_backward(X, Y, K)
