@@ -25,9 +25,7 @@ SOURCE = ROOT / "src" / "representer"
 ROOMS = (
     "notices",
     "linalg",
-    "parameters",
     "values",
-    "data",
     "samples",
     "kernels",
     "operators",

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from representer.parameters import (
+from representer.testing import check_gradient
+from representer.values import (
     Below,
     Constraint,
     Hyperparameter,
@@ -23,7 +24,6 @@ from representer.parameters import (
     is_real,
     packing,
 )
-from representer.testing import check_gradient
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)

@@ -14,8 +14,7 @@ import torch
 from scipy import sparse
 from sklearn.base import clone
 
-from representer.parameters import Hyperparameter, Positive, Real, Word
-from representer.values import Value, argument_repr, map_children, number, same
+from representer.values import Hyperparameter, Positive, Real, Value, Word, argument_repr, map_children, number, same
 
 ONE = Word(lambda X: torch.ones(()), learned=True)
 

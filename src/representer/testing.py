@@ -12,12 +12,11 @@ from sklearn.base import clone
 from torch import Tensor
 
 import representer.kernels
-from representer.data import Data, count
 from representer.kernels import Kernel
 from representer.operators import OperatorKernel
-from representer.parameters import Packing
+from representer.samples import Data, count
 from representer.systems import RidgeData, factor_system
-from representer.values import Value, all_values, same
+from representer.values import Packing, Value, all_values, same
 
 # A derivative is checked along this many directions: all axes if there are no more of them.
 MAX_DIRECTIONS = 12

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from representer.data import as_vectors, count
 from representer.kernels import (
     Constant,
     Gaussian,
@@ -27,6 +26,7 @@ from representer.kernels import (
     Tanimoto,
     TensorMatern,
 )
+from representer.samples import as_vectors, count
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 3))

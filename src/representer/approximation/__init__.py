@@ -7,6 +7,7 @@ from representer.approximation.landmarks import (
     LandmarkFeatures,
     Landmarks,
     Nystroem,
+    PositivePart,
     independent,
     landmark_features,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "LandmarkFeatures",
     "Landmarks",
     "Nystroem",
+    "PositivePart",
     "RandomFeatures",
     "SketchFeatures",
     "TensorSketch",

@@ -13,13 +13,9 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from representer.data import Data, count, take
-from representer.kernels.base import Kernel
-from representer.kernels.names import NAMES, as_kernel
-from representer.samples.on_dask import is_dask, refuse_frames
-from representer.samples.rows import ERROR_COLUMNS, LEAST_COLUMNS
-from representer.samples.rows import ERROR_ROWS as ERROR_ROWS
-from representer.samples.rows import evenly_spaced as evenly_spaced
+from representer.kernels import NAMES, Kernel, as_kernel
+from representer.samples import Data, count, is_dask, refuse_frames, take
+from representer.samples import rows as limits
 from representer.values import Value
 
 
@@ -218,9 +214,9 @@ def approximation_error(features: FeatureMap, X: Data) -> float:
     True
     """
     X = features.kernel.prepare(X)
-    X = take(X, torch.from_numpy(evenly_spaced(count(X), ERROR_ROWS)))
-    columns = max(LEAST_COLUMNS, min(ERROR_COLUMNS, features.n_features))
-    chosen = torch.from_numpy(evenly_spaced(count(X), columns))
+    X = take(X, torch.from_numpy(limits.evenly_spaced(count(X), limits.ERROR_ROWS)))
+    columns = max(limits.LEAST_COLUMNS, min(limits.ERROR_COLUMNS, features.n_features))
+    chosen = torch.from_numpy(limits.evenly_spaced(count(X), columns))
     with torch.no_grad():
         exact = features.kernel._gram(X, take(X, chosen)).double()
         B = features(X)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from representer.parameters import is_count, is_real
-from representer.values import Value
+from representer.values import Value, is_count, is_real
 
 
 class Falkon(Value):

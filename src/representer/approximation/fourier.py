@@ -12,11 +12,20 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
-from representer.data import Data
-from representer.kernels.base import Constant, Kernel, Product, Scaled, Sum
-from representer.kernels.stationary import Gaussian, Laplacian, Matern, RationalQuadratic, Stationary
-from representer.parameters import is_count
-from representer.values import Value, number
+from representer.kernels import (
+    Constant,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Matern,
+    Product,
+    RationalQuadratic,
+    Scaled,
+    Stationary,
+    Sum,
+)
+from representer.samples import Data
+from representer.values import Value, is_count, number
 
 
 @dataclass(frozen=True)

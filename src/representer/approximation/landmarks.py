@@ -19,10 +19,8 @@ from representer.approximation.sampling import (
     entropy_sample,
     leverage_sample,
     pivots,
-    sample_rows,
 )
-from representer.data import Data, count, same_features, take
-from representer.kernels.base import Kernel
+from representer.kernels import Kernel
 from representer.linalg import (
     Cholesky,
     NotPositiveDefiniteError,
@@ -30,10 +28,11 @@ from representer.linalg import (
     factorize,
     pivoted_cholesky,
     repair_gram,
+    row_blocks,
     spectrum_of_factor,
 )
-from representer.linalg.memory import row_blocks
-from representer.parameters import is_count, is_real
+from representer.samples import Data, count, same_features, sample_rows, take
+from representer.values import is_count, is_real
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
 DEFAULT_LANDMARKS = 1000

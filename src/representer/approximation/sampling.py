@@ -8,13 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, take
-from representer.kernels.base import Kernel, Scaled
-from representer.kernels.stationary import Stationary
-from representer.linalg import factorize, pivoted_cholesky, shifted
-from representer.linalg.memory import row_blocks
-from representer.samples.rows import sample_rows as sample_rows
-from representer.samples.rows import sampling_keys as sampling_keys
+from representer.kernels import Kernel, Scaled, Stationary
+from representer.linalg import factorize, pivoted_cholesky, row_blocks, shifted
+from representer.samples import Data, count, sample_rows, take
 from representer.values import number
 
 # Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
@@ -43,7 +39,7 @@ def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> from representer.approximation.sampling import entropy_sample
+    >>> from representer.approximation import entropy_sample
     >>> from representer.kernels import Gaussian
     >>> X = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
     >>> 3 in entropy_sample(Gaussian(1.0), X, 2, seed=0).tolist()

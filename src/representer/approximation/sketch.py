@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
-from representer.data import Data
-from representer.kernels.base import Kernel, Scaled
-from representer.kernels.products import Polynomial
-from representer.parameters import is_count
-from representer.values import number
+from representer.kernels import Kernel, Polynomial, Scaled
+from representer.samples import Data
+from representer.values import is_count, number
 
 
 @dataclass(frozen=True)

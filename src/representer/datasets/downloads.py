@@ -23,7 +23,7 @@ from sklearn.utils import Bunch
 
 from representer.datasets import images, molecules, structured, uci
 from representer.datasets.files import Source
-from representer.kernels.graphs import Graph
+from representer.kernels import Graph
 
 Converter = Callable[[list[bytes], Path], None]
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"

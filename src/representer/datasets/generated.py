@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Bunch, check_random_state
 
-from representer.parameters import is_count, is_real
+from representer.values import is_count, is_real
 
 Seed = int | np.random.Generator | None
 RADII = (0.5, 1.5, 2.5)

@@ -16,7 +16,7 @@ from representer.datasets.files import (
     read_table,
     text_column,
 )
-from representer.kernels.graphs import Graph
+from representer.kernels import Graph
 
 ESOL = Source(
     "esol.csv",

@@ -17,14 +17,11 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
-from representer.data import Data
 from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
-from representer.kernels import Kernel, as_kernel
-from representer.kernels.names import NAMES
-from representer.operators import OperatorKernel
-from representer.operators.adapted import Representation, takes_sparse
+from representer.kernels import NAMES, Kernel, as_kernel
+from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import HistoryEntry
-from representer.samples.on_dask import is_dask, map_rows, refuse_frames
+from representer.samples import Data, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
 # Up to so many samples a fit runs on one thread. Torch, NumPy and SciPy have threads of their own, and each operation

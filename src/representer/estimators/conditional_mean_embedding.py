@@ -13,7 +13,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
-from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     check_alpha,
@@ -33,10 +32,9 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.operators.adapted import Adapted, Representation, original, repaired_gram, takes_sparse
+from representer.operators import Adapted, Representation, original, repaired_gram, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, keep_going
-from representer.parameters import is_count, is_real
 from representer.problems.conditional_embedding import (
     LARGEST_BATCH,
     ConditionalFit,
@@ -57,10 +55,21 @@ from representer.problems.embedding import (
     require_groups,
     require_memory,
 )
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_rows,
+    evenly_spaced,
+    is_dask,
+    plain,
+    take,
+)
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, as_rows, is_dask
-from representer.samples.rows import evenly_spaced
+from representer.values import is_count, is_real
 
 
 class ConditionalMeanEmbedding(KernelLearner):

@@ -12,7 +12,6 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
-from representer.data import Data, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DeepSamples,
@@ -37,13 +36,12 @@ from representer.estimators.validation import (
 from representer.functions import Composed, CompositionNetwork
 from representer.kernels import Kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel
-from representer.operators.adapted import takes_sparse
+from representer.operators import OperatorKernel, takes_sparse
 from representer.preimage.calibration import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.problems import losses
 from representer.problems.deep import Fitted
 from representer.problems.outer import fit_outer
-from representer.samples.on_dask import is_dask
+from representer.samples import Data, is_dask, plain
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import Data, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
 from representer.estimators.validation import (
@@ -34,12 +33,11 @@ from representer.functions.levels import DataLevel, Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
-from representer.linalg.memory import recycling
+from representer.linalg import recycling
 from representer.notices import warn
-from representer.operators.adapted import takes_sparse
+from representer.operators import takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import SearchSettings
-from representer.parameters import is_count, is_real
 from representer.preimage import Network
 from representer.preimage.levels import LevelPreimages, check_method
 from representer.problems.architecture import Architecture, FittedLevels, suggested
@@ -53,7 +51,8 @@ from representer.problems.levels import (
     level_kernel,
     solve,
 )
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Data, OnDask, is_dask, plain, take
+from representer.values import is_count, is_real
 
 SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.

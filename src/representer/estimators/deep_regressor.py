@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import Data, SparseRows, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -35,24 +34,21 @@ from representer.estimators.validation import (
 )
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
-from representer.linalg import repair_gram
-from representer.linalg.memory import as_bytes
+from representer.linalg import as_bytes, repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Representation, takes_sparse
+from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import SearchSettings, keep_going
-from representer.parameters import is_count, is_real
 from representer.problems import losses
 from representer.problems.composition import Composition
 from representer.problems.deep import Fitted, Solution, Splits, fit_composition
 from representer.problems.losses import KnownTargets, Loss
 from representer.problems.outer import OuterFit, SeenSamples, fit_outer
 from representer.problems.spread import DeepSpread, Refits
+from representer.samples import Block, Data, InMemory, OnDask, SparseRows, is_dask, plain, take
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory
-from representer.samples.on_dask import OnDask, is_dask
 from representer.systems.ridge import SummedSystem
+from representer.values import is_count, is_real
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from torch import Tensor
 
 from representer.approximation import Approximation
-from representer.data import Data, SparseRows, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     check_alpha,
@@ -36,12 +35,10 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
-from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.kernels.learned import Mapped
-from representer.operators.adapted import Adapted, Representation, original, takes_sparse
+from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
+from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.optimize.search import keep_going
-from representer.parameters import is_count, is_real
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,
@@ -59,8 +56,8 @@ from representer.problems.class_embedding import (
     sum_classes,
 )
 from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
+from representer.values import is_count, is_real
 
 KINDS = ("calibrated", "clipped", "raw")
 

@@ -10,9 +10,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from representer.data import Data
 from representer.estimators.validation import check_counts, check_options
 from representer.kernels import Fingerprint, as_molecules, morgan
+from representer.samples import Data
 
 Output = Literal["dense", "sparse", "packed"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from sklearn.gaussian_process import kernels as gp
 
-from representer.data import Data, plain
 from representer.kernels import Kernel, as_kernel
+from representer.samples import Data, plain
 
 
 class GaussianProcessKernel(gp.Kernel):

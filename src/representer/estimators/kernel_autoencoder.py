@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 from sklearn.utils import check_array
 from sklearn.utils._missing import is_pandas_na
 from sklearn.utils.validation import check_is_fitted
@@ -17,7 +16,6 @@ from torch import Tensor
 
 from representer import preimage
 from representer.approximation import Nystroem
-from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DeepSamples,
@@ -45,9 +43,7 @@ from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import original, takes_sparse
-from representer.parameters import is_count, is_real
+from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
 from representer.problems import losses
 from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
 from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
@@ -66,8 +62,9 @@ from representer.problems.target_space import (
     explained,
     kernel_of_target,
 )
+from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.samples.on_dask import as_rows, is_dask
+from representer.values import is_count, is_real
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500
@@ -426,6 +423,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         settings = settings_of(self, self._iteration_callback())
         cv = self.cv
         if cv is None:
+            from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit  # here, because its import takes long
+
             split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
             cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
         folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)

@@ -10,7 +10,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
-from representer.data import Data, SparseRows, count, plain
 from representer.estimators.base import KernelLearner
 from representer.estimators.validation import (
     DTYPES,
@@ -22,10 +21,9 @@ from representer.estimators.validation import (
 )
 from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
-from representer.operators.adapted import Adapted, Representation, original, takes_sparse
+from representer.operators import Adapted, Representation, original, takes_sparse
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
 
 
 class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLearner):

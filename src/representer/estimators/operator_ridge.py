@@ -12,7 +12,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Falkon
-from representer.data import Data, SparseRows, as_scipy, plain, take
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
@@ -34,11 +33,9 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion
-from representer.linalg.memory import as_bytes
-from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.operators.adapted import Representation, original, takes_sparse
+from representer.linalg import as_bytes
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, takes_sparse
 from representer.optimize.search import Choice, SearchSettings
-from representer.parameters import is_real
 from representer.problems.ridge import (
     RidgeModel,
     RidgeProblem,
@@ -46,11 +43,22 @@ from representer.problems.ridge import (
     alpha_by_sums,
     feature_function,
 )
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    is_dask,
+    plain,
+    take,
+)
 from representer.systems.base import Criterion
 from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
+from representer.values import is_real
 
 
 def _takes_batches(learner: OperatorRidge) -> bool:

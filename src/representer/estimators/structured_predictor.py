@@ -14,18 +14,22 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from representer.approximation import input_output_pair
-from representer.data import Data, SparseRows, count, is_dask, plain, take
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
 from representer.functions import Embedding, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
-from representer.operators import ConditionalCovariance, Operator, PrincipalComponents
-from representer.operators.adapted import original, silent_repairs, takes_sparse
-from representer.operators.outputs import as_operator
+from representer.operators import (
+    ConditionalCovariance,
+    Operator,
+    PrincipalComponents,
+    as_operator,
+    original,
+    silent_repairs,
+    takes_sparse,
+)
 from representer.optimize import HistoryEntry
 from representer.optimize.search import Choice, SearchSettings, keep_going
-from representer.parameters import is_count
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
 from representer.problems.structured import (
@@ -40,9 +44,24 @@ from representer.problems.structured import (
     learn_kernel,
     structured_problem,
 )
-from representer.samples import Block, HeldSamples, InMemory, OnDask, Samples, rows
-from representer.samples.rows import sample_rows, sampling_keys
+from representer.samples import (
+    Block,
+    Data,
+    HeldSamples,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    count,
+    is_dask,
+    plain,
+    rows,
+    sample_rows,
+    sampling_keys,
+    take,
+)
 from representer.systems.structured import DiagonalRegression
+from representer.values import is_count
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
 

@@ -12,22 +12,27 @@ import numpy as np
 import torch
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.data import Data, SparseRows, as_items, is_single, plain
-from representer.kernels import as_kernel
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.columns import as_records
-from representer.linalg.memory import as_bytes
+from representer.kernels import Domain, Kernel, as_kernel, as_records
+from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
-from representer.parameters import is_count, is_real
-from representer.samples.on_dask import as_rows, is_dask, require_dask
-from representer.samples.rows import sample_groups
+from representer.samples import (
+    Data,
+    SparseRows,
+    as_items,
+    as_rows,
+    is_dask,
+    is_single,
+    plain,
+    require_dask,
+    sample_groups,
+)
+from representer.values import is_count, is_real
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -577,6 +582,8 @@ class Folds:
         elif not hasattr(self.cv, "split") and self.kept is not None:
             return [(self._places(training), self._places(held_out)) for training, held_out in self.cv]
         else:
+            from sklearn.model_selection import check_cv  # here, because its import takes long
+
             splitter = check_cv(self.cv, labels, classifier=labels is not None)
         blank = np.zeros((n, 1))
         parts = splitter.split(blank, blank[:, 0] if labels is None else labels, groups)
@@ -598,6 +605,8 @@ class Folds:
 
     def _folds(self, k: int) -> Any:
         """Shuffled folds, of whole groups and of classes in proportion where there are some."""
+        from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+
         options: dict[str, Any] = {"shuffle": True, "random_state": self.seed}
         if self.groups is not None:
             k = min(k, int(self.groups.max()) + 1)

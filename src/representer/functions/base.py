@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from representer.data import Data
+from representer.samples import Data
 
 
 class Function(ABC):

@@ -9,12 +9,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, take
 from representer.functions.expansion import Expansion
 from representer.functions.layers import Layer, OutputBlock, Outputs
 from representer.functions.polynomials import feature_count, features
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
-from representer.parameters import is_count
+from representer.samples import Data, count, take
+from representer.values import is_count
 
 # Of many samples, pivots are chosen among so many for each.
 CANDIDATES_PER_PIVOT = 4

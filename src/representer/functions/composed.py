@@ -9,14 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Data
 from representer.functions.base import Function
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction
 from representer.functions.network import CompositionNetwork
 from representer.kernels import Kernel, Pullback
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Representation
+from representer.operators import Decomposable, OperatorKernel, Representation
+from representer.samples import Data
 
 
 @dataclass(frozen=True)

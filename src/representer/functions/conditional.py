@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, SparseRows, plain, take
 from representer.functions.base import Function
 from representer.functions.embedding import Embedding
 from representer.functions.herding import herd_rows
-from representer.kernels.base import Kernel
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Adapted, Representation, repaired_gram, silent_repairs
+from representer.kernels import Kernel
+from representer.linalg import row_blocks
+from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
+from representer.samples import Data, SparseRows, plain, take
 
 # The least bandwidth, as a share of the marginal standard deviation: the conditional one, of a difference, may be zero.
 LEAST_BANDWIDTH = 0.01

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, same_features, take
-from representer.kernels.base import Kernel
-from representer.kernels.names import as_kernel
-from representer.linalg.memory import row_blocks
+from representer.kernels import Kernel, as_kernel
+from representer.linalg import row_blocks
+from representer.samples import Data, count, same_features, take
 
 # l(y, y') of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Array, Data, count, plain, same_features
 from representer.functions.base import Function
-from representer.linalg.memory import row_blocks
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Representation, original
+from representer.linalg import row_blocks
+from representer.operators import Decomposable, OperatorKernel, Representation, original
+from representer.samples import Array, Data, count, plain, same_features
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, LandmarkFeatures
-from representer.approximation.landmarks import PositivePart
-from representer.data import Data, as_scipy, count, plain
+from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
 from representer.functions.base import Function
-from representer.kernels.base import Kernel
-from representer.linalg import Cholesky
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Adapted, Representation, original, silent_repairs
+from representer.kernels import Kernel
+from representer.linalg import Cholesky, row_blocks
+from representer.operators import Adapted, Representation, original, silent_repairs
+from representer.samples import Data, as_scipy, count, plain
 
 
 @dataclass(frozen=True)
@@ -128,7 +126,7 @@ class ExplicitFunction(Function):
     >>> import numpy as np, torch
     >>> from representer.functions import ExplicitFunction
     >>> from representer.kernels import Linear
-    >>> from representer.operators.adapted import Representation
+    >>> from representer.operators import Representation
     >>> f = ExplicitFunction(Linear(), np.array([[2.0]]), np.array([1.0]), Representation(torch.float64))
     >>> f(np.array([[1.0], [10.0]])).tolist(), f.norm()
     ([[3.0], [21.0]], 2.0)

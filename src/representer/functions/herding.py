@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Data, take
 from representer.functions.embedding import Embedding
-from representer.parameters import is_count
+from representer.samples import Data, take
+from representer.values import is_count
 
 
 def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Data | None = None) -> Any:

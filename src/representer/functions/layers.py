@@ -10,13 +10,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import Data
-from representer.kernels import as_kernel
-from representer.kernels.base import Domain, Kernel
-from representer.operators import Decomposable, Identity, Operator, OperatorKernel
-from representer.operators.outputs import DataDriven
-from representer.parameters import Hyperparameter, Positive, Word, is_count
-from representer.values import Value, argument_repr
+from representer.kernels import Domain, Kernel, as_kernel
+from representer.operators import DataDriven, Decomposable, Identity, Operator, OperatorKernel
+from representer.samples import Data
+from representer.values import Hyperparameter, Positive, Value, Word, argument_repr, is_count
 
 # Where learning alpha starts is for the learner to say: it knows the size of the loss.
 ALPHA = Hyperparameter(
@@ -137,7 +134,6 @@ class Layer(Value):
         """The penalty α Θ(‖f‖²)."""
         shape = squared_norm if self.penalty is None else self.penalty(squared_norm)
         return torch.as_tensor(self.alpha, dtype=shape.dtype, device=shape.device) * shape
-
 
     def penalty_slope(self, squared_norm: Tensor) -> Tensor | float:
         """The derivative of the penalty in ‖f‖²."""

@@ -21,15 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, plain, take
 from representer.functions.base import Function
-from representer.kernels.base import Kernel
-from representer.kernels.products import Linear
-from representer.kernels.stationary import Gaussian
-from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
-from representer.linalg.memory import require_gram, row_blocks
-from representer.operators import Decomposable
-from representer.operators.adapted import Projected, Representation, original, repaired_gram, silent_repairs
+from representer.kernels import Gaussian, Kernel, Linear
+from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
+from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
+from representer.samples import Data, count, plain, take
 from representer.values import number
 
 # Hidden features that differ by less than this share of the largest are the same; in single precision it is √eps.

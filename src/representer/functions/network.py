@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Data
 from representer.functions.expansion import Expansion
+from representer.samples import Data
 
 
 class CompositionNetwork(torch.nn.Module):

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, plain
 from representer.functions.base import Function
 from representer.functions.embedding import Embedding
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, StoredFeatures
-from representer.kernels.base import Kernel
-from representer.operators.adapted import Representation
+from representer.kernels import Kernel
+from representer.operators import Representation
+from representer.samples import Data, plain
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class EmbeddingFunction(Function):
     >>> from representer.functions import EmbeddingFunction, Expansion
     >>> from representer.kernels import Linear
     >>> from representer.operators import Decomposable
-    >>> from representer.operators.adapted import Representation
+    >>> from representer.operators import Representation
     >>> how = Representation(torch.float64)
     >>> w = Expansion(Decomposable(Linear()), np.array([[1.0]]), np.array([[0.5, 0.0]]), None, how)
     >>> g = EmbeddingFunction(Linear(), np.array([[10.0], [20.0]]), w, how)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, plain, take
 from representer.functions.levels import Levels, is_constant, resolved, same_share
-from representer.kernels.products import Linear
-from representer.linalg.memory import row_blocks
+from representer.kernels import Linear
+from representer.linalg import row_blocks
 from representer.optimize.stiefel import symmetric
-from representer.parameters import is_count, is_real
 from representer.problems.levels import LevelsProblem, coupling
+from representer.samples import Data, count, plain, take
+from representer.values import is_count, is_real
 
 
 class ApproximationBounds(NamedTuple):

@@ -17,8 +17,7 @@ from representer.kernels.base import Kernel, with_derivative
 from representer.kernels.heuristics import median_of
 from representer.kernels.strings import Coded, String, StringKernel, coded
 from representer.linalg import combine
-from representer.parameters import Below, Hyperparameter, Positive, Setting, Word
-from representer.values import number, per_row
+from representer.values import Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
 # strings, a call costs more than its numbers, and a block may be larger.
@@ -227,7 +226,7 @@ def edit_distances(X: Sequence[String], Y: Sequence[String] | None = None) -> Te
 
     Examples
     --------
-    >>> from representer.kernels.alignments import edit_distances
+    >>> from representer.kernels import edit_distances
     >>> edit_distances(["kitten", ""], ["sitting", "mitten"]).tolist()
     [[3.0, 1.0], [7.0, 6.0]]
     """

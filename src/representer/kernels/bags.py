@@ -14,12 +14,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, as_list, is_single, same_features, take
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.names import as_kernel
 from representer.kernels.products import Linear
 from representer.kernels.stationary import Radial
 from representer.linalg import BLOCK_BYTES, combine, require_gram
+from representer.samples import Data, as_list, is_single, same_features, take
 from representer.values import number, same
 
 # Points whose Gram matrix is one block.

@@ -13,10 +13,21 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, as_vectors, count, same_features, take
 from representer.linalg import combine, require_gram
-from representer.parameters import Hyperparameter, NonNegative, Setting, Word, is_scalar
-from representer.values import Value, all_values, argument_repr, map_children, number, per_row
+from representer.samples import Data, as_vectors, count, same_features, take
+from representer.values import (
+    Hyperparameter,
+    NonNegative,
+    Setting,
+    Value,
+    Word,
+    all_values,
+    argument_repr,
+    is_scalar,
+    map_children,
+    number,
+    per_row,
+)
 
 Domain = Literal["vectors", "labels", "gram", "objects", "records"]
 

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, first_positions, is_single, same_features
 from representer.kernels.base import Domain, Kernel
 from representer.linalg import combine
-from representer.parameters import Hyperparameter, NonNegative, Setting, Word
-from representer.values import Value, number, per_row
+from representer.samples import Data, first_positions, is_single, same_features
+from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row
 
 Field = str | tuple[str, ...]
 Record = Mapping[Hashable, Any]
@@ -166,7 +165,7 @@ def as_records(X: Data) -> list[Record]:
 
     Examples
     --------
-    >>> from representer.kernels.columns import as_records
+    >>> from representer.kernels import as_records
     >>> as_records({"name": ["a", "b"], "size": [1, 2]})
     [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
     """

@@ -11,11 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_list
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.learned import Mapped
 from representer.linalg import require
-from representer.parameters import is_real, is_whole
+from representer.samples import Data, as_list
+from representer.values import is_real, is_whole
 
 Pair = tuple[np.ndarray, np.ndarray]
 

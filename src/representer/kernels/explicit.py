@@ -10,9 +10,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.linalg import row_blocks
+from representer.samples import Data
 
 # A dense product does this many multiplications in the time of one in a sparse product.
 DENSE_ADVANTAGE = 100

@@ -9,9 +9,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, SparseRows, as_vectors, same_features
 from representer.kernels.base import Domain, Kernel
 from representer.linalg import BLOCK_BYTES, combine, row_blocks
+from representer.samples import Data, SparseRows, as_vectors, same_features
 
 # Blocks of the Gram matrix whose temporaries stay in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 256, 1024

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, first_positions
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.graphs import Graph, check_graphs
+from representer.samples import Data, first_positions
 
 
 class GraKeL(Kernel):

@@ -18,13 +18,12 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel, with_derivative
 from representer.kernels.explicit import CountingKernel, ExplicitKernel, inner_products, squared_norms
 from representer.kernels.graphs import Graph, Union, as_graph, check_graphs, runs, union
 from representer.linalg import conjugate_gradient
-from representer.parameters import Below, Hyperparameter, Positive, Setting, Word, is_real, is_whole
-from representer.values import number, per_row
+from representer.samples import Data
+from representer.values import Below, Hyperparameter, Positive, Setting, Word, is_real, is_whole, number, per_row
 
 # The number of a feature: a new one if it has none, or a negative one if it may not get any.
 Numbering = Callable[[Hashable], int]
@@ -49,7 +48,7 @@ class VertexHistogram(CountingKernel):
     Examples
     --------
     >>> from representer.kernels import VertexHistogram
-    >>> from representer.kernels.graphs import Graph
+    >>> from representer.kernels import Graph
     >>> ethanol = Graph([(0, 1), (1, 2)], node_labels=["C", "C", "O"])
     >>> water = Graph(node_labels=["O"])
     >>> VertexHistogram()([ethanol, water]).tolist()
@@ -133,7 +132,7 @@ class WeisfeilerLehman(GraphFeatures):
     Examples
     --------
     >>> from representer.kernels import WeisfeilerLehman
-    >>> from representer.kernels.graphs import Graph
+    >>> from representer.kernels import Graph
     >>> path = Graph([(0, 1), (1, 2)])
     >>> triangle = Graph([(0, 1), (1, 2), (2, 0)])
     >>> WeisfeilerLehman(iterations=1)([path, triangle]).tolist()
@@ -246,7 +245,7 @@ class ShortestPath(GraphFeatures):
     Examples
     --------
     >>> from representer.kernels import ShortestPath
-    >>> from representer.kernels.graphs import Graph
+    >>> from representer.kernels import Graph
     >>> path = Graph([(0, 1), (1, 2)])
     >>> triangle = Graph([(0, 1), (1, 2), (2, 0)])
     >>> ShortestPath()([path, triangle]).tolist()
@@ -313,7 +312,7 @@ class RandomWalk(Kernel):
     Examples
     --------
     >>> from representer.kernels import RandomWalk
-    >>> from representer.kernels.graphs import Graph
+    >>> from representer.kernels import Graph
     >>> edge = Graph([(0, 1)], node_labels=["C", "O"])
     >>> RandomWalk(decay=0.5)([edge]).tolist()
     [[4.0]]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from representer.data import Data, as_list, first_positions
 from representer.kernels.objects import as_label
+from representer.samples import Data, as_list, first_positions
 
 # A graph with more edges or nodes than this is summarised in its repr.
 REPR_LIMIT = 1000
@@ -37,7 +37,7 @@ class Graph:
 
     Examples
     --------
-    >>> from representer.kernels.graphs import Graph
+    >>> from representer.kernels import Graph
     >>> ethanol = Graph([(0, 1), (2, 1)], node_labels=["C", "C", "O"])
     >>> ethanol
     Graph([(0, 1), (1, 2)], node_labels=['C', 'C', 'O'])
@@ -159,7 +159,7 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
     Examples
     --------
     >>> import networkx
-    >>> from representer.kernels.graphs import as_graph
+    >>> from representer.kernels import as_graph
     >>> path = networkx.path_graph(["x", "y", "z"])
     >>> networkx.set_node_attributes(path, {"x": "C", "y": "C", "z": "O"}, "atom")
     >>> as_graph(path, node_label="atom")

@@ -11,10 +11,9 @@ from typing import Any, Self, get_args
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_vectors, count
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
-from representer.parameters import Constraint, Real, Setting, as_tensor
-from representer.values import same
+from representer.samples import Data, as_vectors, count
+from representer.values import Constraint, Real, Setting, as_tensor, same
 
 
 class Mapped(Kernel, ABC):

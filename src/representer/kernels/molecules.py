@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, SparseRows, as_items, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.fingerprints import MinMax
-from representer.parameters import is_count, is_whole
+from representer.samples import Data, SparseRows, as_items, is_single
+from representer.values import is_count, is_whole
 
 # An error names this many faulty molecules, and counts the others.
 SHOWN = 5
@@ -87,7 +87,7 @@ class Fingerprint:
 
     Examples
     --------
-    >>> from representer.kernels.molecules import Fingerprint
+    >>> from representer.kernels import Fingerprint
     >>> Fingerprint("AtomPair", n_bits=1024)(["CCO"]).shape
     (1, 1024)
     """

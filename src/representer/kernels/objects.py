@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_list, as_vectors, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.linalg import is_finite
+from representer.samples import Data, as_list, as_vectors, is_single
 
 
 class Delta(Kernel):

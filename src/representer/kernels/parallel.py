@@ -8,9 +8,9 @@ import joblib
 import torch
 from torch import Tensor
 
-from representer.data import Data, count
 from representer.kernels.base import Columns, ExplicitFeatures, Kernel, Wrapped, is_searched
 from representer.linalg import row_blocks
+from representer.samples import Data, count
 
 BLOCK_SIZE = 256
 

@@ -16,8 +16,7 @@ from torch import Tensor
 from representer.kernels.base import FACTOR, Kernel
 from representer.kernels.heuristics import inverse_size
 from representer.linalg import combine
-from representer.parameters import Hyperparameter, NonNegative, Positive, Setting, Word
-from representer.values import number, per_row
+from representer.values import Hyperparameter, NonNegative, Positive, Setting, Word, number, per_row
 
 # A polynomial kernel with more monomials than this has too many features to write them down.
 MONOMIALS = 10_000

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from representer.data import Data
 from representer.kernels.base import ONE, Columns, Domain, ExplicitFeatures, Kernel, is_searched
 from representer.kernels.parallel import Block
 from representer.kernels.products import Linear
 from representer.kernels.time_series import Series, as_series, blocks_by_length, check_series, padded
 from representer.linalg import combine, row_blocks
-from representer.parameters import Hyperparameter, Positive, Setting, Word
-from representer.values import number, per_row
+from representer.samples import Data
+from representer.values import Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Up to this many iterated integrals a path, a signature is written out; else pairs of paths are compared.
 EXPLICIT_LIMIT = 20_000

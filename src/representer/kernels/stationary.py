@@ -16,8 +16,7 @@ from torch.autograd.function import once_differentiable
 from representer.kernels.base import ONE, Kernel
 from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
 from representer.linalg import combine, empty_matrix
-from representer.parameters import Hyperparameter, Positive, Setting, Word, is_real
-from representer.values import number
+from representer.values import Hyperparameter, Positive, Setting, Word, is_real, number
 
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.

@@ -16,12 +16,11 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, as_items, first_positions, is_single
 from representer.kernels.base import Domain, Kernel
 from representer.kernels.explicit import CountingKernel, inner_products, squared_norms
 from representer.linalg import combine, row_blocks
-from representer.parameters import Hyperparameter, NonNegative, Setting, Word, is_count, is_whole
-from representer.values import number
+from representer.samples import Data, as_items, first_positions, is_single
+from representer.values import Hyperparameter, NonNegative, Setting, Word, is_count, is_whole, number
 
 # Codes of substrings are integers below this; longer substrings are renumbered on the way.
 MAX_CODE = 2**62

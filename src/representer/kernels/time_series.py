@@ -11,13 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_list
 from representer.kernels.base import Domain, Kernel, with_derivative
 from representer.kernels.heuristics import median_distance
 from representer.kernels.parallel import Block, pairwise_blocks
 from representer.linalg import row_blocks
-from representer.parameters import Hyperparameter, Positive, Setting, Word, is_count
-from representer.values import number, per_row
+from representer.samples import Data, as_list
+from representer.values import Hyperparameter, Positive, Setting, Word, is_count, number, per_row
 
 # Entries of one temporary of a block of pairs: about what the processor's cache holds.
 BLOCK_ENTRIES = 2**15

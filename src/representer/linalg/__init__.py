@@ -15,7 +15,6 @@ from representer.linalg.cholesky import (
     woodbury,
 )
 from representer.linalg.equations import Limits, broyden, jacobian, levenberg_marquardt
-from representer.linalg.leading import RitzPairs, leading, orthonormal
 from representer.linalg.memory import (
     BLOCK_BYTES,
     MemoryWarning,
@@ -31,8 +30,12 @@ from representer.linalg.memory import (
 from representer.linalg.spectral import (
     Eigenpairs,
     IndefiniteGramWarning,
+    Product,
+    RitzPairs,
     eigh,
     gram_factor,
+    leading,
+    orthonormal,
     repair_gram,
     spectrum_of_factor,
 )
@@ -51,6 +54,7 @@ __all__ = [
     "Limits",
     "MemoryWarning",
     "NotPositiveDefiniteError",
+    "Product",
     "RitzPairs",
     "Woodbury",
     "as_bytes",

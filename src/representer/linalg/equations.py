@@ -33,7 +33,7 @@ def broyden(equations: Equations, start: Tensor, inverse: Tensor, limits: Limits
     Examples
     --------
     >>> import torch
-    >>> from representer.linalg.equations import Limits, broyden
+    >>> from representer.linalg import Limits, broyden
     >>> target = torch.tensor([[2.0], [3.0]], dtype=torch.float64)
     >>> start, inverse = torch.ones(2, 1, dtype=torch.float64), 0.5 * torch.eye(1, dtype=torch.float64)
     >>> roots, converged = broyden(lambda x, rows: x**2 - target[rows], start, inverse, Limits(1.0, 1e-12))

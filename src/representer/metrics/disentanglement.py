@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from representer.parameters import is_count, is_real
+from representer.values import is_count, is_real
 
 # A share of a bin that is rounding: codes of single precision are the least exact ones.
 EDGE = 1e-6

@@ -9,9 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, same_features
 from representer.kernels import Kernel, as_kernel
-from representer.parameters import is_count
+from representer.samples import Data, count, same_features
+from representer.values import is_count
 
 
 # -- maximum mean discrepancy -----------------------------------------------------------------------------------------

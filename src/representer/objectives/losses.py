@@ -6,10 +6,10 @@ import copy
 import math
 import warnings
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from sklearn.svm import SVC, SVR
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -23,6 +23,9 @@ from representer.objectives.convex import (
     SoftmaxCurvature,
 )
 from representer.objectives.targets import ArrayLike, columns, one_hot, sign_columns, some_values
+
+if TYPE_CHECKING:
+    from sklearn.svm import SVC, SVR
 
 # In single precision libsvm cannot solve everything: a gap beyond this part of the value is an error.
 LARGEST_GAP = 1e-4
@@ -125,6 +128,8 @@ class EpsilonInsensitive(SupportVectorLoss):
         )
 
     def _machine(self, C: float) -> SVR:
+        from sklearn.svm import SVR  # here, because few fits need it and its import takes long
+
         return SVR(kernel="precomputed", C=C, epsilon=self.epsilon, tol=self.tol, max_iter=self.max_iter)
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,6 +153,8 @@ class Hinge(SupportVectorLoss):
         return sign_columns(targets, name="Hinge")
 
     def _machine(self, C: float) -> SVC:
+        from sklearn.svm import SVC
+
         return SVC(kernel="precomputed", C=C, tol=self.tol, max_iter=self.max_iter)
 
     def _loss(self, targets: Tensor, F: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,8 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from representer.linalg import Eigenpairs, eigh, factorize, shifted, symmetric_products
 from representer.objectives.base import symmetric_part
-from representer.operators.base import Decomposable, DiagonalForm
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import Decomposable, DiagonalForm, clipped_spectrum
 from representer.systems.base import Criterion
 from representer.systems.exact import (
     Constants,
@@ -164,17 +163,15 @@ class _Gram(torch.autograd.Function):
                 outer = outer.mean(0, keepdim=True).expand_as(outer) if layout.criterion == "gcv" else outer
                 BP[index] = outer @ P[index]
             in_gram = symmetric_part(P @ BP - (P @ q) @ C.mT)
-        ctx.save_for_backward(in_gram)
-        ctx.n = n
+        ctx.save_for_backward(in_gram, n * in_gram.diagonal().sum())
         return (R**2).sum() / n
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *weights: Tensor) -> tuple[Tensor | None, ...]:
         (weight,) = weights
-        (in_gram,) = ctx.saved_tensors
-        in_alpha = weight * ctx.n * in_gram.diagonal().sum()
-        return weight * in_gram, in_alpha, None, None
+        in_gram, in_alpha = ctx.saved_tensors
+        return weight * in_gram, weight * in_alpha, None, None
 
 
 class _Kronecker(torch.autograd.Function):

@@ -19,10 +19,10 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from representer.data import Data, SparseRows
 from representer.kernels import NAMES, Kernel, Pair, Wrapped
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
-from representer.operators import Decomposable, OperatorKernel, OperatorSum, Separate
+from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
+from representer.samples import Data, SparseRows
 from representer.values import Value, map_children
 
 

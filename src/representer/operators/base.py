@@ -11,9 +11,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_vectors, count
 from representer.kernels import Domain, Kernel
 from representer.operators.outputs import Identity, Operator
+from representer.samples import Data, as_vectors, count
 from representer.values import Value, argument_repr, map_children
 
 

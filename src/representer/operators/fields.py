@@ -11,11 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_vectors
 from representer.kernels import Domain, Gaussian, Kernel, Stationary
 from representer.operators.base import VectorOperatorKernel, common_domain
-from representer.parameters import Hyperparameter, Positive
-from representer.values import number
+from representer.samples import Data, as_vectors
+from representer.values import Hyperparameter, Positive, number
 
 Map = npt.ArrayLike | Callable[[Tensor], Tensor]
 

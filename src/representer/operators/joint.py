@@ -8,7 +8,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import Data, as_vectors, count
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.operators.base import (
@@ -19,8 +18,8 @@ from representer.operators.base import (
     VectorOperatorKernel,
 )
 from representer.operators.outputs import Identity
-from representer.parameters import Hyperparameter, NonNegative, is_real
-from representer.values import number
+from representer.samples import Data, as_vectors, count
+from representer.values import Hyperparameter, NonNegative, is_real, number
 
 
 class Coordinatewise(VectorOperatorKernel):

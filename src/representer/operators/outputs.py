@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import Eigenpairs, factorize, shifted
-from representer.parameters import Hyperparameter, NonNegative, Positive, SemiDefinite, Word, is_count
-from representer.values import Value, number
+from representer.values import Hyperparameter, NonNegative, Positive, SemiDefinite, Value, Word, is_count, number
 
 
 class Operator(Value, ABC):
@@ -229,7 +228,7 @@ def as_operator(operator: Any, n_components: int | Literal["auto"] = "auto") -> 
 
     Examples
     --------
-    >>> from representer.operators.outputs import as_operator
+    >>> from representer.operators import as_operator
     >>> as_operator("kpca", 3)
     PrincipalComponents(n_components=3)
     """

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from representer.linalg.memory import recycling
+from representer.linalg import recycling
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import HistoryEntry, OptimizeResult
 

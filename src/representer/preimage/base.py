@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count
 from representer.functions import Embedding
 from representer.kernels import Kernel
-from representer.linalg.memory import row_blocks
+from representer.linalg import row_blocks
+from representer.samples import Data, count
 from representer.values import Value
 
 

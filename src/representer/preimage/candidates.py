@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, SparseRows, count, is_single
 from representer.functions import Embedding
-from representer.kernels import Kernel
-from representer.kernels.columns import as_records
-from representer.parameters import is_count
+from representer.kernels import Kernel, as_records
 from representer.preimage.base import (
     Decoder,
     prepared_like,
     score_blocks,
     squared_norms,
 )
+from representer.samples import Data, SparseRows, count, is_single
+from representer.values import is_count
 
 
 class Candidates(Decoder):

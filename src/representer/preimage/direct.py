@@ -9,10 +9,10 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, SparseRows, count
 from representer.functions import Embedding
 from representer.kernels import Centered, Constant, Functional, Kernel, Linear, Scaled, Sum
 from representer.preimage.base import Decoder, _one_each
+from representer.samples import Data, SparseRows, count
 
 
 class Direct(Decoder):

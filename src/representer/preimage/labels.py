@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, SparseRows
 from representer.functions import Embedding
 from representer.kernels import Kernel
-from representer.linalg.memory import row_blocks
-from representer.parameters import is_count, is_real
+from representer.linalg import row_blocks
 from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
 from representer.preimage.direct import combination, is_dot_product
+from representer.samples import Data, SparseRows
+from representer.values import is_count, is_real
 
 # Up to so many sets are looked at one by one.
 MAX_SETS = 2**16

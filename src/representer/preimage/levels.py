@@ -9,13 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, plain
 from representer.functions.levels import Levels
-from representer.kernels.base import Kernel
-from representer.kernels.learned import Mapped
-from representer.kernels.products import Linear
+from representer.kernels import Kernel, Linear, Mapped
 from representer.preimage.neighbours import nearest, refined, weighted
 from representer.preimage.network import Network
+from representer.samples import Data, plain
 
 METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
 

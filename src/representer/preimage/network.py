@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from representer.parameters import is_count, is_real
-from representer.values import Value
+from representer.values import Value, is_count, is_real
 
 
 class Network(Value):

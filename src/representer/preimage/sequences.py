@@ -12,14 +12,13 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, count
 from representer.functions import Embedding
 from representer.kernels import Kernel, Normalized, Scaled, WeightedDegree, coded, one_kind
 from representer.linalg import row_blocks
 from representer.notices import warn
-from representer.parameters import is_count, is_real
 from representer.preimage.base import Decoder
-from representer.values import number
+from representer.samples import Data, count
+from representer.values import is_count, is_real, number
 
 # The search looks at every window of symbols at once; more windows than this are not searched.
 MAX_WINDOWS = 2**20

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data
 from representer.functions import Embedding
 from representer.kernels import Delta, Gaussian, Kernel, Laplacian, MinMax, Scaled, Tanimoto
-from representer.linalg.memory import row_blocks
+from representer.linalg import row_blocks
 from representer.optimize import lbfgs, with_gradient
 from representer.optimize.runs import check_limits
 from representer.preimage.base import Decoder
 from representer.preimage.neighbours import weighted
+from representer.samples import Data
 from representer.values import all_values
 
 # A step is halved at most so often: then it is below the digits of a double.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from representer.functions import Expansion
 from representer.operators import Decomposable
-from representer.parameters import is_real
+from representer.values import is_real
 
 # Codes between which the decoder's kernel is compared to estimate how fast it changes.
 SOME_CODES = 500

@@ -12,16 +12,13 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Nystroem, RandomFeatures
-from representer.data import Data, plain
 from representer.functions import Expansion, ExplicitFunction, FeatureFunction
-from representer.kernels import Kernel
-from representer.kernels.stationary import Stationary
-from representer.linalg.memory import room_beside_sums
+from representer.kernels import Kernel, Stationary
+from representer.linalg import room_beside_sums
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.base import inner
 from representer.objectives.rademacher import ClassRisk, Observer
-from representer.operators import Decomposable
-from representer.operators.adapted import Representation, original, silent_repairs
+from representer.operators import Decomposable, Representation, original, silent_repairs
 from representer.optimize.search import Choice
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
@@ -32,9 +29,8 @@ from representer.problems.embedding import (
     require_memory,
 )
 from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, left_out_errors
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, plain
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.systems.groups import Groups
 from representer.systems.sums import NormalStep, NormalSums
 

@@ -11,18 +11,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from representer.data import Data, take
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
-from representer.kernels.base import Kernel, Tangent
-from representer.linalg import factorize
-from representer.linalg.memory import row_blocks
+from representer.kernels import Kernel, Tangent
+from representer.linalg import factorize, row_blocks
 from representer.objectives import Interpolation, Ridge
 from representer.objectives.squared import separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.parameters import Hyperparameter
 from representer.problems.losses import KnownTargets, Objectives
-from representer.values import Value
+from representer.samples import Data, take
+from representer.values import Hyperparameter, Value
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
@@ -250,15 +248,6 @@ class DeepProblem:
                     apart = separation_penalty(Z[..., self.rows, :])
                     total = total + self._alpha(points) * block.fit.separation * apart
         return total
-
-    def in_units(self, unit: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """J and its gradient in units of a number."""
-
-        def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
-            values, gradients = self.value_and_gradient(points)
-            return values / unit, gradients / unit
-
-        return scaled
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """J (b,) and its gradient (b, m), in batches that fit into memory."""

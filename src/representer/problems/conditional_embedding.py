@@ -10,23 +10,18 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Landmarks, Nystroem, approximation_error
-from representer.data import Data, plain, take
 from representer.functions import ConditionalEmbedding, FeatureFunction
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
-from representer.linalg import pivoted_cholesky
-from representer.linalg.memory import room_beside_sums
+from representer.linalg import pivoted_cholesky, room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
-from representer.operators.adapted import Adapted, Representation, original, repaired_gram, silent_repairs
+from representer.operators import Adapted, Representation, original, repaired_gram, silent_repairs
 from representer.optimize.search import Choice
 from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
 from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
+from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, evenly_spaced, is_dask, plain, take
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
-from representer.samples.on_dask import OnDask, is_dask
-from representer.samples.rows import evenly_spaced
 from representer.systems.cells import Cells, CellStep
 from representer.systems.sums import NormalStep, NormalSums
 from representer.systems.weights import SampleWeights

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.data import Data, count, take
 from representer.functions import Expansion
 from representer.linalg import eigh
 from representer.operators import Decomposable
@@ -22,6 +21,7 @@ from representer.problems.fixed_gram import Restore, precompute
 from representer.problems.hyperparameters import Fold, HyperparameterSearch, minimise
 from representer.problems.losses import KnownTargets, Loss, Objectives, on_factor
 from representer.problems.starts import beginning, flat, principal_start, random_starts
+from representer.samples import Data, count, take
 
 Split = tuple[Tensor, Tensor]  # training rows and held-out rows
 

@@ -12,20 +12,17 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FourierFeatures, RandomFeatures
-from representer.data import Data, count, take
-from representer.kernels import Kernel
-from representer.kernels.learned import Neural
-from representer.linalg import NotPositiveDefiniteError
-from representer.linalg.memory import recycling, require
+from representer.kernels import Kernel, Neural
+from representer.linalg import NotPositiveDefiniteError, recycling, require
 from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.squared import SquaredLoss
-from representer.operators.adapted import Adapted, original, repaired_gram, silent_repairs
+from representer.operators import Adapted, original, repaired_gram, silent_repairs
 from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
 from representer.optimize.search import Choice, SearchSettings, random_starts
-from representer.parameters import Constraint, Positive
-from representer.samples.in_memory import Block
+from representer.samples import Block, Data, count, take
 from representer.systems.scalar import DenseSystem, FactorSystem, RidgeSystem
+from representer.values import Constraint, Positive
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
 # every sample is an island, to six digits.

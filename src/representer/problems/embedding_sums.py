@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap
-from representer.data import plain
 from representer.functions import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Representation
+from representer.linalg import row_blocks
+from representer.operators import Representation
 from representer.optimize.search import alpha_grid, best_alpha
-from representer.samples import rows
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, Samples
+from representer.samples import Block, HeldSamples, Samples, plain, rows
 from representer.systems.base import whole_groups
 from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.sums import NormalRidge, NormalSums

@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.data import Data, SparseRows, take
 from representer.functions import Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, repair_gram
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Representation, original, repaired_gram
+from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
 from representer.problems.composition import Composition
+from representer.samples import Data, SparseRows, take
 
 ADVICE = (
     "If the kernel that sees the data is indefinite, it is repaired where nothing of it is learned: give numbers (or "

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data
-from representer.kernels import Kernel, Linear
-from representer.kernels.learned import Mapped
-from representer.linalg.memory import row_blocks
+from representer.kernels import Kernel, Linear, Mapped
+from representer.linalg import row_blocks
 from representer.optimize import OptimizeResult, adam, with_gradient
 from representer.optimize.search import SearchSettings, keep_going
-from representer.parameters import Real, packing
 from representer.preimage import Network
 from representer.problems.levels import Hidden, LevelModel, LevelSearch, LevelsProblem, solve
+from representer.samples import Data
+from representer.values import Real, packing
 
 # During training the features will move, so that their components are solved for to this accuracy only.
 TRAINING_ACCURACY = 1e-4

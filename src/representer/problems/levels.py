@@ -21,13 +21,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.functions.levels import slope
-from representer.kernels.base import Kernel
-from representer.kernels.names import as_kernel
-from representer.kernels.products import Linear
-from representer.kernels.stationary import Gaussian
-from representer.linalg import RitzPairs, leading, orthonormal
-from representer.linalg.leading import Product
-from representer.linalg.memory import row_blocks
+from representer.kernels import Gaussian, Kernel, Linear, as_kernel
+from representer.linalg import Product, RitzPairs, leading, orthonormal, row_blocks
 from representer.optimize.runs import HistoryEntry, Monitor
 from representer.optimize.search import SearchSettings
 from representer.optimize.stiefel import (
@@ -44,8 +39,7 @@ from representer.optimize.stiefel import (
     sweeps,
     symmetric,
 )
-from representer.parameters import is_count, is_real
-from representer.values import number
+from representer.values import is_count, is_real, number
 
 Hidden = list[Tensor]
 

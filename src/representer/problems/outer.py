@@ -10,14 +10,11 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
-from representer.data import Data, plain
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
-from representer.operators import Decomposable, Identity
-from representer.operators.adapted import silent_repairs
+from representer.operators import Decomposable, Identity, silent_repairs
 from representer.optimize.search import best_alpha, log_spaced
+from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Samples
 from representer.systems.frames import CentredFeatures, frame_of
 from representer.systems.ridge import SummedSystem, block_limit, normal_equations
 from representer.systems.sums import NormalStep

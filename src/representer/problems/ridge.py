@@ -13,20 +13,25 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Falkon, approximation_error
-from representer.data import Data, plain, take
 from representer.functions import Expansion, FeatureFunction, StoredFeatures
-from representer.linalg import NotPositiveDefiniteError
-from representer.linalg.memory import require
+from representer.linalg import NotPositiveDefiniteError, require
 from representer.notices import warn
 from representer.objectives.operator_valued import cross_validation
-from representer.operators import Decomposable, Dense, Operator, OperatorKernel, OperatorSum
-from representer.operators.adapted import Representation, original, searched, silent_repairs
-from representer.operators.outputs import DataDriven
+from representer.operators import (
+    DataDriven,
+    Decomposable,
+    Dense,
+    Operator,
+    OperatorKernel,
+    OperatorSum,
+    Representation,
+    original,
+    searched,
+    silent_repairs,
+)
 from representer.optimize.search import Choice, SearchSettings, alpha_grid, best_alpha, least, minimise
-from representer.parameters import Packing
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, plain, take
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
 from representer.systems.exact import (
     Known,
     RidgeData,
@@ -48,7 +53,7 @@ from representer.systems.ridge import (
     pilot_features,
     summed_system,
 )
-from representer.values import Value
+from representer.values import Packing, Value
 
 OPERATOR = "operator__matrix"
 

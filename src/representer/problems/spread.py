@@ -11,18 +11,16 @@ import torch
 from torch import Tensor
 
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
-from representer.data import Data, count
 from representer.functions import Composed
 from representer.kernels import Linear
-from representer.linalg import repair_gram
-from representer.linalg.memory import row_blocks
-from representer.operators import Decomposable, OperatorKernel
-from representer.operators.adapted import Projected, repaired_gram, silent_repairs
+from representer.linalg import repair_gram, row_blocks
+from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
 from representer.optimize.search import SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
 from representer.problems.fixed_gram import precompute
 from representer.problems.losses import KnownTargets, squared
+from representer.samples import Data, count
 from representer.systems import RidgeData, factor_system
 
 

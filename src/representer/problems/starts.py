@@ -11,10 +11,10 @@ import torch
 from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
-from representer.data import Data
 from representer.functions import Chain, Layer
 from representer.notices import warn
 from representer.problems.composition import Composition
+from representer.samples import Data
 
 # Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
 LANCZOS_SIZE, LANCZOS_SHARE = 200, 10

@@ -16,20 +16,26 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
-from representer.data import Data, count, plain, take
 from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, Linear
-from representer.linalg import gram_factor
-from representer.linalg.memory import BLOCK_BYTES, require
-from representer.operators import ConditionalCovariance, Decomposable, Dense, Operator, PrincipalComponents
-from representer.operators.adapted import Representation, original, repaired_gram, silent_repairs
-from representer.operators.outputs import DataDriven
+from representer.linalg import BLOCK_BYTES, gram_factor, require
+from representer.operators import (
+    ConditionalCovariance,
+    DataDriven,
+    Decomposable,
+    Dense,
+    Operator,
+    PrincipalComponents,
+    Representation,
+    original,
+    repaired_gram,
+    silent_repairs,
+)
 from representer.optimize.runs import Monitor
 from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced
-from representer.parameters import Positive
 from representer.preimage import Decoder
 from representer.problems.ridge import RidgeChoice, Search
-from representer.samples import Block, InMemory, Samples, rows
+from representer.samples import Block, Data, InMemory, Samples, count, plain, rows, take
 from representer.systems import RidgeData
 from representer.systems.ridge import block_limit
 from representer.systems.structured import (
@@ -40,6 +46,7 @@ from representer.systems.structured import (
     summed_regression,
 )
 from representer.systems.sums import NormalStep, NormalSums
+from representer.values import Positive
 
 # Values of alpha on a first grid, and on a finer one between the neighbours of its best.
 COARSE, FINE = 13, 9

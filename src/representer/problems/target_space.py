@@ -16,13 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count, plain, take
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
-from representer.linalg import Cholesky, factorize, pivoted_cholesky
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Representation
+from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks
+from representer.operators import Representation
 from representer.preimage import combination, is_linear
+from representer.samples import Data, count, plain, take
 
 
 @dataclass(frozen=True)

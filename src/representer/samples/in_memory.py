@@ -1,4 +1,4 @@
-"""Where a fit finds its samples: in memory, read in blocks; and what a sum over them is."""
+"""Samples in memory, read in blocks; what a sum over them is; and those that a fit by sums keeps of all it has seen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from representer.data import Data, count, take
-from representer.linalg.memory import recycling, row_blocks
-from representer.samples.rows import sample_groups, sample_rows
+from representer.linalg import recycling, row_blocks
+from representer.samples.data import Data, SparseRows, count, plain, take
+from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class InMemory(Samples):
     Examples
     --------
     >>> import torch
-    >>> from representer.samples.in_memory import Block, InMemory
+    >>> from representer.samples import Block, InMemory
     >>> X, Y = torch.arange(6.0).reshape(3, 2), torch.ones(3, 1)
     >>> InMemory(Block(X, Y)).rows([0, 2]).X.tolist()
     [[0.0, 1.0], [4.0, 5.0]]
@@ -145,3 +146,57 @@ class InMemory(Samples):
                 part = Block(X[rows], Y[rows], None if weights is None else weights[rows])
                 result = step(part, result)
         return result
+
+
+@dataclass(frozen=True)
+class HeldSamples:
+    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
+
+    keys: np.ndarray
+    X: Data
+    Y: Data
+    weights: np.ndarray | None
+    groups: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
+        """Some samples, whose numbers among all are ``rows``, in memory of their own."""
+        arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
+        """The sample of all samples, after ``seen`` of them, with a block of more."""
+        keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
+        chosen = np.sort(np.argsort(keys)[:size])
+        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
+
+    def block(self, kernel: Any, representation: Any) -> Block:
+        """The samples as the tensors that a ``Representation`` makes of them."""
+        weights = None if self.weights is None else representation.tensor(self.weights)
+        groups = None if self.groups is None else torch.from_numpy(self.groups)
+        X = representation.inputs(kernel, self.X)
+        return Block(X, representation.tensor(self.Y), weights, groups)
+
+    def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
+        """The ``size`` samples of least keys of both, in the order in which they came."""
+        keys = np.concatenate([self.keys, other.keys])
+        kept = np.sort(np.argsort(keys)[:size])
+        X, Y = chosen_of_both(self.X, other.X, kept), chosen_of_both(self.Y, other.Y, kept)
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            parts = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
+            weights = np.concatenate(parts)[kept]
+        return HeldSamples(keys[kept], X, Y, weights)
+
+
+def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
+    """Some rows of two collections of the same kind, one after the other."""
+    if isinstance(one, SparseRows):
+        return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
+    if isinstance(one, np.ndarray):
+        return np.concatenate([one, two])[rows]
+    both = [*one, *two]
+    return [both[i] for i in rows]

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
-from representer.data import Data
-from representer.data import is_dask as is_dask
+from representer.samples.data import Data
+from representer.samples.data import is_dask as is_dask
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 
 # So many partial sums are added by one task.

@@ -56,7 +56,7 @@ def sample_rows(n: int, size: int, seed: int) -> np.ndarray:
 
     Examples
     --------
-    >>> from representer.samples.rows import sample_rows
+    >>> from representer.samples import sample_rows
     >>> len(sample_rows(10**6, 5, seed=0)), sample_rows(3, 5, seed=0).tolist()
     (5, [0, 1, 2])
     """
@@ -78,7 +78,7 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from representer.samples.rows import sample_groups
+    >>> from representer.samples import sample_groups
     >>> rows = sample_groups(np.array([0, 1, 0, 2, 1, 2]), 4, seed=0)
     >>> len(rows)
     4

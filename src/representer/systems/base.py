@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from representer.data import Data
-from representer.linalg.memory import row_blocks
+from representer.linalg import row_blocks
+from representer.samples import Data
 from representer.systems.groups import Groups
 
 Criterion = Literal["loo", "gcv"]

@@ -8,11 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from representer.approximation.base import FeatureMap
-from representer.data import Data, count
-from representer.kernels.base import Kernel
-from representer.linalg.memory import row_blocks
-from representer.samples.in_memory import Block, Step
+from representer.approximation import FeatureMap
+from representer.kernels import Kernel
+from representer.linalg import row_blocks
+from representer.samples import Block, Data, Step, count
 from representer.systems.sums import NormalSums, add_gram
 
 

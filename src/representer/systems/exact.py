@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.data import Data, count, take
 from representer.kernels import Kernel, Linear
 from representer.linalg import (
     Cholesky,
@@ -32,15 +31,22 @@ from representer.linalg import (
     nearest_kronecker,
     pivoted_cholesky,
     repair_gram,
+    require,
+    row_blocks,
     spectrum_of_factor,
     woodbury,
 )
-from representer.linalg.memory import require, row_blocks
-from representer.operators.adapted import Projected, repaired_gram
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import (
+    Decomposable,
+    DiagonalForm,
+    OperatorKernel,
+    OperatorSum,
+    Projected,
+    clipped_spectrum,
+    repaired_gram,
+)
+from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.samples.in_memory import Block
 from representer.systems.base import Criterion, System, group_members
 
 Solver = Literal["auto", "dense", "iterative"]

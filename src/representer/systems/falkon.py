@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.approximation import Falkon, FeatureMap
 from representer.linalg import Cholesky, conjugate_gradient, factorize, shifted
-from representer.samples.in_memory import Block, Samples, Step
+from representer.samples import Block, Samples, Step
 
 
 @dataclass(frozen=True)

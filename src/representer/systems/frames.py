@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.approximation.base import FeatureMap
-from representer.approximation.landmarks import LandmarkFeatures
-from representer.data import Data, count, take
-from representer.kernels.base import Kernel
-from representer.samples.rows import MIDDLE_ROWS, evenly_spaced
+from representer.approximation import FeatureMap, LandmarkFeatures
+from representer.kernels import Kernel
+from representer.samples import Data, count, take
+from representer.samples import rows as limits
 
 # A function of the features is nearly constant if its deviation is less than this share of its mean.
 NEARLY_CONSTANT = 0.1
@@ -114,7 +113,7 @@ class CentredFeatures(FeatureMap):
 
 def frame_of(features: FeatureMap, X: Data) -> Frame:
     """The frame of features, by some samples; the middle by the landmarks, which batches of any size share."""
-    phi = features(take(X, torch.from_numpy(evenly_spaced(count(X), MIDDLE_ROWS))))
+    phi = features(take(X, torch.from_numpy(limits.evenly_spaced(count(X), limits.MIDDLE_ROWS))))
     if not isinstance(features, LandmarkFeatures):
         return Frame(phi.mean(0))
     frame = Frame(features.factor.factor.mean(0))

@@ -15,15 +15,20 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Falkon, FeatureMap, LandmarkFeatures, landmark_features
-from representer.data import Data, count, plain, take
 from representer.functions import StoredFeatures
 from representer.kernels import Linear
-from representer.linalg.memory import room_beside_sums, row_blocks
-from representer.operators import Decomposable, Diagonal, Identity, Operator, OperatorKernel
-from representer.operators.adapted import Representation, silent_repairs
+from representer.linalg import room_beside_sums, row_blocks
+from representer.operators import (
+    Decomposable,
+    Diagonal,
+    Identity,
+    Operator,
+    OperatorKernel,
+    Representation,
+    silent_repairs,
+)
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, count, plain, take
 from representer.samples import rows as limits
-from representer.samples.held import HeldSamples
-from representer.samples.in_memory import Block, InMemory, Samples
 from representer.systems.base import Criterion, System, whole_groups
 from representer.systems.exact import (
     IterativeOutputs,

@@ -23,8 +23,7 @@ from torch import Tensor
 
 from representer.approximation import FeatureMap
 from representer.linalg import Eigenpairs, eigh, factorize, shifted, spectrum_of_factor
-from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents
-from representer.operators.outputs import clipped_spectrum
+from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents, clipped_spectrum
 from representer.samples import Block
 from representer.systems.base import group_members, group_residuals
 from representer.systems.sums import NormalRidge, NormalSums, symmetric

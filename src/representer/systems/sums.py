@@ -16,9 +16,9 @@ import torch
 from scipy.linalg import blas
 from torch import Tensor
 
-from representer.approximation.base import FeatureMap
+from representer.approximation import FeatureMap
 from representer.linalg import Cholesky, Eigenpairs, eigh, factorize, shifted
-from representer.samples.in_memory import Block, Step
+from representer.samples import Block, Step
 from representer.systems.base import group_members, whole_groups
 from representer.systems.frames import Frame
 
@@ -150,7 +150,7 @@ class NormalRidge:
     >>> import torch
     >>> from representer.approximation import Landmarks
     >>> from representer.systems.sums import NormalRidge, NormalStep
-    >>> from representer.samples.in_memory import Block, InMemory
+    >>> from representer.samples import Block, InMemory
     >>> from representer.kernels import Linear
     >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
     >>> features = Landmarks([[1.0]]).features(Linear(), X, seed=0)

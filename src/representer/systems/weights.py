@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.data import Data, count
 from representer.functions.base import Function
-from representer.kernels.base import Kernel
-from representer.linalg.memory import row_blocks
-from representer.operators.adapted import Adapted, Representation, repaired_gram, silent_repairs
+from representer.kernels import Kernel
+from representer.linalg import row_blocks
+from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
+from representer.samples import Data, count
 from representer.systems.scalar import DenseSystem
 
 
@@ -58,7 +58,7 @@ class SampleWeights(Function):
     --------
     >>> import numpy as np, torch
     >>> from representer.kernels import Gaussian
-    >>> from representer.operators.adapted import Representation
+    >>> from representer.operators import Representation
     >>> from representer.systems.weights import SampleWeights
     >>> w = SampleWeights(Gaussian(1.0), np.array([[0.0], [9.0]]), 1e-9, True, Representation(torch.float64))
     >>> w(np.array([[0.0], [9.0]])).round(decimals=6).tolist()

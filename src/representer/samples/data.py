@@ -22,7 +22,7 @@ def as_vectors(X: Any) -> Tensor:
 
     Examples
     --------
-    >>> from representer.data import as_vectors
+    >>> from representer.samples import as_vectors
     >>> as_vectors([[1, 2], [3, 4]]).dtype
     torch.float64
     """
@@ -103,7 +103,7 @@ def is_single(X: Any) -> bool:
 
     Examples
     --------
-    >>> from representer.data import is_single
+    >>> from representer.samples import is_single
     >>> is_single("abc"), is_single(["abc"])
     (True, False)
     """
@@ -126,7 +126,7 @@ def as_items(X: Any) -> Any:
     Examples
     --------
     >>> import numpy as np
-    >>> from representer.data import as_items
+    >>> from representer.samples import as_items
     >>> as_items(np.array([["ab"], ["cde"]])).tolist(), as_items(["ab", "cde"])
     (['ab', 'cde'], ['ab', 'cde'])
     """
@@ -140,7 +140,7 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
 
     Examples
     --------
-    >>> from representer.data import as_list
+    >>> from representer.samples import as_list
     >>> as_list(("ab", "cde"), "strings")
     ['ab', 'cde']
     """
