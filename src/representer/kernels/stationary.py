@@ -392,7 +392,7 @@ class GaussianTangent:
 
     def pull(self, G: Tensor) -> Tensor:
         """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
-        sums = (G * self.gram) @ self.extended
+        sums = (self.extended.mT @ (G * self.gram)).mT  # so ordered, thin products are faster
         return (sums[..., :-1] - sums[..., -1:] * self.points) * (2.0 / self.lengthscale)
 
     def push(self, dX: Tensor) -> Tensor:
