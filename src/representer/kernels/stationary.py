@@ -188,7 +188,7 @@ class Gaussian(Radial):
         return gram
 
     def tangent(self, X: Tensor) -> GaussianTangent | None:
-        """The Gram matrix with its derivatives in closed form; not that of a subclass, which may be another function."""
+        """The Gram matrix with its derivatives in closed form; a subclass may be another function, and has none."""
         if type(self) is not Gaussian:
             return None
         lengthscale = number(self, "lengthscale", X)

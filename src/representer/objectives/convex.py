@@ -183,16 +183,18 @@ def damped_newton(
         That of a similar problem, of which the first step is tried.
     """
     c = 2.0 * len(gram) * alpha
-    largest = gram.abs().max()
 
     def evaluate(beta: Tensor, smooth: Tensor, b: Tensor) -> _Point:
         total, R = loss(smooth + b)
         return _Point(total / len(gram) + alpha * inner(beta, smooth), beta, smooth, b, R)
 
+    def rounding(beta: Tensor, b: Tensor) -> Tensor:
+        return 16 * torch.finfo(gram.dtype).eps * (gram.abs().max() * beta.abs().sum(0).max() + b.abs().max())
+
     points = [evaluate(beta, gram @ beta, b) for beta, b in starts]
     scale = points[0].R.abs().max().item()
     point = min(points, key=lambda point: point.value.nan_to_num(torch.inf).item())
-    before = 0.0
+    before, fresh = 0.0, False
     E = latest
     if latest is not None:
         d_beta, d_b = latest.newton_step(point.beta, point.R, c, intercept=intercept)
@@ -202,13 +204,14 @@ def damped_newton(
     for steps in range(max_iter + 1):
         _, beta, smooth, b, R = point
         gap = (c * beta - R).abs().max().item()
-        rounding = 16 * torch.finfo(gram.dtype).eps * (largest * beta.abs().sum(0).max() + b.abs().max())
         stale = gap >= WELL_REDUCED * before
-        # While steps are cheap and good, they go on to two digits more.
-        if gap <= rounding or gap <= (1.0 if stale else 0.01) * tol * scale:
+        # While steps are cheap and good, another is taken; at the end one of the curvature at its own start was not.
+        ended = fresh and stale and gap <= tol * scale
+        if ended or ((stale or gap <= tol * scale) and gap <= rounding(beta, b)):
             return Fit(point.value, beta, b, alpha, () if E is None else (E,))
         if steps == max_iter:
             break
+        fresh = E is None or stale
         if E is None or stale:
             E = curvature(smooth + b)
         before = gap
@@ -355,10 +358,17 @@ class SoftmaxCurvature(Curvature):
         separate = self._each(right)
         return separate - self._each(self.M.solve(separate.sum(1, keepdim=True)))
 
-    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def _sums_to_b(self) -> Tensor:
+        """The matrix (k, k) that gives the Δb by which the sums of β change so much.
+
+        b is known up to a constant; the same number in every entry makes the matrix regular and picks Σ_j b_j = 0.
+        """
         schur = torch.diag(self.h.sum(0)) - self.h.mT @ self._v
-        # b is known up to a constant; the same number in every entry makes the system regular and picks Σ_j b_j = 0.
-        b = torch.linalg.solve(schur + schur.diagonal().mean(), solution.sum(0) - sums)
+        return torch.linalg.inv(schur + schur.diagonal().mean())
+
+    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        b = self._sums_to_b @ (solution.sum(0) - sums)
         return solution - self.h * b + self._each((self._v @ b)[:, None]), b
 
 

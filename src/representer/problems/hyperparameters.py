@@ -106,7 +106,6 @@ class HyperparameterSearch:
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
         self.best = math.inf
-        self.solved: tuple[Tensor, list[Tensor]] | None = None  # a vector h at which the folds have been solved
         self.unit: float | None = None  # the first error, so that tolerances do not depend on the units of y
 
     def unpack(self, h: Tensor) -> Composition:
@@ -139,8 +138,6 @@ class HyperparameterSearch:
         """The composition at h and the folds' solutions there; None where a fold has none (alpha too small, say)."""
         with torch.no_grad():
             numbers = self.unpack(h).numbers()
-        if self.solved is not None and torch.equal(h, self.solved[0]):
-            return numbers, self.solved[1]
         points = []
         for fold in self.folds:
             if fold.problem.size == 0 or self.frozen:
@@ -183,7 +180,7 @@ class HyperparameterSearch:
         error, h, points = best
         self._keep(points)
         if math.isfinite(error):
-            self.best, self.start, self.solved = error, h, (h, points)
+            self.best, self.start = error, h
 
     def _tried(self, h: Tensor) -> tuple[float, Tensor, list[Tensor]]:
         """The error at h, infinite where there is none, and the folds' solutions."""
@@ -220,11 +217,14 @@ def hypergradient(
     unpack: Callable[[Tensor], Composition],
 ) -> tuple[Tensor, Tensor]:
     """C(Θ, h) and dE/dh at the minimiser Θ = ``point`` of J(·, h); ``fixed``: the problem at h, None if Θ is given."""
-    theta, raw = point.detach().requires_grad_(), h.detach().requires_grad_()
+    theta, raw = point.detach().requires_grad_(fixed is not None), h.detach().requires_grad_()
     with torch.enable_grad():
         value = problem.score(theta[None], unpack(raw))[0]
+        if fixed is None:
+            (in_h,) = torch.autograd.grad(value, [raw], allow_unused=True, materialize_grads=True)
+            return value.detach(), in_h
         in_theta, in_h = torch.autograd.grad(value, [theta, raw], allow_unused=True, materialize_grads=True)
-    if fixed is None or not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
+    if not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
         return value.detach(), in_h
 
     limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
