@@ -11,10 +11,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test lint format bench docs check clean
+.PHONY: help setup demo reproduce test test-all lint format bench docs check clean
 
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # torch comes first and by its exact version, so that nothing after it asks for another build.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -44,7 +44,10 @@ reproduce: $(INSTALLED) ## the papers' experiments (ARGS="--quick", or names): r
 	$(BIN)/python -m papers $(ARGS)
 
 # Many small matrices: one thread in each of two processes beats two threads in one.
-test: $(INSTALLED) ## run the tests, the README's code and every docstring example
+test: $(INSTALLED) ## run the tests, the README's code and every docstring example (all but the slow tier)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not slow" $(ARGS)
+
+test-all: $(INSTALLED) ## run all tests: also those marked slow, which continuous integration runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
@@ -63,7 +66,7 @@ docs: $(DOCS_INSTALLED) ## build the pages into docs/_build/html; a warning is a
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
-check: ## exactly what continuous integration runs: lint, test, demo, reproduce --quick
+check: ## exactly what continuous integration runs: lint, test-all, demo, reproduce --quick
 	bash .ci/run
 
 clean: ## remove what was made, but not .venv and reproduce_output

@@ -1,9 +1,11 @@
 """Time whole fits, predictions and the import of two checkouts in turns: is the newer one slower?
 
-    python -m benchmarks.two_commits --old OTHER_CHECKOUT/src --repeats 5 [--only NAME ...]
+    python -m benchmarks.two_commits --old OTHER/src [--threads 1 2] [--repeats 7] [--only WORD ...] [--million]
 
 Each source tree has a process of its own; both run the same case one after the other, so that a busy machine slows
-both. The table shows medians and their ratio (below 1, the newer one is faster).
+both. The table shows medians of seconds, their ratio (below 1, the newer one is faster) and that of processor time. A
+turn beside which other programs used more than a tenth of the processors is taken again, a few times; the last column
+says how many turns of the row were disturbed nevertheless.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,25 +42,30 @@ def classes(n: int, d: int = 5) -> tuple[np.ndarray, np.ndarray]:
     return X, np.digitize(y, [-0.2, 0.7])
 
 
-def fit_of(name: str, data: Callable[[int], tuple[np.ndarray, np.ndarray]], n: int, **arguments: Any) -> Any:
-    """A function that fits a learner anew and answers for as many samples, and the same without the fit."""
+def task(
+    name: str, data: Callable[[int], tuple[np.ndarray, np.ndarray]], n: int, *, rows: int = 0, **arguments: Any
+) -> Any:
+    """A function that fits a learner and answers for up to 1,000 samples, or with ``rows`` only answers for so many."""
 
     def prepared() -> Callable[[], None]:
         import representer
 
         X, y = data(n)
         supervised = name not in ("KernelAutoencoder", "DeepKernelPCA")
-        answer = "predict" if supervised else "transform"
         settings = {key: value() if callable(value) else value for key, value in arguments.items()}
 
-        def run() -> None:
+        def fitted() -> Any:
             learner = getattr(representer, name)(**settings)
             if "random_state" in learner.get_params():
                 learner.set_params(random_state=0)
-            learner.fit(X, y) if supervised else learner.fit(X)
-            getattr(learner, answer)(X[: min(n, 1000)])
+            return learner.fit(X, y) if supervised else learner.fit(X)
 
-        return run
+        def answer(learner: Any, X: np.ndarray) -> None:
+            (learner.predict if supervised else learner.transform)(X)
+
+        if rows:
+            return partial(answer, fitted(), data(rows)[0])
+        return lambda: answer(fitted(), X[:1000])
 
     return prepared
 
@@ -80,20 +89,31 @@ def gaussian() -> Any:
 
 
 CASES: dict[str, Any] = {
-    "ridge n=1000": fit_of("OperatorRidge", regression, 1000, kernel="rbf"),
-    "ridge ARD n=500": fit_of("OperatorRidge", regression, 500, kernel=gaussian),
-    "ridge n=100,000 m=1000": fit_of("OperatorRidge", regression, 100_000, kernel="rbf", approximation=nystroem(1000)),
-    "classifier n=1000": fit_of("EmbeddingClassifier", classes, 1000, kernel="rbf"),
-    "conditional n=1000": fit_of("ConditionalMeanEmbedding", regression, 1000, kernel="rbf"),
-    "structured n=1000": fit_of("StructuredPredictor", regression, 1000, kernel="rbf"),
-    "deep regressor n=300": fit_of("DeepKernelRegressor", regression, 300),
-    "deep classifier n=300": fit_of("DeepKernelClassifier", classes, 300),
-    "autoencoder n=300": fit_of("KernelAutoencoder", regression, 300),
-    "deep PCA n=500": fit_of("DeepKernelPCA", regression, 500),
-    "small ridge n=50": fit_of("OperatorRidge", regression, 50, kernel="rbf"),
+    "ridge n=50": task("OperatorRidge", regression, 50, kernel="rbf"),
+    "ridge n=300": task("OperatorRidge", regression, 300, kernel="rbf"),
+    "ridge n=1,000": task("OperatorRidge", regression, 1000, kernel="rbf"),
+    "ridge n=2,000": task("OperatorRidge", regression, 2000, kernel="rbf"),
+    "ridge ARD n=500": task("OperatorRidge", regression, 500, kernel=gaussian),
+    "EmbeddingClassifier n=300": task("EmbeddingClassifier", classes, 300, kernel="rbf"),
+    "EmbeddingClassifier n=1,000": task("EmbeddingClassifier", classes, 1000, kernel="rbf"),
+    "ConditionalMeanEmbedding n=1,000": task("ConditionalMeanEmbedding", regression, 1000, kernel="rbf"),
+    "StructuredPredictor n=1,000": task("StructuredPredictor", regression, 1000, kernel="rbf"),
+    "deep regressor n=300": task("DeepKernelRegressor", regression, 300),
+    "deep classifier n=300": task("DeepKernelClassifier", classes, 300),
+    "autoencoder n=300": task("KernelAutoencoder", regression, 300),
+    "deep PCA n=500": task("DeepKernelPCA", regression, 500),
+    "ridge n=100,000 m=1,000": task("OperatorRidge", regression, 100_000, kernel="rbf", approximation=nystroem(1000)),
+    "predict: ridge n=1,000": task("OperatorRidge", regression, 1000, rows=20_000, kernel="rbf"),
+    "predict: EmbeddingClassifier n=1,000": task("EmbeddingClassifier", classes, 1000, rows=20_000, kernel="rbf"),
+    "predict: ConditionalMeanEmbedding n=1,000": task(
+        "ConditionalMeanEmbedding", regression, 1000, rows=20_000, kernel="rbf"
+    ),
+    "predict: StructuredPredictor n=1,000": task("StructuredPredictor", regression, 1000, rows=2_000, kernel="rbf"),
+    "predict: deep regressor n=300": task("DeepKernelRegressor", regression, 300, rows=20_000),
 }
+MILLION = "ridge n=1,000,000 m=1,000"
 LARGE: dict[str, Any] = {
-    "ridge n=1,000,000 m=1000": fit_of(
+    MILLION: task(
         "OperatorRidge",
         lambda n: regression(n, 20),
         1_000_000,
@@ -103,82 +123,173 @@ LARGE: dict[str, Any] = {
     ),
 }
 
+LEAST_SECONDS = 0.3  # a shorter case is run several times in a turn
+DISTURBED = 0.1  # the share of the processors that other programs may use in a turn
+TRIES = 4  # so many times a disturbed turn is taken
+
+
+def processor_seconds() -> float:
+    """Processor time of this process and of those that it waited for."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
 
 def work() -> None:
-    """Answer the names of cases on standard input with seconds on standard output."""
+    """Answer the names of cases on standard input with seconds and processor seconds of a run on standard output."""
     warnings.simplefilter("ignore")
     ready: dict[str, Callable[[], None]] = {}
+    loops: dict[str, int] = {}
     for line in sys.stdin:
         name = line.strip()
         if name not in ready:
             ready[name] = (CASES | LARGE)[name]()
+            began = time.perf_counter()
             if name not in LARGE:
-                ready[name]()  # once without the clock: imports and caches
-        began = time.perf_counter()
-        ready[name]()
-        print(time.perf_counter() - began, flush=True)
+                ready[name]()  # once before the clock counts: imports and caches
+            seconds = time.perf_counter() - began
+            loops[name] = 1 if name in LARGE else max(1, min(100, round(LEAST_SECONDS / seconds)))
+        began, used = time.perf_counter(), processor_seconds()
+        for _ in range(loops[name]):
+            ready[name]()
+        spent = time.perf_counter() - began, processor_seconds() - used
+        print(*(value / loops[name] for value in spent), loops[name], flush=True)
 
 
 IMPORTS = """
 import time
 import torch, sklearn.base, sklearn.callback, sklearn.svm, pandas, rich
-began = time.perf_counter()
+began, used = time.perf_counter(), time.process_time()
 import representer
-print(time.perf_counter() - began)
+print(time.perf_counter() - began, time.process_time() - used)
 """
 
 
-def start(source: Path) -> subprocess.Popen[str]:
+@dataclass(frozen=True)
+class Turn:
+    """Seconds and processor seconds of the older and of the newer tree, and whether other programs disturbed them."""
+
+    seconds: tuple[float, float]
+    used: tuple[float, float]
+    disturbed: bool
+
+
+def start(source: Path, threads: int) -> subprocess.Popen[str]:
     """A process that imports the library from this source tree."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(HERE.parent)])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(source), str(HERE.parent)]),
+        "OMP_NUM_THREADS": str(threads),
+    }
     command = [sys.executable, "-m", "benchmarks.two_commits", "--work"]
     return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/")
 
 
-def ask(worker: subprocess.Popen[str], name: str) -> float:
-    """The seconds that a worker takes for a case."""
+def busy_seconds() -> float:
+    """Processor time of the whole machine since it was started; zero where the system does not say."""
+    try:
+        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields)
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def asked(worker: subprocess.Popen[str], name: str) -> tuple[float, float, bool]:
+    """The seconds and processor seconds that a worker takes for a case, and whether it was disturbed."""
     assert worker.stdin is not None and worker.stdout is not None
+    began, busy = time.perf_counter(), busy_seconds()
     worker.stdin.write(name + "\n")
     worker.stdin.flush()
-    return float(worker.stdout.readline() or "nan")
+    answer = worker.stdout.readline().split()
+    if not answer:
+        raise SystemExit(f"The process of {name!r} ended without an answer; its error stands above.")
+    seconds, used, loops = map(float, answer)
+    others = busy_seconds() - busy - loops * used
+    return seconds, used, others > DISTURBED * (os.cpu_count() or 1) * (time.perf_counter() - began)
 
 
-def import_seconds(source: Path) -> float:
-    """The import of the library beyond torch and scikit-learn, in a fresh process."""
-    environment = os.environ | {"PYTHONPATH": str(source)}
-    return float(subprocess.check_output([sys.executable, "-c", IMPORTS], env=environment, text=True, cwd="/"))
+def turn(workers: Sequence[subprocess.Popen[str]], name: str, tries: int) -> Turn:
+    """Both trees one after the other, again where other programs disturbed them."""
+    for _ in range(tries):
+        (old, old_used, first), (new, new_used, second) = (asked(worker, name) for worker in workers)
+        result = Turn((old, new), (old_used, new_used), first or second)
+        if not result.disturbed:
+            break
+    return result
+
+
+def imports(sources: Sequence[Path]) -> Turn:
+    """The import of the library beyond torch and scikit-learn, in fresh processes."""
+    seconds = []
+    for source in sources:
+        environment = os.environ | {"PYTHONPATH": str(source)}
+        answer = subprocess.check_output([sys.executable, "-c", IMPORTS], env=environment, text=True, cwd="/")
+        seconds.append(tuple(map(float, answer.split())))
+    (old, old_used), (new, new_used) = seconds
+    return Turn((old, new), (old_used, new_used), False)
+
+
+def row(what: str, threads: int, turns: Sequence[Turn]) -> dict[str, Any]:
+    """The medians of the turns of a case."""
+    calm = [turn for turn in turns if not turn.disturbed]
+    counted = calm if len(calm) >= 3 else turns
+    old, new = (statistics.median(turn.seconds[i] for turn in counted) for i in (0, 1))
+    old_used, new_used = (statistics.median(turn.used[i] for turn in counted) for i in (0, 1))
+    return {
+        "what": what,
+        "threads": threads,
+        "old": old,
+        "new": new,
+        "ratio": new / old,
+        "processor ratio": new_used / old_used,
+        "turns": len(turns),
+        "disturbed": len(turns) - len(calm),
+    }
+
+
+def shown(row: dict[str, Any]) -> str:
+    """A row of a table in Markdown."""
+    return (
+        f"| {row['what']} | {row['threads']} | {row['old']:.3f} s | {row['new']:.3f} s | **{row['ratio']:.2f}** "
+        f"| {row['processor ratio']:.2f} | {row['disturbed']} of {row['turns']} |"
+    )
 
 
 def main() -> None:
     """Print the table, and write it where ``--out`` says."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--old", type=Path)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--old", type=Path, required="--work" not in sys.argv)
     parser.add_argument("--new", type=Path, default=HERE)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[])
-    parser.add_argument("--large", action="store_true", help="also a million samples")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--only", nargs="*", default=[], help="words of the cases to run")
+    parser.add_argument("--million", action="store_true", help=f"only {MILLION}, once a tree")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
         return work()
+    sources = arguments.old.resolve(), arguments.new.resolve()
+    print(
+        "| what | threads | old | new | ratio | processor time | disturbed |\n|---|---|---|---|---|---|---|", flush=True
+    )
     rows = []
-    pairs = [(import_seconds(arguments.old), import_seconds(arguments.new)) for _ in range(arguments.repeats)]
-    timings = {"import": pairs}
-    known = CASES | (LARGE if arguments.large else {})
-    names = [name for name in known if not arguments.only or name in arguments.only]
-    workers = start(arguments.old.resolve()), start(arguments.new.resolve())
-    for name in names:
-        repeats = 1 if name in LARGE else arguments.repeats
-        timings[name] = [(ask(workers[0], name), ask(workers[1], name)) for _ in range(repeats)]
-    for name, pairs in timings.items():
-        old, new = (statistics.median(column) for column in zip(*pairs, strict=True))
-        rows.append({"what": name, "old": old, "new": new, "ratio": new / old})
-        print(f"{name:28} old {old:8.3f} s   new {new:8.3f} s   ratio {new / old:6.2f}", flush=True)
+
+    def add(what: str, threads: int, turns: Sequence[Turn]) -> None:
+        rows.append(row(what, threads, turns))
+        print(shown(rows[-1]), flush=True)
+
+    wanted = [name for name in CASES if not arguments.only or any(word in name for word in arguments.only)]
+    if not arguments.million and (not arguments.only or "import" in arguments.only):
+        add("import", 1, [imports(sources) for _ in range(arguments.repeats)])
+    for threads in arguments.threads:
+        workers = [start(source, threads) for source in sources]
+        for name in [MILLION] if arguments.million else wanted:
+            repeats, tries = (1, 1) if arguments.million else (arguments.repeats, TRIES)
+            add(name, threads, [turn(workers, name, tries) for _ in range(repeats)])
+        for worker in workers:
+            worker.kill()
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(rows, indent=1), encoding="utf-8")
-    for worker in workers:
-        worker.kill()
     return None
 
 

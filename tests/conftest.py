@@ -14,7 +14,7 @@ import torch
 from hypothesis import settings
 
 # Exact arithmetic takes as long as it takes, and CI must not depend on luck. To search for new counterexamples:
-# HYPOTHESIS_PROFILE=thorough make test
+# HYPOTHESIS_PROFILE=thorough make test-all
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("thorough", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

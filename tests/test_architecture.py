@@ -265,6 +265,16 @@ def test_contributing_lists_the_rooms_that_exist_in_their_order() -> None:
     assert with_a_slash == folders
 
 
+def test_every_room_has_its_tests() -> None:
+    """A folder of the package has a folder of tests with the same name, a file ``room.py`` has ``test_room.py``."""
+    tests = ROOT / "tests"
+    folders = {path.name for path in tests.iterdir() if any(path.glob("test_*.py"))}
+    files = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
+    rooms = set(existing_rooms(map(module_name, PATHS))) - {"__main__"}
+    assert rooms <= folders | files
+    assert folders <= rooms | {"benchmarks", "examples", "papers", "runs"}
+
+
 def test_no_import_cycles() -> None:
     sources = {module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in PATHS}
     found = cycle(sources)

@@ -10,6 +10,7 @@ from golden.record import deviations, load
 from benchmarks.differential import answer, difference, random_case, verdict
 
 RECORDED = load()
+EVERY_RUN = 3  # every third case of a learner and a tier runs each time, all of them in continuous integration
 
 
 def test_every_case_is_recorded() -> None:
@@ -39,7 +40,9 @@ def test_random_cases_are_told_apart() -> None:
     assert verdict(refused, {**refused, "refused": "TypeError"}, lambda: refused)[0] == "both refuse"
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if i % EVERY_RUN else []) for i, name in enumerate(CASES)]
+)
 def test_answers_are_as_recorded(name: str) -> None:
     case, expected = CASES[name], RECORDED[name]
     found = case.run()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.kernels import Delta, Gaussian, Kernel, Linear, Scaled
-from representer.kernels.stationary import Radial
+from representer.kernels.vectors import Radial
 from representer.testing import check_gradient, check_kernel
 from representer.values import Value, number
 

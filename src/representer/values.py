@@ -215,6 +215,54 @@ def as_tensor(value: object) -> Tensor:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What an argument must be, in words, whether a value is that, and what to do if it is not."""
+
+    words: str
+    holds: Callable[[Any], bool]
+    advice: str = ""
+
+    def __call__(self, name: str, value: Any) -> None:
+        """Refuse any other value of the argument with this name."""
+        if not self.holds(value):
+            raise ValueError(f"{name} must be {self.words}; got {argument_repr(value)}.{self.advice}")
+
+    def __or__(self, other: Rule) -> Rule:
+        words = f"{self.words.replace(' or ', ', ')} or {other.words}"
+        return Rule(words, lambda value: self.holds(value) or other.holds(value))
+
+
+def one_of(*words: str) -> Rule:
+    """One of several words."""
+    named = ", ".join(map(repr, words))
+    return Rule(f"one of {named}" if len(words) > 1 else named, lambda value: isinstance(value, str) and value in words)
+
+
+def instance_of(words: str, *kinds: type) -> Rule:
+    """An object of one of several classes, which words describe."""
+    return Rule(words, lambda value: isinstance(value, kinds))
+
+
+def integer(least: int, *, truth: bool = False) -> Rule:
+    """An integer from a least one on; ``truth`` allows True and False for 1 and 0."""
+    return Rule(
+        f"an integer of at least {least}",
+        lambda value: (
+            isinstance(value, int | np.integer) and (truth or not isinstance(value, bool)) and bool(value >= least)
+        ),
+    )
+
+
+NONE = Rule("None", lambda value: value is None)
+COUNT = Rule("a positive integer", is_count)
+WHOLE = Rule("an integer, 0 or more", is_whole)
+POSITIVE = Rule("a positive, finite number", lambda value: is_real(value) and 0 < value < math.inf)
+NOT_NEGATIVE = Rule("a finite number of at least 0", lambda value: is_real(value) and 0 <= value < math.inf)
+SHARE = Rule("a share between 0 and 1", lambda value: is_real(value) and 0 < value < 1)
+TRUTH = instance_of("True or False", bool, np.bool_)
+
+
+@dataclass(frozen=True)
 class Word:
     """A word that may stand for a number, such as ``lengthscale="median"``: how the data give it a value."""
 
@@ -289,7 +337,7 @@ class Value:
     """Base of everything that is made from hyperparameters; a subclass's constructor only stores its arguments."""
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
-    positive_integers: ClassVar[tuple[str, ...]] = ()  # the arguments that must be such
+    rules: ClassVar[Mapping[str, Rule]] = {}  # what the other arguments must be
 
     # -- the constructor's arguments --------------------------------------------------------------------------------
     @classmethod
@@ -369,14 +417,12 @@ class Value:
         return type(self).hyperparameters[name]
 
     def check_hyperparameters(self) -> None:
-        """Raise a ValueError that names the first hyperparameter, nested ones included, with an inadmissible value."""
-        for name in (*self.positive_integers, *self.hyperparameters):
+        """Raise a ValueError that names the first argument, nested ones included, with an inadmissible value."""
+        for name, rule in self.rules.items():
+            rule(f"{name} of {type(self).__name__}", getattr(self, name))
+        for name in self.hyperparameters:
             value = getattr(self, name)
-            if name in self.hyperparameters:
-                problem = self._own_specification(name).problem(value)
-            else:
-                problem = None if is_count(value) else "must be a positive integer"
-            if problem:
+            if problem := self._own_specification(name).problem(value):
                 raise ValueError(f"{name} of {type(self).__name__} {problem}; got {argument_repr(value)}.")
         for _, child in self._children():
             child.check_hyperparameters()

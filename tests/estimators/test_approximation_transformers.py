@@ -197,7 +197,7 @@ def test_learners_refuse_what_they_have_themselves(X, learner, placed, method):
     model = clone(learner).set_params(approximation=placed(Nystroem(20, kernel="rbf")))
     if not hasattr(model, method):
         pytest.skip("no batches")
-    with pytest.raises(ValueError, match=r"has kernel of its own.*Give kernel= to the learner"):
+    with pytest.raises(ValueError, match=r"has a kernel of its own.*Give kernel= to the learner"):
         getattr(model, method)(X, y)
 
 

@@ -298,7 +298,7 @@ def test_pipelines_searches_pickles_frames_and_tensors(data):
         ({"alpha": [0.1, 1.0]}, "GridSearchCV"),
         ({"fit_intercept": 1}, "fit_intercept must be"),
         ({"shrinkage": -1.0}, "shrinkage must be"),
-        ({"validation_fraction": 0.0}, "validation_fraction must lie"),
+        ({"validation_fraction": 0.0}, "validation_fraction must be a share"),
         ({"output_kernel": "wavelet"}, "is not a kernel"),
     ],
 )

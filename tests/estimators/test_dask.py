@@ -411,6 +411,7 @@ def killed_once(block: np.ndarray, flag: str) -> np.ndarray:
     return block
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="workers are killed by a signal")
 def test_a_worker_that_dies_does_not_lose_the_fit(data, tmp_path: Path):
     distributed = pytest.importorskip("distributed")

@@ -28,7 +28,7 @@ from representer import DeepKernelClassifier, Layer
 from representer.approximation import Nystroem
 from representer.kernels import Callable, Gaussian, Linear, Polynomial
 from representer.operators import Separate
-from representer.preimage.calibration import Calibration, calibrate
+from representer.preimage.probabilities import Calibration, calibrate
 
 QUICK = {"n_restarts": 1, "max_iter": 100, "tol": 1e-2, "cv": 2, "random_state": 0}
 AFFINE = Layer(Polynomial(1), 2, alpha=1e-3)

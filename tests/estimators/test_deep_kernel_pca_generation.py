@@ -17,7 +17,7 @@ from representer import DeepKernelPCA
 from representer.approximation import RandomFeatures
 from representer.kernels import Gaussian, Linear, Neural, Pullback, Spectrum
 from representer.preimage import Network, refined
-from representer.problems.level_networks import Alternation
+from representer.problems.levels import Alternation
 
 WORDS = ["banana", "bananas", "ananas", "cabana", "ferret", "ferrets", "merit", "ferrite"]
 
@@ -361,7 +361,7 @@ def test_not_fitted(method: str) -> None:
         ),
         (lambda m: m.inverse_transform(np.full((2, 2), np.nan)), "NaN"),
         (lambda m: m.sample(0), "n_samples must be a positive integer"),
-        (lambda m: m.sample(2, density="normal"), "density must be 'gaussian' or 'kde'"),
+        (lambda m: m.sample(2, density="normal"), "density must be one of 'gaussian', 'kde'"),
         (lambda m: m.traverse(2), "component must be from 0 to 1 at level 1; got 2"),
         (lambda m: m.traverse(-1), "component must be from 0"),
         (lambda m: m.traverse(0, steps=0), "steps must be a positive integer"),
@@ -379,7 +379,7 @@ def test_bad_calls(X: np.ndarray, call: Any, message: str) -> None:
     ("options", "message"),
     [
         ({"preimage": "best"}, "preimage must be one of 'auto', 'direct'.* or a Network; got 'best'"),
-        ({"preimage": Network(networks()[1], weight=0.0)}, "weight of Network must be positive"),
+        ({"preimage": Network(networks()[1], weight=0.0)}, "weight of Network must be a positive"),
         ({"preimage": Network(networks()[1], max_iter=0)}, "max_iter of Network must be a positive integer"),
         ({"preimage": Network("module")}, "module of Network must be a torch.nn.Module"),  # type: ignore[arg-type]
         ({"preimage": Network(networks()[1])}, "first kernel must be Neural"),

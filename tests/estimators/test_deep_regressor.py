@@ -897,7 +897,7 @@ def _bad(data, message, error=ValueError, X=None, y=None, layers=(AFFINE,), alph
 
 def test_errors_about_arguments(data):
     for name, words in (
-        ("loss", "'squared', 'interpolate', 'epsilon_insensitive', 'huber'"),
+        ("loss", "'squared', 'interpolate', 'epsilon_insensitive', 'huber' or a function of your own"),
         ("criterion", "'auto', 'validation', 'loo', 'gcv'"),
         ("dtype", "'float64', 'float32'"),
     ):

@@ -113,9 +113,9 @@ def test_dask_equals_memory(data, few):
 NEARLY_DEPENDENT: Any = [  # (layers, outer kernel, alpha): k(Z, Z) of the outer kernel is nearly singular
     ([1], Gaussian(4.0), 4e-13),
     ([2], Gaussian(3.0) * Gaussian(6.0), 4e-13),
-    ([2], Matern(2.5, 5.0), 4e-13),
+    pytest.param([2], Matern(2.5, 5.0), 4e-13, marks=pytest.mark.slow),
     ([1], Polynomial(3), 4e-13),
-    ([(TensorMatern(2, 2.0), 2)], TensorMatern(2, 6.0), 1e-11),
+    pytest.param([(TensorMatern(2, 2.0), 2)], TensorMatern(2, 6.0), 1e-11, marks=pytest.mark.slow),
     ([(Gaussian(2.0), 1)], Gaussian(3.0) + Linear(), 1e-11),
 ]
 
@@ -217,7 +217,7 @@ def test_an_autoencoder(data, few):
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "entropy"])
 def test_deep_kernel_pca(data, sampling, monkeypatch):
-    from representer.approximation import sampling as draws
+    from representer.approximation import landmarks as draws
 
     X, _, Q = data
     monkeypatch.setattr(draws, "CANDIDATES", 120)

@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import EmbeddingClassifier
 from representer.approximation import Landmarks, Nystroem, RandomFeatures
-from representer.functions import Expansion, ExplicitFunction
+from representer.functions import Expansion, FeatureFunction
 from representer.kernels import (
     Callable,
     Constant,
@@ -40,7 +40,7 @@ from representer.kernels import (
 from representer.objectives import LeaveOneOutRisk
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems import class_embedding
-from representer.problems.embedding import EmbeddingProblem
+from representer.problems.embedding import EmbeddingSearch
 
 PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NOT_REPEATED = {
@@ -168,12 +168,12 @@ def search_of(model, X, y, monkeypatch):
     """The search of a fit, caught before it runs."""
     caught = []
 
-    class Caught(EmbeddingProblem):
+    class Caught(EmbeddingSearch):
         def search(self):
             caught.append(self)
             return super().search()
 
-    monkeypatch.setattr(class_embedding, "EmbeddingProblem", Caught)
+    monkeypatch.setattr(class_embedding, "EmbeddingSearch", Caught)
     quiet(model, X, y)
     return caught[0]
 
@@ -228,7 +228,7 @@ def test_explicit_features_equal_the_gram_matrix(three, criterion):
     explicit = quiet(EmbeddingClassifier(kernel, criterion, random_state=0), X, y)
     function = Callable(lambda A, B: kernel.replace(explicit.kernel_.hyperparameter_values())(A, B), batched=True)
     implicit = EmbeddingClassifier(function, alpha=explicit.alpha_).fit(X, y)
-    assert isinstance(explicit.function_, ExplicitFunction) and isinstance(implicit.function_, Expansion)
+    assert isinstance(explicit.function_, FeatureFunction) and isinstance(implicit.function_, Expansion)
     np.testing.assert_allclose(explicit.embedding(X), implicit.embedding(X), atol=1e-8)
     np.testing.assert_allclose(explicit.loo_estimates_, implicit.loo_estimates_, atol=1e-8)
     # r² = tr(CᵀKC) by the Gram matrix is rounded by eps·‖K‖·‖C‖², which is 7e-7 here.
@@ -467,15 +467,15 @@ def test_prediction_goes_in_blocks(three, monkeypatch):
     [
         ({"criterion": "best"}, "criterion must be None or one of"),
         ({"solver": "sgd"}, "solver must be one of"),
-        ({"calibration": "platt"}, "calibration must be one of"),
+        ({"calibration": "platt"}, "calibration must be 'loo' or None"),
         ({"alpha": -1.0}, "alpha must be positive"),
         ({"alpha": [0.1, 1.0]}, "GridSearchCV"),
         ({"complexity_weight": -1}, "complexity_weight must be"),
         ({"shrinkage": "much"}, "shrinkage must be"),
         ({"learning_rate": 0.0}, "learning_rate must be"),
         ({"fit_intercept": "yes"}, "fit_intercept must be"),
-        ({"validation_fraction": 1.0}, "validation_fraction must lie"),
-        ({"clip": 0.0}, "clip must lie"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be a share"),
+        ({"clip": 0.0}, "clip must be a number"),
         ({"batch_size": 1}, "batch_size must be"),
         ({"start": 3}, "start must be None or a dict"),
         ({"start": {"width": 1.0}}, "start has 'width', which is not learned"),
@@ -545,7 +545,7 @@ def test_lengthscales_beyond_all_measure_are_bounded_and_announced(three, factor
 def test_interruption_keeps_the_best_point(three, monkeypatch):
     X, y = three
     calls = []
-    evaluate = EmbeddingProblem.at
+    evaluate = EmbeddingSearch.at
 
     def interrupted(self, point, rows=None):
         calls.append(1)
@@ -553,7 +553,7 @@ def test_interruption_keeps_the_best_point(three, monkeypatch):
             raise KeyboardInterrupt
         return evaluate(self, point, rows)
 
-    monkeypatch.setattr(EmbeddingProblem, "at", interrupted)
+    monkeypatch.setattr(EmbeddingSearch, "at", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model = EmbeddingClassifier().fit(X, y)
     assert model.score(X, y) > 0.6

@@ -186,7 +186,7 @@ def test_inputs_may_have_any_features(data, approximation):
     """As many landmarks of outputs as features of inputs, and the ridge regression on these features."""
     X, Y, Q = data
     learner = model(approximation, output_kernel="linear", decoder="direct", alpha=1e-3).fit(X, Y)
-    features = approximation.features(Gaussian(0.8), X, seed=learner._fit.model.seed)
+    features = approximation.features(Gaussian(0.8), X, seed=learner.system_.model.seed)
     F, G = features(X).numpy(), features(Q).numpy()
     theta = np.linalg.solve(F.T @ F + 150 * 1e-3 * np.eye(F.shape[1]), F.T @ Y)
     np.testing.assert_allclose(learner.predict(Q), G @ theta, atol=1e-8)

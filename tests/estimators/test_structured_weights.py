@@ -15,7 +15,6 @@ from representer.approximation import Landmarks, Nystroem
 from representer.kernels import Gaussian, Spectrum
 from representer.operators import ConditionalCovariance
 from representer.preimage import Decoder, Direct
-from representer.problems.structured import Pairs, StructuredModel, structured_problem
 
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 2
 NAMES = ["identity", "kpca", "covariance", "conditional_covariance"]
@@ -266,10 +265,6 @@ def test_bad_weights_and_groups(data):
 def test_the_backward_error_of_a_system_is_rounding(data):
     X, Y, weights, _ = data
     model = predictor("covariance").fit(X, Y, sample_weight=weights)
-    known: StructuredModel = model._fit.model
-    how = known.representation
-    pairs = Pairs(how.tensor(model.X_fit_), how.tensor(model.Y_fit_))
     for name in NAMES:
-        problem = structured_problem(known, pairs)
         operator = predictor(name)._operator()
-        assert problem.regression.under(operator).residual(ALPHA) < 1e-9
+        assert model.system_.settled(operator, ALPHA).residual() < 1e-9

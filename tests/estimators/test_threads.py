@@ -1,4 +1,4 @@
-"""Small problems have one thread, and afterwards there are as many as before, whoever comes and goes in between."""
+"""Small fits have one thread, larger ones one of torch; afterwards all have as many as before."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import threading
 
 import pytest
 import scipy.linalg  # noqa: F401  # its BLAS is one of those that are limited
+import torch
 from threadpoolctl import ThreadpoolController, threadpool_info
 
-from representer.estimators.base import FEW_ROWS, threads_for
+from representer.estimators.base import FACTORED_ROWS, FEW_ROWS, threads_for
 
 
-def n_threads() -> set[int]:
-    return {pool["num_threads"] for pool in threadpool_info()}
+def n_threads(user_api: str | None = None) -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if user_api in (None, pool["user_api"])}
 
 
 @pytest.fixture(autouse=True)
@@ -23,11 +24,15 @@ def three_threads():
         yield
 
 
-@pytest.mark.parametrize(("n_rows", "expected"), [(1, {1}), (FEW_ROWS, {1}), (FEW_ROWS + 1, {3})])
-def test_few_rows_have_one_thread(n_rows, expected):
+@pytest.mark.parametrize(
+    ("n_rows", "of_torch", "of_blas"),
+    [(1, 1, 1), (FEW_ROWS, 1, 1), (FEW_ROWS + 1, 1, 3), (FACTORED_ROWS, 1, 3), (FACTORED_ROWS + 1, 3, 3)],
+)
+def test_threads_of_a_fit(n_rows, of_torch, of_blas):
     with threads_for(n_rows):
-        assert n_threads() == expected
-    assert n_threads() == {3}
+        assert torch.get_num_threads() == of_torch
+        assert n_threads("blas") == {of_blas}
+    assert n_threads() == {torch.get_num_threads()} == {3}
 
 
 def test_limits_may_be_nested_and_end_with_errors():

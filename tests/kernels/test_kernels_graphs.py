@@ -24,8 +24,7 @@ from representer import OperatorRidge
 from representer.datasets import load_mutag
 from representer.kernels import Callable as FunctionKernel
 from representer.kernels import Kernel, graph_kernels
-from representer.kernels.grakel import GraKeL
-from representer.kernels.graph_kernels import RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
+from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph, union
 from representer.testing import check_kernel
 

@@ -26,7 +26,7 @@ from representer.kernels import (
     Tanimoto,
     TensorMatern,
 )
-from representer.samples import as_vectors, count
+from representer.samples import as_vectors
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((6, 3))
@@ -133,16 +133,6 @@ def test_one_sample_and_one_feature_are_enough() -> None:
     assert Gaussian()([[0.5]]).item() == 1.0
 
 
-def test_prepare_is_idempotent_and_shares_memory_where_it_can() -> None:
-    prepared = as_vectors(X)
-    assert as_vectors(prepared) is prepared
-    assert prepared.data_ptr() == X.__array_interface__["data"][0]
-
-
-def test_count() -> None:
-    assert count(torch.zeros(4, 2)) == count(torch.zeros(7, 4, 2)) == count([0] * 4) == count(np.zeros((4, 2))) == 4
-
-
 # -- refused data -----------------------------------------------------------------------------------------------------
 @every_kernel
 @pytest.mark.parametrize(
@@ -205,11 +195,6 @@ def test_no_data_at_all() -> None:
         Gaussian()(None)
     with pytest.raises(ValueError, match="NaN or infinity, first at row 0, column 1"):
         Gaussian()([[1.0, None]])
-
-
-def test_large_finite_entries_are_not_mistaken_for_infinity() -> None:
-    data = np.full((3, 2), 1e308)
-    assert as_vectors(data).tolist() == data.tolist()
 
 
 @pytest.mark.parametrize("kernel", [k for k in VECTOR_KERNELS if not isinstance(k, Pullback | Neural)], ids=repr)

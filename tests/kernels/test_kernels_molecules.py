@@ -233,8 +233,8 @@ def test_bad_arguments(arguments: dict[str, Any], message: str) -> None:
 
 def test_bad_arguments_of_transformers() -> None:
     for wrong, message in (
-        (Paths(0), "max_length must be an integer of at least 1"),
-        (AtomPairs(n_bits=0), "n_bits must be an integer of at least 1"),
+        (Paths(0), "max_length must be a positive integer"),
+        (AtomPairs(n_bits=0), "n_bits must be a positive integer"),
         (Torsions(1), "n_atoms must be an integer of at least 2"),
         (MACCS(output="list"), "output must be one of 'dense', 'sparse', 'packed'; got 'list'"),
         (Morgan(counts=True, output="packed"), "'packed' is for bits"),

@@ -25,9 +25,9 @@ from sklearn.preprocessing import FunctionTransformer
 import naive
 from representer import OperatorRidge
 from representer.approximation import Nystroem
-from representer.kernels import Kernel, WeightedDegree, explicit
+from representer.kernels import Kernel, WeightedDegree, base
 from representer.kernels.alignments import Edit, Subsequence, edit_distances
-from representer.kernels.explicit import inner_products
+from representer.kernels.base import inner_products
 from representer.kernels.strings import MAX_CODE, Mismatch, Spectrum
 from representer.linalg import IndefiniteGramWarning
 from representer.testing import check_kernel
@@ -296,7 +296,7 @@ def test_a_linear_model_on_explicit_features_is_the_kernel_machine() -> None:
 def test_inner_products_by_any_route(
     advantage: int, block: int, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explicit, "DENSE_ADVANTAGE", advantage)
+    monkeypatch.setattr(base, "DENSE_ADVANTAGE", advantage)
     monkeypatch.setattr("representer.linalg.memory.BLOCK_BYTES", block)
     rng = np.random.default_rng(0)
     densities = rng.uniform(size=30) ** 2

@@ -17,12 +17,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import naive
-import representer.kernels.signatures
 import representer.kernels.time_series
 from representer import OperatorRidge
 from representer.kernels import Constant, Delta, Gaussian, Kernel, Linear, Parallel
-from representer.kernels.signatures import Signature
-from representer.kernels.time_series import GlobalAlignment
+from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -184,7 +182,7 @@ def test_paths_in_a_feature_space() -> None:
 
 def test_many_channels_are_compared_pair_by_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     written = Signature(3, scale=0.5)(SERIES, OTHERS)
-    monkeypatch.setattr(representer.kernels.signatures, "EXPLICIT_LIMIT", 5)
+    monkeypatch.setattr(representer.kernels.time_series, "EXPLICIT_LIMIT", 5)
     torch.testing.assert_close(Signature(3, scale=0.5)(SERIES, OTHERS), written, rtol=1e-10, atol=1e-10)
 
 

@@ -45,6 +45,7 @@ def test_processes_share_one_result(tmp_path: Path) -> None:
     assert {name: entry["verdict"] for name, entry in stored.items()} == verdicts
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_of_processes_continues(tmp_path: Path) -> None:
     (tmp_path / "slow").touch()
     script = (

@@ -16,7 +16,7 @@ from representer import ConditionalMeanEmbedding
 from representer.approximation import Landmarks, Nystroem, RandomFeatures, TensorSketch
 from representer.kernels import Delta, Gaussian, Linear, Spectrum
 from representer.samples.in_memory import Block, InMemory
-from representer.systems.cells import Cells, CellStep
+from representer.systems.conditional import Cells, CellStep
 from representer.systems.sums import NormalStep
 
 

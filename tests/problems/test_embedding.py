@@ -156,7 +156,7 @@ def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, criteri
 
 def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypatch):
     X, y = data
-    monkeypatch.setattr(embedding.EmbeddingProblem, "search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(embedding.EmbeddingSearch, "search", lambda *_: pytest.fail("searched"))
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
     with pytest.raises(ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"):
@@ -189,7 +189,7 @@ def test_messages_name_what_is_allowed(data):
         model.risk_bound("a")
     with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
         EmbeddingClassifier(learning_rate=0).fit(X, y)
-    with pytest.raises(ValueError, match="clip must lie between 0 and 1/e"):
+    with pytest.raises(ValueError, match="clip must be a number between 0 and 1/e"):
         EmbeddingClassifier(clip=0.5).fit(X, y)
 
 

@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 import torch
 from naive_deep_pca import coupling_7, residuals_9
+from sklearn.base import clone
 
-from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
-from representer.problems.levels import LevelsProblem, coupling
+from representer import DeepKernelPCA
+from representer.approximation import Nystroem
+from representer.estimators.validation import seed_of
+from representer.functions.levels import Recovery
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic, Spectrum
+from representer.operators import Representation
+from representer.optimize.search import SearchSettings
+from representer.problems.levels import LevelEnergy, LevelModel, LevelSearch, LevelsProblem, coupling
+from representer.samples import Block, InMemory, plain, take
 
 KERNELS = [
     Linear(),
@@ -33,7 +41,7 @@ def test_coupling_is_the_khatri_rao_formula_and_a_gradient(rng, kernel):
 
 def test_gradients_of_the_energy_are_those_of_autograd(rng):
     gram = torch.tensor(np.cov(rng.standard_normal((15, 30))))
-    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    problem = LevelEnergy(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
     hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((15, s)))).Q for s in (4, 3, 2)]
     state = problem.at(hidden)
     leaves = [H.clone().requires_grad_(True) for H in hidden]
@@ -47,10 +55,65 @@ def test_gradients_of_the_energy_are_those_of_autograd(rng):
 
 def test_the_residual_objective_is_equation_9(rng):
     gram = torch.tensor(np.cov(rng.standard_normal((10, 30))))
-    problem = LevelsProblem(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
+    problem = LevelEnergy(gram, [Gaussian(0.5), Polynomial(2)], [1.0, -0.7, 2.0])
     hidden = [torch.linalg.qr(torch.tensor(rng.standard_normal((10, s)))).Q for s in (3, 3, 2)]
     values = [torch.tensor(rng.standard_normal(H.shape[1])) for H in hidden]
     pairs = residuals_9(
         gram.numpy(), [H.numpy() for H in hidden], [v.numpy() for v in values], problem.kernels, problem.etas
     )
     assert problem.residual_objective(hidden, values).item() == pytest.approx(0.5 * sum(d**2 for d, _ in pairs))
+
+
+# -- the problem ------------------------------------------------------------------------------------------------------
+def make_problem(X, kernel, **options):
+    model = LevelModel.of([3, 2], [kernel, Gaussian(0.8)], [1.0, 0.7], **options)
+    search = LevelSearch("auto", SearchSettings(max_iter=200, tol=1e-9, seed=seed_of(0)))
+    return LevelsProblem(InMemory(Block(X, torch.zeros(len(X), 0))), model, search, Representation(torch.float64))
+
+
+def test_the_gradient_of_the_problem_equals_finite_differences(rng):
+    problem = make_problem(rng.standard_normal((9, 3)), Gaussian(1.3))
+    assert problem.free == ["hidden__0", "hidden__1"]
+    points = torch.from_numpy(rng.standard_normal((2, 9 * 5)))
+    for rows, m in ((None, 45), (torch.arange(0, 9, 2), 25)):
+        values, gradients = problem.value_and_gradient(points[:, :m], rows)
+        directions, step = torch.from_numpy(rng.standard_normal((2, m))), 1e-6
+        ahead, behind = (
+            problem.value_and_gradient(points[:, :m] + sign * step * directions, rows)[0] for sign in (1, -1)
+        )
+        assert values.shape == (2,)
+        assert torch.allclose((ahead - behind) / (2 * step), (gradients * directions).sum(1), rtol=1e-6)
+
+
+def test_a_solution_is_stationary_on_the_manifold(rng):
+    problem = make_problem(rng.standard_normal((12, 3)), Gaussian(1.3))
+    choice = problem.choose()
+    (value,), (gradient,) = problem.value_and_gradient(torch.cat([H.flatten() for H in choice.state.hidden])[None])
+    assert value.item() == pytest.approx(-choice.state.energy)
+    for H, G in zip(choice.state.hidden, gradient.split([36, 24]), strict=True):
+        G = G.reshape(H.shape)
+        assert (G - H @ (H.mT @ G)).norm() <= 1e-8 * G.norm()
+
+
+@pytest.mark.parametrize("kind", ["exact", "landmarks", "gram", "strings"])
+def test_held_out_recovery_equals_that_of_cloned_estimators(rng, kind):
+    X = rng.standard_normal((30, 3))
+    folds = [(torch.arange(10, 30), torch.arange(10)), (torch.arange(20), torch.arange(20, 30))]
+    approximation = Nystroem(12) if kind == "landmarks" else None
+    kernel = {"gram": "precomputed", "strings": Spectrum(2)}.get(kind, Gaussian(1.3))
+    data = X
+    if kind == "gram":
+        data = plain(Gaussian(1.3)(X))
+    elif kind == "strings":
+        data = ["".join(rng.choice(list("abc"), 6)) for _ in range(30)]
+    recovery = make_problem(data, kernel, approximation=approximation).held_out(folds)
+    assert recovery.errors.isnan().nonzero()[:, 0].tolist() == list(range(10, 20))
+    options = {"eta": [1.0, 0.7], "approximation": approximation, "random_state": 0}
+    model = DeepKernelPCA([3, 2], [kernel, Gaussian(0.8)], **options)
+    for training, held_out in folds:
+        inside, outside = (take(data, rows) for rows in (training, held_out))
+        if kind == "gram":
+            inside, outside = inside[:, training], outside[:, training]
+        score = clone(model).fit(inside).score(outside)
+        own = Recovery(recovery.errors[held_out], recovery.variances[held_out])
+        assert own.share == pytest.approx(score, rel=1e-7)

@@ -120,7 +120,7 @@ def refit(
     return (cross @ np.linalg.solve(system, right)).reshape(8, p), variance.reshape(8, p)
 
 
-@pytest.mark.parametrize("solver", ["auto", "dense", "iterative"])
+@pytest.mark.parametrize("solver", ["auto", pytest.param("dense", marks=pytest.mark.slow), "iterative"])
 @pytest.mark.parametrize("grouped", [False, True], ids=["alone", "grouped"])
 @pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing"])
 @pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])

@@ -17,7 +17,7 @@ from representer.objectives import (
     Ridge,
 )
 from representer.objectives.low_rank import OnFactor
-from representer.systems.groups import Groups
+from representer.systems import Groups
 from representer.systems.scalar import DenseSystem, FactorSystem
 
 N, ALPHA = 14, 0.07

@@ -1,17 +1,17 @@
 """Approximations of a kernel by finitely many features, for data too large for an n × n matrix."""
 
-from representer.approximation.base import Approximation, FeatureMap, approximation_error
-from representer.approximation.falkon import Falkon
+from representer.approximation.base import Approximation, FeatureMap, approximation_error, check_bare
 from representer.approximation.fourier import FourierFeatures, RandomFeatures
 from representer.approximation.landmarks import (
+    Falkon,
     LandmarkFeatures,
     Landmarks,
     Nystroem,
     PositivePart,
     independent,
+    input_output_pair,
     landmark_features,
 )
-from representer.approximation.pairs import input_output_pair
 from representer.approximation.sketch import SketchFeatures, TensorSketch
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "SketchFeatures",
     "TensorSketch",
     "approximation_error",
+    "check_bare",
     "independent",
     "input_output_pair",
     "landmark_features",

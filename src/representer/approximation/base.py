@@ -40,7 +40,7 @@ class FeatureMap(ABC):
 
     @property
     @abstractmethod
-    def state(self) -> Any:
+    def state(self) -> Data:
         """What was chosen or drawn: with the kernel, it makes the features again (``Approximation.restore``)."""
 
     def columns(self, X: Data) -> Tensor:
@@ -61,14 +61,7 @@ class FeatureMap(ABC):
 
 
 # What a fitted transformer shows of the one that it holds.
-FITTED = (
-    "kernel_",
-    "approximation_error_",
-    "landmarks_",
-    "n_features_in_",
-    "feature_names_in_",
-    "_n_features_out",
-)
+FITTED = ("kernel_", "approximation_error_", "landmarks_", "n_features_in_", "feature_names_in_", "_n_features_out")
 
 
 class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, BaseEstimator, ABC):
@@ -158,7 +151,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             params |= {f"kernel__{name}": value for name, value in as_kernel(self.kernel).get_params().items()}
         return params
 
-    def set_params(self, **params: Any) -> Self:
+    def set_params(self, **params: object) -> Self:
         """Change arguments in place, ``kernel__lengthscale`` also where the kernel is None or given by its name."""
         if any(name.startswith("kernel__") for name in params):
             kernel = params.get("kernel", self.kernel)
@@ -183,7 +176,7 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         """The features of a kernel with numbers, from those samples (prepared data)."""
 
     @abstractmethod
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FeatureMap:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FeatureMap:
         """The features that were chosen before, from their ``state`` as arrays; ``prepare`` makes tensors of data."""
 
     def features(self, kernel: Kernel, X: Data, *, seed: int) -> Any:
@@ -191,6 +184,18 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
         X = kernel.prepare(X)
         rows = self.rows(count(X), seed)
         return self.choose(kernel, X if len(rows) == count(X) else take(X, torch.from_numpy(rows)), seed)
+
+
+def check_bare(approximation: object) -> None:
+    """Refuse an approximation with a kernel, which only a transformer has: a learner has its own.
+
+    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
+    """
+    if getattr(approximation, "kernel", None) is not None:
+        raise ValueError(
+            f"approximation={approximation!r} has a kernel of its own, which is for the transformer. Give kernel= to "
+            "the learner instead."
+        )
 
 
 def approximation_error(features: FeatureMap, X: Data) -> float:
@@ -216,10 +221,10 @@ def approximation_error(features: FeatureMap, X: Data) -> float:
     X = features.kernel.prepare(X)
     X = take(X, torch.from_numpy(limits.evenly_spaced(count(X), limits.ERROR_ROWS)))
     columns = max(limits.LEAST_COLUMNS, min(limits.ERROR_COLUMNS, features.n_features))
-    chosen = torch.from_numpy(limits.evenly_spaced(count(X), columns))
+    sampled = torch.from_numpy(limits.evenly_spaced(count(X), columns))
     with torch.no_grad():
-        exact = features.kernel._gram(X, take(X, chosen)).double()
-        B = features(X)
-        found = (B @ B[chosen].mT).double()
+        exact = features.kernel._gram(X, take(X, sampled)).double()
+        phi = features(X)
+        approximate = (phi @ phi[sampled].mT).double()
         size = torch.linalg.vector_norm(exact)
-        return float(torch.linalg.vector_norm(exact - found) / torch.where(size > 0, size, 1.0))
+        return float(torch.linalg.vector_norm(exact - approximate) / torch.where(size > 0, size, 1.0))

@@ -103,10 +103,10 @@ class FourierFeatures(FeatureMap):
         width = self._width([term for term in terms if term.factors])
         if X.shape[-1] != len(self.frequencies):
             raise ValueError(f"X has {X.shape[-1]} features, but the frequencies are for {len(self.frequencies)}.")
-        parts, start = [], 0
+        features, start = [], 0
         for term in terms:
             if not term.factors:
-                parts.append(term.root(X).expand(*X.shape[:-1], 1))
+                features.append(term.root(X).expand(*X.shape[:-1], 1))
                 continue
             phases = torch.zeros((), dtype=X.dtype, device=X.device)
             for factor in term.factors:
@@ -114,8 +114,8 @@ class FourierFeatures(FeatureMap):
                 phases = phases + factor._scaled(X) @ drawn
                 start += width
             scale = term.root(X) / math.sqrt(width)
-            parts += [phases.cos() * scale, phases.sin() * scale]
-        return torch.cat(parts, -1)
+            features += [phases.cos() * scale, phases.sin() * scale]
+        return torch.cat(features, -1)
 
 
 class RandomFeatures(Approximation):
@@ -164,12 +164,7 @@ class RandomFeatures(Approximation):
     """
 
     def __init__(
-        self,
-        n_components: int = 1000,
-        orthogonal: bool = True,
-        *,
-        kernel: Any = None,
-        random_state: Any = None,
+        self, n_components: int = 1000, orthogonal: bool = True, *, kernel: Any = None, random_state: Any = None
     ):
         self.n_components = n_components
         self.orthogonal = orthogonal
@@ -199,7 +194,7 @@ class RandomFeatures(Approximation):
         frequencies = torch.cat(drawn, 1) if drawn else torch.empty(X.shape[-1], 0, dtype=torch.float64)
         return FourierFeatures(kernel, frequencies.to(X))
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> FourierFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> FourierFeatures:
         """The features with these frequencies."""
         return FourierFeatures(kernel, torch.as_tensor(state))
 

@@ -1,4 +1,4 @@
-"""Features of landmarks: the Nyström approximation of a kernel."""
+"""Features from landmarks, few samples that span the functions: how they are chosen, and what is computed from them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.approximation.base import Approximation, FeatureMap
-from representer.approximation.sampling import (
-    candidate_rows,
-    cluster_centres,
-    entropy_sample,
-    leverage_sample,
-    pivots,
-)
-from representer.kernels import Kernel
+from representer.approximation.base import Approximation, FeatureMap, check_bare
+from representer.kernels import Kernel, Scaled, Stationary
 from representer.linalg import (
     Cholesky,
     NotPositiveDefiniteError,
@@ -29,10 +22,124 @@ from representer.linalg import (
     pivoted_cholesky,
     repair_gram,
     row_blocks,
+    shifted,
     spectrum_of_factor,
 )
 from representer.samples import Data, count, same_features, sample_rows, take
-from representer.values import is_count, is_real
+from representer.values import COUNT, Rule, Value, is_count, is_real, number
+
+# Choices that look at every sample for each landmark look at this many random ones, or at four times as many as there
+# are landmarks: beyond it their cost would be that of the fit, and they would need all data in one place.
+CANDIDATES, CANDIDATES_PER_LANDMARK = 20_000, 4
+LLOYD_STEPS = 10
+
+
+def candidate_rows(n: int, m: int, seed: int) -> np.ndarray:
+    """The rows among which m landmarks are chosen where a choice looks at every row for each landmark."""
+    return sample_rows(n, max(CANDIDATES, CANDIDATES_PER_LANDMARK * m), seed)
+
+
+def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
+    """One by one, where the kernel is matched worst so far; fewer than m where the rank is less."""
+
+    def column(index: int) -> Tensor:
+        return kernel._gram(X, X[index : index + 1])[:, 0]
+
+    return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
+
+
+def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
+    """m rows, each with the least Σ_z k(x, z) over the rows z before it, so that −log mean k(z, z') stays large.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.approximation.landmarks import entropy_sample
+    >>> from representer.kernels import Gaussian
+    >>> X = torch.tensor([[0.0], [0.1], [0.2], [5.0]])
+    >>> 3 in entropy_sample(Gaussian(1.0), X, 2, seed=0).tolist()
+    True
+    """
+    landmarks = [int(sample_rows(count(X), 1, seed)[0])]
+    sums = kernel._diag(X).clone()
+    for _ in range(m - 1):
+        sums = sums + 2.0 * kernel._gram(X, take(X, torch.tensor(landmarks[-1:])))[:, 0]
+        sums[landmarks[-1]] = torch.inf
+        landmarks.append(int(sums.argmin()))
+    return torch.tensor(landmarks).sort().values
+
+
+# -- ridge leverage scores -------------------------------------------------------------------------------------------
+def leverage_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:
+    """m rows drawn by recursive ridge leverage scores (Musco & Musco, 2017), in O(n m²) and without an n × n matrix.
+
+    The scores [K(K + λI)⁻¹]_ii of the rows of a random half are estimated from rows drawn from a half of that half,
+    and so on down to m rows; λ is where m rows suffice.
+    """
+    n = count(X)
+    if m >= n:
+        return torch.arange(n)
+    generator = torch.Generator().manual_seed(seed)
+    order = torch.randperm(n, generator=generator)
+    oversampling = max(1.0, math.log(m))
+    rank = max(1, math.ceil(m / (4.0 * oversampling)))
+    sizes = [n]
+    while sizes[-1] > m:
+        sizes.append(-(-sizes[-1] // 2))
+    sample, weights = torch.arange(sizes[-1]), torch.ones(sizes[-1], dtype=torch.float64)
+    for size in sizes[-2:0:-1]:
+        scores = _leverage(kernel, X, order[:size], order[sample], weights, rank)
+        probabilities = (oversampling * scores).clamp(max=1.0)
+        drawn = torch.rand(size, generator=generator, dtype=torch.float64) < probabilities
+        sample = drawn.nonzero()[:, 0]
+        if not len(sample):  # every score is rounding: the rows are all alike
+            sample = torch.arange(min(m, size))
+            probabilities = torch.full((size,), len(sample) / size, dtype=torch.float64)
+        weights = probabilities[sample].rsqrt()
+    scores = _leverage(kernel, X, order, order[sample], weights, rank)
+    floor = torch.finfo(scores.dtype).eps * scores.max().clamp(min=torch.finfo(scores.dtype).tiny)
+    # m draws without replacement by exponential clocks (Efraimidis & Spirakis, 2006).
+    clocks = torch.empty(n, dtype=torch.float64).exponential_(generator=generator) / scores.clamp(min=floor)
+    return order[clocks.argsort()[:m]].sort().values
+
+
+def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Tensor, rank: int) -> Tensor:
+    """(k(x, x) − k_xᵀ(K_SS + λ D⁻²)⁻¹ k_x)/λ for the rows x, with a sample S and its weights D."""
+    anchors = take(X, sample)
+    gram = kernel._gram(anchors, None).double().cpu()
+    weighted = gram * weights[:, None] * weights
+    values = torch.linalg.eigvalsh(weighted).clamp(min=0.0)
+    total = float(values.sum())
+    tail = float(values[: max(0, len(values) - rank)].sum()) / rank
+    ridge = max(tail, len(values) * torch.finfo(torch.float64).eps * max(total, 1e-300))
+    factor = factorize(lambda: shifted(gram, ridge / weights**2), name="The Gram matrix of a sample of the rows")
+    scores = torch.empty(len(rows), dtype=torch.float64)
+    for block in row_blocks(len(rows), 3 * 8 * len(sample)):
+        points = take(X, rows[block])
+        cross = kernel._gram(points, anchors).double().cpu()
+        explained = factor.half_solve(cross.mT).square().sum(0)
+        scores[block] = (kernel._diag(points).double().cpu() - explained).clamp(min=0.0) / ridge
+    return scores.clamp(max=1.0)
+
+
+# -- clusters --------------------------------------------------------------------------------------------------------
+def cluster_centres(kernel: Kernel, X: Tensor, m: int, seed: int) -> Tensor:
+    """The centres of m clusters by Lloyd's algorithm from m random samples, in the units of the lengthscales."""
+    inner = kernel.kernel if isinstance(kernel, Scaled) else kernel
+    units = number(inner, "lengthscale", X) if isinstance(inner, Stationary) else X.new_ones(())
+    points = X / units
+    centres = points[torch.from_numpy(sample_rows(len(points), m, seed))]
+    for _ in range(LLOYD_STEPS):
+        sums, sizes = torch.zeros_like(centres), centres.new_zeros(m)
+        half = 0.5 * (centres**2).sum(1)
+        for block in row_blocks(len(points), 2 * m * points.element_size()):
+            nearest = (points[block] @ centres.mT).sub_(half).argmax(1)
+            sums.index_add_(0, nearest, points[block])
+            sizes += torch.bincount(nearest, minlength=m).to(sizes)
+        # A cluster that lost all its members keeps its centre.
+        centres = torch.where(sizes[:, None] > 0, sums / sizes.clamp(min=1.0)[:, None], centres)
+    return centres * units
+
 
 Sampling = Literal["uniform", "leverage", "kmeans", "pivots", "entropy"]
 DEFAULT_LANDMARKS = 1000
@@ -88,7 +195,7 @@ class LandmarkFeatures(FeatureMap):
         return self.factor.factor.dtype
 
     @property
-    def state(self) -> Any:
+    def state(self) -> Data:
         """The landmarks, which were chosen or given."""
         return self.landmarks
 
@@ -107,7 +214,7 @@ class LandmarkFeatures(FeatureMap):
     def _block(self, X: Data) -> Tensor:
         return self.factor.half_solve_rows(self.kernel._gram(X, self.landmarks))
 
-    def _prepared(self, X: Data) -> Any:
+    def _prepared(self, X: Data) -> Data:
         X = self.kernel.prepare(X)
         if isinstance(X, Tensor) and self.kernel.domain == "vectors":
             X, _ = same_features(X.to(self.factor.factor), self.landmarks)
@@ -226,7 +333,7 @@ class Landmarks(Approximation):
             points = same_features(points.to(X), X)[0]
         return landmark_features(kernel, points)
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
         """The features of these landmarks."""
         return landmark_features(kernel, prepare(state))
 
@@ -379,6 +486,81 @@ class Nystroem(Approximation):
         rows = torch.from_numpy(self.rows(count(X), seed))
         return rows[self.chosen(kernel, take(X, rows), seed)]
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> LandmarkFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> LandmarkFeatures:
         """The features of these landmarks."""
         return landmark_features(kernel, prepare(state))
+
+
+def input_output_pair(
+    approximation: Any, n: int | None = None, *, vectors: bool = True
+) -> tuple[Approximation, Nystroem | Landmarks] | None:
+    """The approximations of inputs and outputs that a learner's argument ``approximation`` means; None is exact.
+
+    One ``Nystroem`` is meant for both sides. With another approximation of the inputs, and where clusters of outputs
+    would have no means, the outputs have as many uniform random landmarks as the inputs have features, but no more
+    than there are samples. ``vectors`` says whether the outputs are vectors; without a number n of samples, the
+    argument is only checked.
+
+    Examples
+    --------
+    >>> from representer.approximation import Nystroem, RandomFeatures, input_output_pair
+    >>> input_output_pair(Nystroem(20), 100)
+    (Nystroem(n_components=20), Nystroem(n_components=20))
+    >>> input_output_pair(RandomFeatures(200), 100)
+    (RandomFeatures(n_components=200), Nystroem(n_components=100))
+    """
+    if approximation is None:
+        return None
+    pair = tuple(approximation) if isinstance(approximation, tuple | list) else (approximation, None)
+    kinds = len(pair) == 2 and isinstance(pair[0], Approximation) and isinstance(pair[1], Nystroem | Landmarks | None)
+    if not kinds:
+        raise ValueError(
+            "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...), or a "
+            "pair: such a one for the inputs, and Nystroem(...) or Landmarks(...) for the outputs; got "
+            f"{approximation!r}."
+        )
+    for approximation in pair:
+        check_bare(approximation)
+    inputs, outputs = (side if side is None or n is None else side.sized(n) for side in pair)
+    if outputs is not None:
+        return inputs, outputs
+    if isinstance(inputs, Nystroem) and (vectors or inputs.sampling != "kmeans"):
+        return inputs, inputs
+    return inputs, Nystroem() if n is None else Nystroem(min(inputs.size(n), n))
+
+
+class Falkon(Value):
+    """Conjugate gradients for the normal equations of many landmarks (Rudi, Carratino & Rosasco, 2017).
+
+    (a_j S + alpha Σ w) u_j = B_j is solved without the m × m matrix S = Σ w φφᵀ: each iteration passes over the
+    samples once, for all outputs, in O(n m). In the place of S stands, in the preconditioner, what the landmarks say of
+    it: LᵀL·n/m, with L the Cholesky factor of their Gram matrix.
+
+    Parameters
+    ----------
+    tol : float
+        Iterations end when the residual of every output is smaller than that of 0 by this factor. A larger value stops
+        early, which regularises.
+    max_iter : int
+        Their largest number; if it is reached, a warning says so.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import OperatorRidge
+    >>> from representer.approximation import Falkon, Nystroem
+    >>> from representer.kernels import Gaussian
+    >>> X = np.random.default_rng(0).uniform(-2, 2, size=(1000, 1))
+    >>> y = np.sin(2 * X[:, 0])
+    >>> options = {"alpha": 1e-4, "approximation": Nystroem(50), "random_state": 0}
+    >>> direct = OperatorRidge(Gaussian(1.0), **options).fit(X, y).predict(X)
+    >>> iterative = OperatorRidge(Gaussian(1.0), solver=Falkon(tol=1e-10), **options).fit(X, y).predict(X)
+    >>> bool(np.abs(direct - iterative).max() < 1e-6)
+    True
+    """
+
+    rules = {"tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0), "max_iter": COUNT}
+
+    def __init__(self, tol: float = 1e-7, max_iter: int = 100):
+        self.tol = tol
+        self.max_iter = max_iter

@@ -120,7 +120,7 @@ class TensorSketch(Approximation):
         signs = 2 * torch.randint(2, shape, generator=generator) - 1
         return SketchFeatures(kernel, torch.stack([places, signs]).to(X), self.size(1))
 
-    def restore(self, kernel: Kernel, state: Any, prepare: Callable[[Any], Any]) -> SketchFeatures:
+    def restore(self, kernel: Kernel, state: Data, prepare: Callable[[Data], Data]) -> SketchFeatures:
         """The features with these hash functions."""
         return SketchFeatures(kernel, torch.as_tensor(state), self.size(1))
 

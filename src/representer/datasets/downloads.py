@@ -26,6 +26,7 @@ from representer.datasets.files import Source
 from representer.kernels import Graph
 
 Converter = Callable[[list[bytes], Path], None]
+Loader = Callable[..., Bunch]
 UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
 TU = "https://www.chrsmrrs.com/graphkerneldatasets/"
 MOLECULENET = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
@@ -43,8 +44,8 @@ class Download:
     source: Source
     addresses: tuple[str, ...]
     convert: Converter
-    load: Callable[..., Bunch]
-    signature: tuple[float, float, float]
+    load: Loader
+    signature: tuple[float, ...]
     checksums: tuple[str, ...] = ()  # MD5 or SHA-256
 
 
@@ -296,178 +297,96 @@ def _save(path: Path, arrays: Mapping[str, Any]) -> None:
 
 # -- the sets ----------------------------------------------------------------------------------------------------------
 SEGMENTS = ("brickface", "sky", "foliage", "cement", "window", "path", "grass")
+IMAGE_COLUMNS = (
+    "region_centroid_col,region_centroid_row,region_pixel_count,short_line_density_5,short_line_density_2,vedge_mean,"
+    "vedge_sd,hedge_mean,hedge_sd,intensity_mean,rawred_mean,rawblue_mean,rawgreen_mean,exred_mean,exblue_mean,"
+    "exgreen_mean,value_mean,saturation_mean,hue_mean,class"
+)
+YACHT_COLUMNS = (
+    "buoyancy_center_pos,prismatic_coeff,length_displacement_ratio,beam_draught_ratio,length_beam_ratio,"
+    "froude_number,resistance"
+)
+HEART_COLUMNS = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"
+segment = table(IMAGE_COLUMNS, delimiter=None, names={str(k): name for k, name in enumerate(SEGMENTS, 1)})
+yacht = table(YACHT_COLUMNS, delimiter=None)
+ecoli = table("sequence,mcg,gvh,lip,chg,aac,alm1,alm2,class", delimiter=None)
+yeast = table("sequence,mcg,gvh,alm,mit,erl,pox,vac,nuc,class", delimiter=None)
+banknote = table("variance,skewness,curtosis,entropy,class")
+bupa = table("mcv,alkphos,sgpt,sgot,gammagt,drinks,selector")
+ionosphere = table(",".join(f"a{k:02d}" for k in range(1, 35)) + ",class")
+robot = table(",".join(f"S{k}" for k in range(1, 25)) + ",class")
+pima = arff_table("preg,plas,pres,skin,insu,mass,pedi,age,class", {"tested_negative": "0", "tested_positive": "1"})
+esol = renamed({"measured log solubility in mols per litre": "log_solubility"})
+MNIST_ADDRESSES = tuple(
+    f"{MNIST_FILES}{file}-ubyte.gz"
+    for file in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
+)
+MNIST_CHECKSUMS = (
+    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "d53e105ee54ea40749a09fcbcd1e9432",
+    "9fb629c4189551a2d022fa330f9573f3",
+    "ec29112dd5afa0611ce80d1b7f02629c",
+)
+FACES_ADDRESS = "https://ndownloader.figshare.com/files/5976027"
+FACES_CHECKSUM = "b612fb967f2dc77c9c62d3e1266e0c73d5fca46a4b8906c18e454d41af987794"
+PIMA_ADDRESS = "https://www.openml.org/data/v1/download/37/diabetes.arff"
+OCR_ADDRESS = "https://ai.stanford.edu/~btaskar/ocr/letter.data.gz"
+BANKNOTE_FILE = "00267/data_banknote_authentication.txt"
+SCENE_FILES = (MULAN + "scene/scene-train.arff", MULAN + "scene/scene-test.arff")
+USPS_FILES = (ZIP_CODE + "zip.train.gz", ZIP_CODE + "zip.test.gz")
 
 
-def _uci(
-    source: Source,
-    address: str,
-    convert: Converter,
-    load: Callable[..., Bunch],
-    signed: tuple[float, float, float],
-) -> Download:
+def _uci(source: Source, address: str, convert: Converter, load: Loader, *signed: float) -> Download:
     """A download from the UCI repository."""
-    return Download(source, (UCI + address,), convert, load, signed)
+    return _one(source, UCI + address, convert, load, *signed)
 
 
-DOWNLOADS: dict[str, Download] = {
-    download.source.file: download
-    for download in (
-        _uci(
-            uci.BANKNOTE,
-            "00267/data_banknote_authentication.txt",
-            table("variance,skewness,curtosis,entropy,class"),
-            uci.load_banknote,
-            (0.24964, -0.2626, 0.687),
-        ),
-        _uci(
-            uci.BUPA,
-            "liver-disorders/bupa.data",
-            table("mcv,alkphos,sgpt,sgot,gammagt,drinks,selector"),
-            uci.load_bupa,
-            (9.91778, -2.99134, 0.68039),
-        ),
-        _uci(
-            uci.CLEVELAND,
-            "heart-disease/processed.cleveland.data",
-            table("age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num"),
-            uci.load_cleveland,
-            (0.81705, 0.39277, 4.88397),
-        ),
-        _uci(
-            uci.ECOLI,
-            "ecoli/ecoli.data",
-            table("sequence,mcg,gvh,lip,chg,aac,alm1,alm2,class", delimiter=None),
-            uci.load_ecoli,
-            (-12.52884, -17.36466, 1.51712),
-        ),
-        _uci(
-            uci.IONOSPHERE,
-            "ionosphere/ionosphere.data",
-            table(",".join(f"a{k:02d}" for k in range(1, 35)) + ",class"),
-            uci.load_ionosphere,
-            (-0.41086, -0.21881, 0.65283),
-        ),
-        _uci(
-            uci.ROBOT,
-            "00194/sensor_readings_24.data",
-            table(",".join(f"S{k}" for k in range(1, 25)) + ",class"),
-            uci.load_robot,
-            (-1.00224, 1.34222, 1.18849),
-        ),
-        _uci(
-            uci.SEGMENT,
-            "statlog/segment/segment.dat",
-            table(
-                "region_centroid_col,region_centroid_row,region_pixel_count,short_line_density_5,short_line_density_2,"
-                "vedge_mean,vedge_sd,hedge_mean,hedge_sd,intensity_mean,rawred_mean,rawblue_mean,rawgreen_mean,"
-                "exred_mean,exblue_mean,exgreen_mean,value_mean,saturation_mean,hue_mean,class",
-                delimiter=None,
-                names={str(k): name for k, name in enumerate(SEGMENTS, 1)},
-            ),
-            uci.load_segment,
-            (1.72394, 1.5969, 1.94591),
-        ),
-        _uci(uci.WINE, "wine/wine.data", wine, uci.load_wine, (3.3002, -0.81726, 1.08604)),
-        _uci(
-            uci.YACHT,
-            "00243/yacht_hydrodynamics.data",
-            table(
-                "buoyancy_center_pos,prismatic_coeff,length_displacement_ratio,beam_draught_ratio,length_beam_ratio,"
-                "froude_number,resistance",
-                delimiter=None,
-            ),
-            uci.load_yacht,
-            (-27.47836, 1.41692, 5.49316),
-        ),
-        _uci(
-            uci.YEAST,
-            "yeast/yeast.data",
-            table("sequence,mcg,gvh,alm,mit,erl,pox,vac,nuc,class", delimiter=None),
-            uci.load_yeast,
-            (1.29455, 10.82725, 1.72623),
-        ),
-        Download(
-            images.MNIST,
-            tuple(
-                MNIST_FILES + name
-                for name in (
-                    "train-images-idx3-ubyte.gz",
-                    "train-labels-idx1-ubyte.gz",
-                    "t10k-images-idx3-ubyte.gz",
-                    "t10k-labels-idx1-ubyte.gz",
-                )
-            ),
-            mnist,
-            images.load_mnist,
-            (1.49109, -442.83793, 2.30116),
-            checksums=(
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
-            ),
-        ),
-        Download(
-            images.USPS,
-            (ZIP_CODE + "zip.train.gz", ZIP_CODE + "zip.test.gz"),
-            zip_code,
-            images.load_usps,
-            (1.0818, -29.39789, 2.26853),
-        ),
-        Download(
-            images.FACES,
-            ("https://ndownloader.figshare.com/files/5976027",),
-            olivetti,
-            images.load_faces,
-            (-9.80455, 1.00106, 3.68888),
-            checksums=("b612fb967f2dc77c9c62d3e1266e0c73d5fca46a4b8906c18e454d41af987794",),
-        ),
-        Download(
-            structured.OCR,
-            ("https://ai.stanford.edu/~btaskar/ocr/letter.data.gz",),
-            ocr,
-            structured.load_ocr,
-            (-1.34259, -2.34712, 3.00005),
-        ),
-        Download(
-            structured.SCENE,
-            (MULAN + "scene/scene-train.arff", MULAN + "scene/scene-test.arff"),
-            multilabel(6),
-            structured.load_scene,
-            (0.70156, 4.39338, 0.46986),
-        ),
-        Download(
-            uci.PIMA,
-            ("https://www.openml.org/data/v1/download/37/diabetes.arff",),
-            arff_table(
-                "preg,plas,pres,skin,insu,mass,pedi,age,class",
-                {"tested_negative": "0", "tested_positive": "1"},
-            ),
-            uci.load_pima,
-            (-1.24538, 3.09961, 0.6468),
-        ),
-        Download(molecules.MUTAG, (TU + "MUTAG.zip",), graphs, molecules.load_mutag, (-2.68538, 11.38708, 0.63774)),
-        Download(molecules.NCI1, (TU + "NCI1.zip",), graphs, molecules.load_nci1, (-0.81772, 73.75843, 0.69315)),
-        Download(
-            molecules.ESOL,
-            (MOLECULENET + "delaney-processed.csv",),
-            renamed({"measured log solubility in mols per litre": "log_solubility"}),
-            molecules.load_esol,
-            (-0.78643, -0.26567, 6.45155),
-        ),
-        Download(
-            molecules.FREESOLV,
-            (MOLECULENET + "SAMPL.csv",),
-            renamed({}),
-            molecules.load_freesolv,
-            (-0.53443, -0.63392, 6.09242),
-        ),
-        Download(
-            molecules.BACE,
-            (MOLECULENET + "bace.csv",),
-            renamed({"mol": "smiles"}),
-            molecules.load_bace,
-            (2.62587, -0.26651, 6.01224),
-        ),
-    )
-}
+def _one(source: Source, address: str, convert: Converter, load: Loader, *signed: float) -> Download:
+    """A download of one file."""
+    return Download(source, (address,), convert, load, signed)
+
+
+_DOWNLOADS = [
+    _uci(uci.BANKNOTE, BANKNOTE_FILE, banknote, uci.load_banknote, 0.24964, -0.2626, 0.687),
+    _uci(uci.BUPA, "liver-disorders/bupa.data", bupa, uci.load_bupa, 9.91778, -2.99134, 0.68039),
+    _uci(
+        uci.CLEVELAND,
+        "heart-disease/processed.cleveland.data",
+        table(HEART_COLUMNS),
+        uci.load_cleveland,
+        0.81705,
+        0.39277,
+        4.88397,
+    ),
+    _uci(uci.ECOLI, "ecoli/ecoli.data", ecoli, uci.load_ecoli, -12.52884, -17.36466, 1.51712),
+    _uci(uci.IONOSPHERE, "ionosphere/ionosphere.data", ionosphere, uci.load_ionosphere, -0.41086, -0.21881, 0.65283),
+    _uci(uci.ROBOT, "00194/sensor_readings_24.data", robot, uci.load_robot, -1.00224, 1.34222, 1.18849),
+    _uci(uci.SEGMENT, "statlog/segment/segment.dat", segment, uci.load_segment, 1.72394, 1.5969, 1.94591),
+    _uci(uci.WINE, "wine/wine.data", wine, uci.load_wine, 3.3002, -0.81726, 1.08604),
+    _uci(uci.YACHT, "00243/yacht_hydrodynamics.data", yacht, uci.load_yacht, -27.47836, 1.41692, 5.49316),
+    _uci(uci.YEAST, "yeast/yeast.data", yeast, uci.load_yeast, 1.29455, 10.82725, 1.72623),
+    Download(images.MNIST, MNIST_ADDRESSES, mnist, images.load_mnist, (1.49109, -442.83793, 2.30116), MNIST_CHECKSUMS),
+    Download(images.USPS, USPS_FILES, zip_code, images.load_usps, (1.0818, -29.39789, 2.26853)),
+    Download(
+        images.FACES, (FACES_ADDRESS,), olivetti, images.load_faces, (-9.80455, 1.00106, 3.68888), (FACES_CHECKSUM,)
+    ),
+    _one(structured.OCR, OCR_ADDRESS, ocr, structured.load_ocr, -1.34259, -2.34712, 3.00005),
+    Download(structured.SCENE, SCENE_FILES, multilabel(6), structured.load_scene, (0.70156, 4.39338, 0.46986)),
+    _one(uci.PIMA, PIMA_ADDRESS, pima, uci.load_pima, -1.24538, 3.09961, 0.6468),
+    _one(molecules.MUTAG, TU + "MUTAG.zip", graphs, molecules.load_mutag, -2.68538, 11.38708, 0.63774),
+    _one(molecules.NCI1, TU + "NCI1.zip", graphs, molecules.load_nci1, -0.81772, 73.75843, 0.69315),
+    _one(molecules.ESOL, MOLECULENET + "delaney-processed.csv", esol, molecules.load_esol, -0.78643, -0.26567, 6.45155),
+    _one(
+        molecules.FREESOLV, MOLECULENET + "SAMPL.csv", renamed({}), molecules.load_freesolv, -0.53443, -0.63392, 6.09242
+    ),
+    _one(
+        molecules.BACE,
+        MOLECULENET + "bace.csv",
+        renamed({"mol": "smiles"}),
+        molecules.load_bace,
+        2.62587,
+        -0.26651,
+        6.01224,
+    ),
+]
+DOWNLOADS: dict[str, Download] = {download.source.file: download for download in _DOWNLOADS}

@@ -6,7 +6,7 @@ import csv
 import os
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,3 +126,30 @@ def make_bunch(
             f"the published sizes. Get the whole set from {source.origin}."
         )
     return Bunch(data=data, target=target, feature_names=feature_names, DESCR=source.text, filename=str(path))
+
+
+def loader(
+    name: str, what: str, source: Source, contents: str, read: Callable[[str | Path | None], Bunch]
+) -> Callable[..., Bunch]:
+    """The function ``load_name``, with a docstring for its users, of a set that has no options but its folder.
+
+    ``what`` says what the set is, ``contents`` what the bunch holds beside its description; ``read`` takes the folder.
+    """
+
+    def load(*, folder: str | Path | None = None) -> Bunch:
+        return read(folder)
+
+    load.__name__ = load.__qualname__ = f"load_{name}"
+    load.__doc__ = f"""Load {what}.
+
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Where ``{source.file}`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+
+    Returns
+    -------
+    bunch : Bunch
+        {contents}, ``DESCR``, ``filename``.
+    """
+    return load

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from sklearn.utils import Bunch
 
 from representer.datasets.files import (
     Source,
+    loader,
     make_bunch,
     number_columns,
     read_arrays,
@@ -53,54 +55,6 @@ NCI1 = Source(
     "NCI1: 4110 compounds as graphs of their atoms, active against lung cancer cells (1) or not (0).",
     "N. Wale, I. Watson and G. Karypis 2008, doi:10.1007/s10115-007-0103-5; 'NCI1' in TUDataset",
 )
-
-
-def load_esol(*, folder: str | Path | None = None) -> Bunch:
-    """Load ESOL, the solubility of 1128 molecules.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``esol.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (1128,) of SMILES strings, ``target`` (1128,), ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_smiles(ESOL, folder, "log_solubility", 1128)
-
-
-def load_freesolv(*, folder: str | Path | None = None) -> Bunch:
-    """Load FreeSolv, the hydration free energy of 642 molecules.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``freesolv.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (642,) of SMILES strings, ``target`` (642,), ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_smiles(FREESOLV, folder, "expt", 642)
-
-
-def load_bace(*, folder: str | Path | None = None) -> Bunch:
-    """Load BACE, the strength of 1513 inhibitors of an enzyme.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``bace.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (1513,) of SMILES strings, ``target`` (1513,), ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_smiles(BACE, folder, "pIC50", 1513)
 
 
 def load_nci60(*, folder: str | Path | None = None) -> Bunch:
@@ -162,22 +116,6 @@ def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -
     return _load_graphs(MUTAG, folder, 188, edge_labels)
 
 
-def load_nci1(*, folder: str | Path | None = None) -> Bunch:
-    """Load NCI1, 4110 compounds as graphs.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``nci1.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data``, a list of 4110 ``Graph`` with node labels, ``target`` (4110,) of 0 and 1, ``DESCR``, ``filename``.
-    """
-    return _load_graphs(NCI1, folder, 4110, edge_labels=False)
-
-
 def _load_graphs(source: Source, folder: str | Path | None, n_graphs: int, edge_labels: bool) -> Bunch:
     """All nodes and edges of the set, one graph after the other, as graphs."""
     names = ["edges", "graph_of_node", "node_label", "graph_label", *(["edge_label"] if edge_labels else [])]
@@ -205,3 +143,23 @@ def _load_smiles(source: Source, folder: str | Path | None, target: str, n: int)
     values = number_columns(path, table, [target])[:, 0]
     smiles = np.array(text_column(path, table, "smiles"), dtype=object)
     return make_bunch(source, path, smiles, values, ["smiles"], (n,))
+
+
+def _smiles_loader(name: str, what: str, source: Source, target: str, n: int) -> Callable[..., Bunch]:
+    """The function that loads molecules with one number each."""
+    contents = f"``data`` ({n},) of SMILES strings, ``target`` ({n},), ``feature_names``"
+    return loader(name, what, source, contents, lambda folder: _load_smiles(source, folder, target, n))
+
+
+load_esol = _smiles_loader("esol", "ESOL, the solubility of 1128 molecules", ESOL, "log_solubility", 1128)
+load_freesolv = _smiles_loader(
+    "freesolv", "FreeSolv, the hydration free energy of 642 molecules", FREESOLV, "expt", 642
+)
+load_bace = _smiles_loader("bace", "BACE, the strength of 1513 inhibitors of an enzyme", BACE, "pIC50", 1513)
+load_nci1 = loader(
+    "nci1",
+    "NCI1, 4110 compounds as graphs",
+    NCI1,
+    "``data``, a list of 4110 ``Graph`` with node labels, ``target`` (4110,) of 0 and 1",
+    lambda folder: _load_graphs(NCI1, folder, 4110, edge_labels=False),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
 
-from representer.datasets.files import Source, make_bunch, read_arrays
+from representer.datasets.files import Source, loader, make_bunch, read_arrays
 
 OCR = Source(
     "ocr_letters.npz",
@@ -64,40 +65,6 @@ def load_ocr(*, folder: str | Path | None = None) -> Bunch:
     return bunch
 
 
-def load_scene(*, folder: str | Path | None = None) -> Bunch:
-    """Load Scene, pictures with sets of labels.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``scene_ml.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (2407, 294), ``target`` (2407, 6) of 0 and 1, ``target_names``, ``is_train`` (2407,) of the published
-        split, ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _dense_labels(SCENE, folder, (2407, 294), 6, 1211)
-
-
-def load_yeast_multilabel(*, folder: str | Path | None = None) -> Bunch:
-    """Load Yeast, genes with sets of functions.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``yeast_ml.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (2417, 103), ``target`` (2417, 14) of 0 and 1, ``target_names``, ``is_train`` (2417,) of the published
-        split, ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _dense_labels(YEAST_MULTILABEL, folder, (2417, 103), 14, 1500)
-
-
 def load_bibtex(*, folder: str | Path | None = None) -> Bunch:
     """Load Bibtex, bibliography entries with sets of tags.
 
@@ -142,3 +109,21 @@ def _with_labels(
         raise ValueError(f"{path}: {is_train.sum()} samples are for training; {n_train} were published.")
     bunch.target_names, bunch.is_train = names, is_train.astype(bool)
     return bunch
+
+
+def _labels_loader(
+    name: str, what: str, source: Source, shape: tuple[int, int], n_labels: int, n_train: int
+) -> Callable[..., Bunch]:
+    """The function that loads vectors with sets of labels."""
+    n = shape[0]
+    contents = (
+        f"``data`` {shape}, ``target`` ({n}, {n_labels}) of 0 and 1, ``target_names``, ``is_train`` ({n},) of the "
+        "published\n        split, ``feature_names``"
+    )
+    return loader(name, what, source, contents, lambda folder: _dense_labels(source, folder, shape, n_labels, n_train))
+
+
+load_scene = _labels_loader("scene", "Scene, pictures with sets of labels", SCENE, (2407, 294), 6, 1211)
+load_yeast_multilabel = _labels_loader(
+    "yeast_multilabel", "Yeast, genes with sets of functions", YEAST_MULTILABEL, (2417, 103), 14, 1500
+)

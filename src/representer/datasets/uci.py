@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from sklearn.utils import Bunch
 
-from representer.datasets.files import Source, make_bunch, number_columns, read_table, text_column
+from representer.datasets.files import Source, loader, make_bunch, number_columns, read_table, text_column
 
 YACHT = Source(
     "yacht.csv",
@@ -70,153 +71,66 @@ CLEVELAND = Source(
 )
 
 
-def load_yacht(*, folder: str | Path | None = None) -> Bunch:
-    """Load yacht hydrodynamics, a regression set of 308 × 6 numbers.
+def _load_table(
+    source: Source,
+    folder: str | Path | None,
+    shape: tuple[int, int],
+    target: str = "class",
+    kind: type = str,
+    gaps: tuple[str, ...] = (),
+) -> Bunch:
+    """A table of numbers with a column of targets, which are classes unless they are floats.
 
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``yacht.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (308, 6), ``target`` (308,), ``feature_names``, ``DESCR``, ``filename``.
+    Cells may be empty in the columns ``gaps`` only; a column ``sequence`` names the samples, and is no feature.
     """
-    return _load_table(YACHT, folder, (308, 6), "resistance", float)
+    path, table = read_table(source, folder, shape[0])
+    for name in gaps:
+        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
+    if kind is str:
+        values = np.array(text_column(path, table, target))
+    else:
+        values = number_columns(path, table, [target])[:, 0].astype(kind)
+    names = [name for name in table if name not in (target, "sequence")]
+    bunch = make_bunch(source, path, number_columns(path, table, names), values, names, shape)
+    if kind is not float:
+        bunch.target_names = np.unique(values)
+    return bunch
 
 
-def load_segment(*, folder: str | Path | None = None) -> Bunch:
-    """Load image segmentation, a classification set of 2310 × 19 numbers in 7 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``segment.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (2310, 19), ``target`` (2310,) of class names, ``target_names``, ``feature_names``, ``DESCR``,
-        ``filename``. The feature ``region_pixel_count`` is constant.
-    """
-    return _load_table(SEGMENT, folder, (2310, 19))
+def _loader(
+    name: str, what: str, source: Source, shape: tuple[int, int], target: str = "class", kind: type = str
+) -> Callable[..., Bunch]:
+    """The function that loads a table; ``what`` says what is in it."""
+    rows, columns = shape
+    contents = [f"``data`` {shape}", f"``target`` ({rows},)" + (" of class names" if kind is str else "")]
+    contents += [*(["``target_names``"] if kind is not float else []), "``feature_names``"]
+    description = what.format(size=f"{rows} × {columns} numbers")
+    return loader(
+        name, description, source, ", ".join(contents), lambda folder: _load_table(source, folder, shape, target, kind)
+    )
 
 
-def load_banknote(*, folder: str | Path | None = None) -> Bunch:
-    """Load banknote authentication, a classification set of 1372 × 4 numbers in 2 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``banknote.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (1372, 4), ``target`` (1372,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_table(BANKNOTE, folder, (1372, 4), "class", int)
-
-
-def load_ecoli(*, folder: str | Path | None = None) -> Bunch:
-    """Load ecoli, the localisation sites of proteins, a classification set of 336 × 7 numbers in 8 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``ecoli.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (336, 7), ``target`` (336,) of class names, ``target_names``, ``feature_names``,
-        ``DESCR``, ``filename``.
-    """
-    return _load_table(ECOLI, folder, (336, 7))
-
-
-def load_robot(*, folder: str | Path | None = None) -> Bunch:
-    """Load the wall-following robot, a classification set of 5456 × 24 numbers in 4 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``wall_robot_24.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (5456, 24), ``target`` (5456,) of class names, ``target_names``, ``feature_names``,
-        ``DESCR``, ``filename``.
-    """
-    return _load_table(ROBOT, folder, (5456, 24))
-
-
-def load_wine(*, folder: str | Path | None = None) -> Bunch:
-    """Load wine recognition, a classification set of 178 × 13 numbers in 3 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``wine.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (178, 13), ``target`` (178,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_table(WINE, folder, (178, 13), "class", int)
-
-
-def load_yeast(*, folder: str | Path | None = None) -> Bunch:
-    """Load yeast, the localisation sites of proteins, a classification set of 1484 × 8 numbers in 10 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``yeast.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (1484, 8), ``target`` (1484,) of class names, ``target_names``, ``feature_names``,
-        ``DESCR``, ``filename``.
-    """
-    return _load_table(YEAST, folder, (1484, 8))
-
-
-def load_pima(*, folder: str | Path | None = None) -> Bunch:
-    """Load Pima Indians diabetes, a classification set of 768 × 8 numbers in 2 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``pima.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (768, 8), ``target`` (768,), ``target_names``, ``feature_names``, ``DESCR``, ``filename``.
-    """
-    return _load_table(PIMA, folder, (768, 8), "class", int)
-
-
-def load_ionosphere(*, folder: str | Path | None = None) -> Bunch:
-    """Load radar returns of the ionosphere, a classification set of 351 × 34 numbers in 2 classes.
-
-    Parameters
-    ----------
-    folder : path or None, default=None
-        Where ``ionosphere.csv`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
-
-    Returns
-    -------
-    bunch : Bunch
-        ``data`` (351, 34), ``target`` (351,) of class names, ``target_names``, ``feature_names``,
-        ``DESCR``, ``filename``. The feature ``a02`` is constant.
-    """
-    return _load_table(IONOSPHERE, folder, (351, 34))
+load_yacht = _loader(
+    "yacht", "yacht hydrodynamics, a regression set of {size}", YACHT, (308, 6), target="resistance", kind=float
+)
+load_segment = _loader(
+    "segment",
+    "image segmentation, {size} (the feature ``region_pixel_count`` is constant) in 7 classes",
+    SEGMENT,
+    (2310, 19),
+)
+load_banknote = _loader("banknote", "banknote authentication, {size} in 2 classes", BANKNOTE, (1372, 4), kind=int)
+load_ecoli = _loader("ecoli", "ecoli, the localisation sites of proteins, {size} in 8 classes", ECOLI, (336, 7))
+load_robot = _loader("robot", "the wall-following robot, {size} in 4 classes", ROBOT, (5456, 24))
+load_wine = _loader("wine", "wine recognition, {size} in 3 classes", WINE, (178, 13), kind=int)
+load_yeast = _loader("yeast", "yeast, the localisation sites of proteins, {size} in 10 classes", YEAST, (1484, 8))
+load_pima = _loader("pima", "Pima Indians diabetes, {size} in 2 classes", PIMA, (768, 8), kind=int)
+load_ionosphere = _loader(
+    "ionosphere",
+    "radar returns of the ionosphere, {size} (the feature ``a02`` is constant) in 2 classes",
+    IONOSPHERE,
+    (351, 34),
+)
 
 
 def load_bupa(*, folder: str | Path | None = None) -> Bunch:
@@ -262,29 +176,3 @@ def load_cleveland(
         raise ValueError(f"target must be 'cholesterol' or 'diagnosis'; got {target!r}.")
     column, kind = ("chol", float) if target == "cholesterol" else ("num", int)
     return _load_table(CLEVELAND, folder, (303, 13), column, kind, gaps=("ca", "thal"))
-
-
-def _load_table(
-    source: Source,
-    folder: str | Path | None,
-    shape: tuple[int, int],
-    target: str = "class",
-    kind: type = str,
-    gaps: tuple[str, ...] = (),
-) -> Bunch:
-    """A table of numbers with a column of targets, which are classes unless they are floats.
-
-    Cells may be empty in the columns ``gaps`` only; a column ``sequence`` names the samples, and is no feature.
-    """
-    path, table = read_table(source, folder, shape[0])
-    for name in gaps:
-        table[name] = [cell or "nan" for cell in text_column(path, table, name)]
-    if kind is str:
-        values = np.array(text_column(path, table, target))
-    else:
-        values = number_columns(path, table, [target])[:, 0].astype(kind)
-    names = [name for name in table if name not in (target, "sequence")]
-    bunch = make_bunch(source, path, number_columns(path, table, names), values, names, shape)
-    if kind is not float:
-        bunch.target_names = np.unique(values)
-    return bunch

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -17,17 +17,28 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
-from representer.estimators.validation import DTYPES, check_columns, check_inputs, kernel_domain
+from representer.estimators.validation import (
+    ARGUMENTS,
+    DTYPES,
+    Check,
+    check_arguments,
+    check_columns,
+    check_groups,
+    check_inputs,
+    check_weights,
+    kernel_domain,
+    needs_approximation,
+)
 from representer.kernels import NAMES, Kernel, as_kernel
 from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import HistoryEntry
-from representer.samples import Data, is_dask, map_rows, refuse_frames
+from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
-# Up to so many samples a fit runs on one thread. Torch, NumPy and SciPy have threads of their own, and each operation
-# waits for all of its threads: a short one takes less time than a thread that another program keeps from its processor
-# is late, and on an idle machine it is hardly faster on several.
-FEW_ROWS = 1500
+# Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
+# library from a processor, and each operation waits for its latest thread.
+FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
+FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
 
 _limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
 
@@ -39,12 +50,13 @@ def _pools() -> ThreadpoolController:
 
 @contextmanager
 def threads_for(n_rows: float) -> Iterator[None]:
-    """Inside it, a problem of few rows is computed by one thread; a larger one is left to the user's settings."""
-    if n_rows > FEW_ROWS or not _limited.acquire(blocking=False):
+    """Limit the threads of a fit: one for few rows, one of torch's for more of them, the user's settings beyond."""
+    if n_rows > FACTORED_ROWS or not _limited.acquire(blocking=False):
         yield
         return
     try:
-        with _pools().limit(limits=1):
+        pools = _pools() if n_rows <= FEW_ROWS else _pools().select(user_api="openmp")
+        with pools.limit(limits=1):
             yield
     finally:
         _limited.release()
@@ -97,9 +109,11 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel: Any
     dtype: str = "float64"
     device: str | None = None
+    constraints: ClassVar[dict[str, Check]] = {}  # what arguments may be, beside those that all learners share
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+    _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
     def __sklearn_tags__(self) -> Any:
@@ -169,9 +183,47 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
 
     # -- what a user passes -------------------------------------------------------------------------------------------
+    def _check(self) -> None:
+        """Refuse arguments that mean nothing, before the data are looked at."""
+        check_arguments(self, {**ARGUMENTS, **self.constraints})
+
     def _representation(self, *, sparse: bool = False) -> Representation:
         """The precision and the device of the learner's tensors."""
         return Representation(DTYPES[self.dtype], self.device, sparse)
+
+    def _checked_inputs(
+        self,
+        kernel: Kernel | OperatorKernel,
+        X: Data,
+        sample_weight: Data = None,
+        groups: Data = None,
+        *,
+        reset: bool = True,
+    ) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
+        """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
+        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        return X, check_weights(sample_weight, X), check_groups(groups, len(X))
+
+    def _batch_groups(self, groups: Data, n: int, *, first: bool) -> np.ndarray | None:
+        """The numbers of a batch's groups; a label has the same one in all batches."""
+        numbers: dict[Any, int] | None = {} if groups is not None else None
+        if not first:
+            numbers = self._group_numbers
+            if (numbers is None) != (groups is None):
+                raise ValueError("groups must be given with all batches of partial_fit, or with none of them.")
+        numbers = None if numbers is None else dict(numbers)
+        members = check_groups(groups, n, numbers)
+        self._group_numbers = numbers
+        return members
+
+    def _dask_samples(
+        self, kernel: Kernel | OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
+    ) -> OnDask:
+        """Samples in Dask collections, whose columns are remembered; an exact fit to them is refused."""
+        needs_approximation(self, kernel, kernel.domain)
+        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
+        self._keep_columns(X)
+        return samples
 
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel) -> Any:
         """Checked inputs of a fitted learner."""

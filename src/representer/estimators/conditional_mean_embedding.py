@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,16 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    Check,
     check_alpha,
     check_columns,
     check_groups,
     check_inputs,
-    check_options,
     check_outputs,
-    check_search,
     check_weights,
     in_memory,
     needs_approximation,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -32,28 +32,18 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.operators import Adapted, Representation, original, repaired_gram, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import Choice, keep_going
+from representer.operators import original, takes_sparse
+from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
-    LARGEST_BATCH,
-    ConditionalFit,
     ConditionalModel,
-    TargetSource,
-    add_conditionals,
-    regressed,
-    search_conditionals,
-    solve_conditionals,
-    sum_conditionals,
-    target_factor,
-    with_targets,
+    ConditionalProblem,
+    ConditionalSolution,
+    settled,
 )
 from representer.problems.embedding import (
     EmbeddingSettings,
     on_device,
-    positive_part,
     require_groups,
-    require_memory,
 )
 from representer.samples import (
     Block,
@@ -63,13 +53,12 @@ from representer.samples import (
     Samples,
     SparseRows,
     as_rows,
-    evenly_spaced,
     is_dask,
     plain,
     take,
 )
-from representer.samples import rows as limits
-from representer.values import is_count, is_real
+from representer.systems.conditional import TargetSource, with_targets
+from representer.values import NONE, NOT_NEGATIVE, is_count, is_real, one_of
 
 
 class ConditionalMeanEmbedding(KernelLearner):
@@ -136,6 +125,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         Its iterations.
     function_ : ConditionalEmbedding
         x ↦ μ_x as a value that evaluates itself.
+    system_ : WeightSystem or CellSystem
+        The regression behind it: leave-one-out weights, leverages, variances, its backward error.
     X_fit_, Y_fit_ : ndarray, list or None
         The training data; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_, output_landmarks_ : ndarray, list or None
@@ -172,8 +163,17 @@ class ConditionalMeanEmbedding(KernelLearner):
     kernel_: Kernel
     output_kernel_: Kernel
     function_: ConditionalEmbedding
-    _batches: ConditionalFit
-    training_data = ("X_fit_", "Y_fit_", "_batches")
+    system_: Any
+    X_fit_: Any
+    Y_fit_: Any
+    training_data = ("X_fit_", "Y_fit_", "system_")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "approximation": lambda name, value: value is None or input_output_pair(value),
+        "criterion": one_of("loo", "validation") | NONE,
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -238,13 +238,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         self : ConditionalMeanEmbedding
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
-        model, kernel, callback = self._model(), self._given_kernel(), self._iteration_callback()
-        for name in ("n_samples_seen_", "approximation_error_", "_batches"):
-            self.__dict__.pop(name, None)
-        if self.approximation is None and not is_dask(X):
-            self._fit_exactly(model, kernel, X, y, sample_weight, groups, callback)
-        else:
-            self._fit_by_sums(model, kernel, X, y, sample_weight, groups, callback)
+        self.__dict__.pop("n_samples_seen_", None)
+        self._fit_whole(X, y, sample_weight, groups, self._iteration_callback())
         return self
 
     @available_if(takes_batches)
@@ -269,67 +264,52 @@ class ConditionalMeanEmbedding(KernelLearner):
         self : ConditionalMeanEmbedding
             The fitted model.
         """
-        model, X, y = self._model(), in_memory(X), in_memory(y)
+        X, y = in_memory(X), in_memory(y)
         if hasattr(self, "n_samples_seen_"):
-            inputs, targets, flat = self._samples(self.kernel_, self.output_kernel_, X, y, sample_weight, None)
+            model = self._model(self.kernel_, self.output_kernel_)
+            samples, targets, flat = self._samples(model, X, y, sample_weight, None)
             if flat != self.function_.flat:
                 raise ValueError(f"y is {'' if flat else 'not '}of one dimension, other than before.")
             self._new_targets(y)
             with torch.no_grad():
-                fit = add_conditionals(model, self._batches, inputs, targets, memory_limit=self.memory_limit)
-            self._keep(fit)
+                self._keep(settled(model, self.system_.joined(samples, targets), self.criterion_value_))
         else:
-            fit = self._fit_by_sums(model, self._given_kernel(), X, y, sample_weight, None, keep_going)
-        self._batches, self.n_samples_seen_ = fit, fit.batches.n
+            self._fit_whole(X, y, sample_weight, None, keep_going)
+            self.system_ = replace(self.system_, samples=None)
+        self.n_samples_seen_ = self.system_.n
         self.X_fit_ = self.Y_fit_ = None
         return self
 
-    def _fit_exactly(
-        self,
-        model: ConditionalModel,
-        given: Kernel,
-        X: Data,
-        y: Data,
-        sample_weight: Any,
-        groups: Any,
-        callback: Callable[[HistoryEntry], bool],
+    def _fit_whole(
+        self, X: Data, y: Data, sample_weight: Any, groups: Any, callback: Callable[[HistoryEntry], bool]
     ) -> None:
-        """Fit with n × n matrices."""
-        X = check_inputs(self, X, given.domain, reset=True, sparse=takes_sparse(given))
-        self.X_fit_ = plain(X, copy=True)
-        how, output = self._sparse_representation(self.X_fit_), self._given_output_kernel()
-        values, flat = check_outputs(output, y, reset=True)
-        self._check_lengths(len(X), len(values))
-        self.Y_fit_ = plain(values, copy=True)
-        seed = seed_of(self.random_state)
-        empty = ConditionalEmbedding(None, output, self.Y_fit_, how, True, flat, seed)
-        block = self._block(how.inputs(given, self.X_fit_), X, sample_weight, groups, how)
-        block = replace(block, Y=torch.arange(len(X)))
-        require_groups(None if block.groups is None else block.groups.numpy())
-        searched = positive_part(block, pairwise=given.domain == "gram")
-        self.output_kernel_ = output.resolve(take(empty.targets, searched.Y))
-        empty = replace(empty, kernel=self.output_kernel_)
-        require_memory(len(X), min(len(X), LARGEST_BATCH), None, how.dtype.itemsize)
-        R = target_factor(repaired_gram(empty.output_kernel, empty.targets)[0])[searched.Y]
-        choice = self._searched(model, self._adapted(given, how), searched, R, how, seed, callback)
-        self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
-        self.function_ = solve_conditionals(model, choice, block, self.X_fit_, empty)
+        """Fit to all samples, however many."""
+        self.__dict__.pop("approximation_error_", None)
+        model, seed = self._model(self._given_kernel(), self._given_output_kernel()), seed_of(self.random_state)
+        samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
+        require_groups(samples.groups)
+        how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
+        problem = ConditionalProblem(
+            samples, targets, model, how, flat=flat, seed=seed, inputs=self._kept_inputs(samples)
+        )
+        choice = problem.choose(self._settings(seed, callback))
+        if choice.unconverged is not None:
+            warn_unconverged(choice.unconverged)
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
+        self.kernel_, self.output_kernel_ = original(choice.model), problem.embedding.kernel
+        self._keep(problem.solve(choice))
+        if self.approximation is not None:
+            self.approximation_error_ = self.system_.approximation_error
 
-    def _searched(
-        self,
-        model: ConditionalModel,
-        adapted: Kernel,
-        block: Block,
-        R: Any,
-        how: Representation,
-        seed: int,
-        callback: Callable[[HistoryEntry], bool],
-        kernel: Kernel | None = None,
-    ) -> Choice:
-        """Learn what is free on a block; what is said of the search is kept."""
-        free = adapted.free() if self.criterion is not None else []
-        like = torch.zeros((), dtype=how.dtype, device=how.device)
-        settings = EmbeddingSettings(
+    def _kept_inputs(self, samples: Samples) -> Any:
+        """The stored inputs of the samples: all, or those of positive weight."""
+        if self.X_fit_ is None or len(self.X_fit_) == samples.n or not isinstance(samples, InMemory):
+            return self.X_fit_
+        return plain(samples.samples.X, copy=True)
+
+    def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
+        """How to search."""
+        return EmbeddingSettings(
             criterion=self.criterion,
             max_iter=int(self.max_iter),
             tol=float(self.tol),
@@ -339,66 +319,11 @@ class ConditionalMeanEmbedding(KernelLearner):
             callback=callback,
             shrinkage=float(self.shrinkage),
         )
-        start = adapted.resolve(block.X) if kernel is None else kernel
-        choice = search_conditionals(model, start, free, block, R, settings, like)
-        if choice.unconverged is not None:
-            warn_unconverged(choice.unconverged)
-        self.history_, self.n_iter_ = choice.history, choice.n_iter
-        return choice
 
-    def _fit_by_sums(
-        self,
-        model: ConditionalModel,
-        given: Kernel,
-        X: Data,
-        y: Data,
-        sample_weight: Any,
-        groups: Any,
-        callback: Callable[[HistoryEntry], bool],
-    ) -> ConditionalFit:
-        """Learn hyperparameters on a random part of the samples, then sum over all of them."""
-        self.X_fit_ = self.Y_fit_ = None
-        output, seed = self._given_output_kernel(), seed_of(self.random_state)
-        inputs, targets, flat = self._samples(given, output, X, y, sample_weight, groups, reset=True)
-        n = inputs.n
-        require_groups(inputs.groups)
-        pair = input_output_pair(self.approximation, n, vectors=output.domain == "vectors")
-        assert pair is not None  # checked
-        some = targets.rows(evenly_spaced(n, limits.HEURISTIC_ROWS))
-        self.output_kernel_ = output.resolve(targets.prepared(some))
-        block = inputs.rows(evenly_spaced(n, limits.HEURISTIC_ROWS))
-        how = self._sparse_representation(block.X)
-        empty = ConditionalEmbedding(None, self.output_kernel_, None, how, True, flat, seed)
-        adapted = self._adapted(given, how)
-        kernel, value, first_alpha = adapted.resolve(block.X), None, None
-        self.history_, self.n_iter_ = [], 1
-        validated = model.alpha is None and self.criterion == "validation"
-        if self.criterion is not None and (adapted.free() or validated):
-            rows = inputs.random_rows(limits.SEARCH_ROWS, seed)
-            gram, _ = repaired_gram(empty.output_kernel, targets.prepared(targets.rows(rows)))
-            searched = inputs.rows(rows)
-            choice = self._searched(model, adapted, searched, target_factor(gram), how, seed, callback, kernel)
-            kernel, value = choice.model, choice.value
-            first_alpha = choice.alpha if self.criterion == "validation" else None
-        with torch.no_grad():
-            fit = sum_conditionals(
-                model,
-                kernel,
-                inputs,
-                targets,
-                empty,
-                pair,
-                first_alpha=first_alpha,
-                value=value,
-                memory_limit=self.memory_limit,
-            )
-        self.kernel_, self.approximation_error_ = original(kernel), fit.error
-        self._keep(fit)
-        return fit
-
-    def _keep(self, fit: ConditionalFit) -> None:
-        self.function_, self.alpha_, self.criterion_value_ = fit.function, fit.alpha, fit.value
-        self._features = fit.batches.features
+    def _keep(self, solution: ConditionalSolution) -> None:
+        """Keep the solution of a fit."""
+        self.function_, self.system_ = solution.function, solution.system
+        self.alpha_, self.criterion_value_ = solution.system.alpha, solution.value
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
@@ -414,74 +339,62 @@ class ConditionalMeanEmbedding(KernelLearner):
     def _given_output_kernel(self) -> Kernel:
         return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
 
-    def _sparse_representation(self, X: Data) -> Representation:
-        return self._representation(sparse=isinstance(X, SparseRows))
-
-    def _adapted(self, kernel: Kernel, how: Representation) -> Kernel:
-        """The kernel in the learner's precision; an indefinite kernel of objects is repaired in an exact fit."""
-        if kernel.domain == "vectors" and not how.sparse:
-            return kernel
-        return Adapted(kernel, how.dtype, how.device, repair=self.approximation is None)
-
-    def _block(self, inputs: Data, X: Data, sample_weight: Any, groups: Any, how: Representation) -> Block:
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        return Block(
-            inputs,
-            torch.zeros(len(X), 0),
-            None if weights is None else how.tensor(weights),
-            None if numbers is None else torch.from_numpy(numbers),
-        )
-
     def _samples(
-        self,
-        given: Kernel,
-        output: Kernel,
-        X: Data,
-        y: Data,
-        sample_weight: Any,
-        groups: Any,
-        *,
-        reset: bool = False,
+        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool = False
     ) -> tuple[Samples, TargetSource, bool]:
-        """Inputs of positive weight, their targets, and whether each of these is one number."""
-        if output.domain == "gram":
+        """Inputs, their targets, and whether each of these is one number; sums are over samples of positive weight."""
+        given, output, exact = model.kernel, model.output_kernel, self.approximation is None and not is_dask(X)
+        if output.domain == "gram" and not exact:
             raise ValueError(
                 "approximation= needs an output kernel that can be evaluated; a precomputed one is already n × n."
             )
         how = self._representation()
-        if is_dask(y):
-            values: Any = as_rows(y, "y")
-            flat = values.ndim == 1 and output.domain == "vectors"
-        else:
-            values, flat = check_outputs(output, y, reset=True)
-        inputs: Samples
+        self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
-            needs_approximation(self, given, given.domain)
-            inputs = OnDask(X, None, None, dtype=how.dtype)
-            self._check_lengths(inputs.n, len(values))
-            if sample_weight is not None:
-                weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
-                if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
-                    values = values[np.flatnonzero(weights)]
-            inputs = OnDask(X, None, sample_weight, dtype=how.dtype, groups=groups)
-            if reset:
-                self._keep_columns(X)
-        else:
-            X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
-            self._check_lengths(len(X), len(values))
-            own = plain(X, copy=True) if reset else X
-            prepared = self._sparse_representation(X).inputs(given, own)
-            block = self._block(prepared, X, sample_weight, groups, how)
-            if reset and not is_dask(values):
-                values = plain(values, copy=True)
-                self.Y_fit_ = values
-            self.X_fit_ = own if reset else None
-            if block.weights is not None and bool((block.weights == 0).any()):
-                positive = np.flatnonzero(plain(block.weights))
-                block = block.rows(positive)
-                values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
-            inputs = InMemory(block)
+            return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
+        X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
+        values, flat = self._targets(output, y)
+        self._check_lengths(len(X), len(values))
+        own = plain(X, copy=True) if reset else X
+        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
+        block = Block(
+            self._representation(sparse=isinstance(X, SparseRows)).inputs(given, own),
+            torch.zeros(len(X), 0),
+            None if weights is None else how.tensor(weights),
+            None if numbers is None else torch.from_numpy(numbers),
+        )
+        if reset:
+            values = values if is_dask(values) else plain(values, copy=True)
+            self.X_fit_, self.Y_fit_ = own, None if is_dask(values) else values
+        if not exact and block.weights is not None and bool((block.weights == 0).any()):
+            positive = np.flatnonzero(plain(block.weights))
+            block = block.rows(positive)
+            values = values[positive] if is_dask(values) else take(values, torch.from_numpy(positive))
+        return InMemory(block), TargetSource(values, output, how, partial(_checked, output)), flat
+
+    def _on_dask(
+        self, model: ConditionalModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
+    ) -> tuple[OnDask, TargetSource, bool]:
+        """Inputs of positive weight in a Dask collection, and their targets."""
+        needs_approximation(self, model.kernel, model.kernel.domain)
+        how, (values, flat) = self._representation(), self._targets(model.output_kernel, y)
+        self._check_lengths(OnDask(X, None, None, dtype=how.dtype).n, len(values))
+        if sample_weight is not None:
+            weights = np.asarray(sample_weight.compute() if is_dask(sample_weight) else sample_weight)
+            if len(weights) == len(values) and (weights == 0).any():  # those of other lengths are refused below
+                values = values[np.flatnonzero(weights)]
+        inputs = OnDask(X, None, sample_weight, dtype=how.dtype, groups=groups)
+        if reset:
+            self._keep_columns(X)
+        output = model.output_kernel
         return inputs, TargetSource(values, output, how, partial(_checked, output)), flat
+
+    def _targets(self, output: Kernel, y: Data) -> tuple[Any, bool]:
+        """Checked targets, or those of a Dask collection, and whether each is one number."""
+        if not is_dask(y):
+            return check_outputs(output, y, reset=True)
+        values = as_rows(y, "y")
+        return values, values.ndim == 1 and output.domain == "vectors"
 
     def _check_lengths(self, n: int, n_targets: int) -> None:
         if n_targets != n:
@@ -500,15 +413,13 @@ class ConditionalMeanEmbedding(KernelLearner):
                 raise ValueError(f"y has {targets.shape[1]} columns, but the targets that were fitted have {width}.")
         return targets
 
-    def _model(self) -> ConditionalModel:
+    def _model(self, kernel: Kernel, output: Kernel) -> ConditionalModel:
         """What is minimised, from checked arguments."""
-        check_search(self)
-        if self.criterion is not None:
-            check_options(self, {"criterion": ("loo", "validation")})
-        input_output_pair(self.approximation)
+        self._check()
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
-        return ConditionalModel(self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
+        options = (self.criterion, alpha, bool(self.fit_intercept), float(self.validation_fraction))
+        return ConditionalModel(kernel, output, *options, self.approximation, self.memory_limit)
 
     # -- expectations -------------------------------------------------------------------------------------------------
     def weights(self, X: Data) -> np.ndarray:
@@ -612,7 +523,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             )
         width = None if values.ndim == 1 else values.shape[1]
         source = with_targets(inputs, values[:, None] if width is None else values)
-        return regressed(self._features, source, self.alpha_, self.memory_limit), width
+        return self.system_.regressed(source), width
 
     def predict(self, X: Data) -> np.ndarray:
         """The conditional mean, for targets that are vectors: the same as ``mean``.
@@ -646,14 +557,10 @@ class ConditionalMeanEmbedding(KernelLearner):
         """
         check_is_fitted(self)
         targets = self._new_targets(y)
-        embedding, new = self.embedding(X), self.function_.prepared(targets)
-        if len(targets) != len(embedding):
-            raise ValueError(f"X and y have inconsistent numbers of samples: {len(embedding)} and {len(targets)}.")
-        kernel = embedding.kernel
-        cross = kernel._gram(new, embedding.anchors)
-        own = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(new)
-        errors = own - 2.0 * (cross * embedding.weights).sum(-1) + embedding.squared_norms()
-        return -float(errors.mean())
+        inputs, new = self._inputs(X), self.function_.prepared(targets)
+        if len(targets) != len(inputs):
+            raise ValueError(f"X and y have inconsistent numbers of samples: {len(inputs)} and {len(targets)}.")
+        return -float(self.function_.squared_errors(inputs, new).mean())
 
     # -- distributions of vectors -------------------------------------------------------------------------------------
     def mean(self, X: Data) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -14,34 +14,28 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
+    DEEP_ARGUMENTS,
     DeepSamples,
-    check_deep,
     composition_of,
     deep_attributes,
     deep_tags,
     outer_attributes,
+    refuse_approximation,
     samples_in_memory,
     samples_on_dask,
     solve_deep,
 )
-from representer.estimators.validation import (
-    check_groups,
-    check_inputs,
-    check_options,
-    check_weights,
-    encode,
-    needs_approximation,
-    one_hot_on_dask,
-)
+from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
 from representer.functions import Composed, CompositionNetwork
 from representer.kernels import Kernel
 from representer.notices import warn
-from representer.operators import OperatorKernel, takes_sparse
-from representer.preimage.calibration import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.operators import OperatorKernel
+from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.problems import losses
 from representer.problems.deep import Fitted
 from representer.problems.outer import fit_outer
 from representer.samples import Data, is_dask, plain
+from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
 
@@ -172,6 +166,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     layer_norms_: list[float]
     dual_coef_: np.ndarray
 
+    constraints: ClassVar[dict[str, Check]] = {
+        **DEEP_ARGUMENTS,
+        "calibration": one_of("cv") | NONE,
+        "loss": one_of(*LOSSES),
+    }
+
     def __init__(
         self,
         layers: Any = "auto",
@@ -237,12 +237,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self : DeepKernelClassifier
             The fitted model.
         """
-        if callable(self.loss):
-            raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}; got {self.loss!r}.")
-        check_options(self, {"loss": LOSSES})
-        if self.calibration not in ("cv", None):
-            raise ValueError(f"calibration must be 'cv' or None; got {self.calibration!r}.")
-        check_deep(self, self.loss)
+        self._check()
+        refuse_approximation(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
         samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         labels = self._labels(samples.Y)
@@ -275,8 +271,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """The checked samples with codes as targets."""
         if is_dask(X):
             needs_approximation(self, kernel, kernel.domain)
-            if y is None:
-                raise ValueError("requires y to be passed, but the target y is None.")
+            require_targets(y)
             if self.class_weight is not None:
                 raise ValueError(
                     "class_weight= is for samples in memory; of Dask collections, pass the weights as sample_weight."
@@ -287,9 +282,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             samples = samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups)
             self._keep_columns(X)
             return samples
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        n = len(X)
-        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
+        X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         self.classes_, labels = encode(X, y)
         if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
             weights = np.where(np.isin(labels, present), weights, 0.0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,43 +18,27 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import (
-    DTYPES,
-    check_bare,
-    check_counts,
-    check_device,
-    check_inputs,
-    check_options,
-    kernel_domain,
-    needs_approximation,
-    seed_of,
-)
-from representer.functions.levels import DataLevel, Levels
+from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of
+from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
 from representer.kernels import Gaussian, Kernel
-from representer.linalg import recycling
 from representer.notices import warn
 from representer.operators import takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import SearchSettings
+from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
-from representer.preimage.levels import LevelPreimages, check_method
+from representer.preimage.levels import METHODS, LevelPreimages
 from representer.problems.architecture import Architecture, FittedLevels, suggested
-from representer.problems.level_networks import train
 from representer.problems.levels import (
     LevelModel,
     LevelSearch,
     LevelSolution,
     LevelsProblem,
-    canonical,
     level_kernel,
-    solve,
 )
-from representer.samples import Data, OnDask, is_dask, plain, take
-from representer.values import is_count, is_real
+from representer.samples import Block, Data, InMemory, Samples, is_dask, plain
+from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, instance_of, is_count, is_real, one_of
 
-SOLVERS = ("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise")
 # A learned map back is exact up to so many samples, and spanned by so many landmarks beyond.
 EXACT_RIDGE, RIDGE_LANDMARKS = 2000, 1000
 
@@ -170,6 +154,14 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     True
     """
 
+    constraints: ClassVar[dict[str, Check]] = {
+        "approximation": approximated_by("Nystroem(m), which chooses the samples that stand for all", Nystroem),
+        "center": TRUTH,
+        "extension": one_of("exact", "smoother"),
+        "init": one_of("levelwise", "random") | instance_of("a list of arrays, one for each level", list, tuple),
+        "preimage": one_of(*METHODS) | instance_of("a Network", Network),
+        "solver": one_of("auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"),
+    }
     function_: Levels
     decoder_: torch.nn.Module | None
     training_history_: list[HistoryEntry]
@@ -257,28 +249,6 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
         return tags
 
-    def _check_arguments(self) -> None:
-        check_method(self.preimage)
-        if not isinstance(self.init, list | tuple) and self.init not in ("levelwise", "random"):
-            raise ValueError(
-                f"init must be 'levelwise', 'random' or a list of arrays, one for each level; got {self.init!r}."
-            )
-        if not isinstance(self.center, bool | np.bool_):
-            raise ValueError(f"center must be True or False; got {self.center!r}.")
-        if not (self.approximation is None or isinstance(self.approximation, Nystroem)):
-            raise ValueError(
-                "approximation must be None or Nystroem(m), which chooses the samples that stand for all; got "
-                f"{self.approximation!r}."
-            )
-        check_bare(self.approximation)
-        check_options(self, {"solver": SOLVERS, "extension": ("exact", "smoother"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "verbose": 0})
-        check_device(self.device)
-        for name in ("tol", "learning_rate"):
-            value = getattr(self, name)
-            if not (is_real(value) and 0 < value < np.inf):
-                raise ValueError(f"{name} must be a positive number; got {value!r}.")
-
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
     def fit(self, X: Data, y: object = None) -> Self:
@@ -296,10 +266,33 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self : DeepKernelPCA
             The fitted transformer.
         """
-        self._check_arguments()
-        model = LevelModel.of(self.n_components, self.kernel, self.eta)
-        X = self._samples(model.kernels[0], X)
-        model.check_samples(len(X))
+        self._check()
+        decoder = self.preimage if isinstance(self.preimage, Network) else None
+        if decoder is not None:
+            decoder.check()
+        model = LevelModel.of(
+            self.n_components,
+            self.kernel,
+            self.eta,
+            center=self.center,
+            extension=self.extension,
+            approximation=self.approximation,
+            decoder=decoder,
+        )
+        samples = self._samples(model.kernels[0], X)
+        problem = LevelsProblem(samples, model, self._search(), self._representation())
+        choice = problem.choose()
+        self._keep(problem, choice, problem.solve(choice))
+        return self
+
+    def _samples(self, kernel: Kernel, X: Data) -> Samples:
+        """The samples, checked, without targets."""
+        if is_dask(X):
+            return self._dask_samples(kernel, X, None)
+        X, _, _ = self._checked_inputs(kernel, X)
+        return InMemory(Block(X, torch.zeros(len(X), 0)))
+
+    def _search(self) -> LevelSearch:
         settings = SearchSettings(
             max_iter=self.max_iter,
             tol=self.tol,
@@ -307,86 +300,35 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             verbose=self.verbose,
             callback=self._iteration_callback(),
         )
-        search = LevelSearch(self.solver, settings, self.init, self.learning_rate)
-        kernel = self._trained_kernel(model, X, search)
-        representation = self._representation(sparse=hasattr(X, "toarray"))
-        data, gram = DataLevel.of(kernel, X, representation, center=bool(self.center))
-        problem = LevelsProblem(gram, list(model.kernels[1:]), model.etas)
-        with recycling():  # Every step makes the Gram matrices of the upper levels anew.
-            self._keep(data, problem, solve(problem, model.sizes, search))
-        return self
+        return LevelSearch(self.solver, settings, self.init, self.learning_rate)
 
-    def _samples(self, kernel: Kernel, X: Data) -> Data:
-        """The samples to fit to, checked; those of a Dask collection are brought here."""
-        if is_dask(X):
-            needs_approximation(self, kernel, kernel.domain)
-            source = OnDask(X, None, None, dtype=DTYPES[self.dtype])
-            self._keep_columns(X)
-            self.subset_ = self._subset(kernel, source.n, lambda rows: plain(source.rows(rows).X))
-            return plain(source.rows(self.subset_).X)
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        self.subset_ = self._subset(kernel, len(X), lambda rows: take(X, torch.from_numpy(rows)))
-        return X if len(self.subset_) == len(X) else take(X, torch.from_numpy(self.subset_))
-
-    def _subset(self, kernel: Kernel, n: int, read: Callable[[np.ndarray], Data]) -> np.ndarray:
-        """The numbers of the samples to fit to, chosen by a look at some of them."""
-        rows = np.arange(n)
-        if self.approximation is not None:
-            approximation, seed = self.approximation.sized(n), seed_of(self.random_state)
-            approximation.check(kernel, n)
-            rows = approximation.rows(n, seed)
-            if len(rows) > approximation.size(n):
-                X = read(rows)
-                data = self._representation(sparse=hasattr(X, "toarray")).inputs(kernel, X)
-                rows = rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
-        if len(rows) < 2:
-            raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
-        return rows
-
-    def _trained_kernel(self, model: LevelModel, X: Data, search: LevelSearch) -> Kernel:
-        """The first kernel, the network in it trained if there is a decoder to train it with."""
-        self.decoder_, self.training_history_ = None, []
-        if not isinstance(self.preimage, Network):
-            return model.kernels[0]
-        trained = train(model, self.preimage, X, search, center=bool(self.center), device=self.device)
-        self.decoder_, self.training_history_ = trained.decoder, trained.result.history
-        if trained.result.interrupted:
-            what = "The training of encoder and decoder was interrupted: the best pass so far is kept."
-            warn(what, ConvergenceWarning)
-        return trained.kernel
-
-    def _keep(self, data: DataLevel, problem: LevelsProblem, solution: LevelSolution) -> None:
+    def _keep(self, problem: LevelsProblem, choice: LevelSolution, function: Levels) -> None:
         """Keep what was found, and warn of what it is not."""
-        state = canonical(problem, solution)
+        state, networks = choice.state, problem.networks
         self._cached_ridges: dict[int, OperatorRidge] = {}
-        self.function_ = Levels(
-            data,
-            tuple(problem.kernels),
-            tuple(problem.etas),
-            tuple(plain(H, copy=True) for H in state.hidden),
-            tuple(plain(multiplier, copy=True) for multiplier in state.multipliers),
-            tuple(plain(variance, copy=True) for variance in state.variances),
-            plain(state.forward, copy=True),
-            coupled=solution.coupled,
-            extension=self.extension,
-        )
-        self.X_fit_, self.hidden_ = data.anchors, list(self.function_.hidden)
-        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in self.function_.multipliers]
-        self.kernel_, self.eta_ = [data.kernel, *problem.kernels], list(problem.etas)
-        self.n_components_ = self.function_.sizes
+        self.function_, self.subset_ = function, problem.subset
+        self.X_fit_, self.hidden_ = function.data.anchors, list(function.hidden)
+        self.eigenvalues_ = [np.diagonal(multiplier).copy() for multiplier in function.multipliers]
+        self.kernel_, self.eta_ = [function.data.kernel, *function.kernels], list(function.etas)
+        self.n_components_ = function.sizes
         self.explained_variance_ratio_ = state.explained_variance()
         self.energy_ = state.energy
-        self.residual_ = state.residual if solution.coupled else problem.at(state.hidden).residual
+        self.residual_ = state.residual if choice.coupled else problem.energy.at(state.hidden).residual
         if not np.isfinite([self.energy_, self.residual_]).all():
             raise ValueError(
                 "The energy of the levels overflows. Choose a larger |eta| or other kernels, or scale the data."
             )
-        self.solver_, self.history_, self.n_iter_ = solution.solver, solution.history, solution.n_iter
-        for message in inspection.defects(self.function_, problem.gram, self.subset_):
+        self.solver_, self.history_, self.n_iter_ = choice.solver, choice.history, choice.n_iter
+        self.decoder_ = None if networks is None else networks.decoder
+        self.training_history_ = [] if networks is None else networks.result.history
+        if networks is not None and networks.result.interrupted:
+            what = "The training of encoder and decoder was interrupted: the best pass so far is kept."
+            warn(what, ConvergenceWarning)
+        for message in inspection.defects(function, problem.energy.gram, self.subset_):
             warn(message, CollapsedComponentWarning)
-        if not solution.converged:
+        if not choice.converged:
             warn(
-                f"Deep kernel PCA has not converged: {solution.message}. The best point is kept (residual_ = "
+                f"Deep kernel PCA has not converged: {choice.message}. The best point is kept (residual_ = "
                 f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels.",
                 ConvergenceWarning,
             )
@@ -529,10 +471,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             New data.
         """
         j = self._level(level)
-        if not is_count(n_samples):
-            raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
-        if density not in ("gaussian", "kde"):
-            raise ValueError(f"density must be 'gaussian' or 'kde'; got {density!r}.")
+        COUNT("n_samples", n_samples)
+        one_of("gaussian", "kde")("density", density)
         try:
             rng = np.random.default_rng(random_state)
         except (TypeError, ValueError) as error:
@@ -574,10 +514,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         H = self.function_.hidden[j]
         if not (component == 0 or is_count(component)) or component >= H.shape[1]:
             raise ValueError(f"component must be from 0 to {H.shape[1] - 1} at level {j}; got {component!r}.")
-        if not is_count(steps):
-            raise ValueError(f"steps must be a positive integer; got {steps!r}.")
-        if not (is_real(span) and 0 <= span < np.inf):
-            raise ValueError(f"span must be a finite number, at least 0; got {span!r}.")
+        COUNT("steps", steps)
+        NOT_NEGATIVE("span", span)
         middle = H.mean(0, keepdims=True) if start is None else self._features_of(start, j)
         if len(middle) != 1:
             raise ValueError(f"start must be one sample; got {len(middle)}.")
@@ -622,7 +560,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         """
         check_is_fitted(self)
         X = self._new_inputs(X, self.function_.data.kernel)
-        return inspection.recovered_variance(self.function_, X, self._hidden(X))
+        return self.function_.recovery(X, self._hidden(X)).share
 
     def approximation_bounds(self) -> ApproximationBounds:
         """Say how well the first level approximates the Gram matrix of the data, and between which bounds (Lemma 4.1).
@@ -688,10 +626,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         architecture : Architecture
             ``n_components`` (for the constructor), ``explained_variance_ratio`` of each level, ``reason`` to stop.
         """
-        if not (is_real(variance) and 0.0 < variance < 1.0):
-            raise ValueError(f"variance must be a share between 0 and 1; got {variance!r}.")
-        if not is_count(max_levels):
-            raise ValueError(f"max_levels must be a positive integer; got {max_levels!r}.")
+        SHARE("variance", variance)
+        COUNT("max_levels", max_levels)
         if not (is_real(min_gain) and np.isfinite(min_gain)):
             raise ValueError(f"min_gain must be a finite number, a share of the variance; got {min_gain!r}.")
         return suggested(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,27 +18,23 @@ from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
+    POSITIVE_OR_AUTO,
+    Check,
     Folds,
+    approximated_by,
     as_operator_kernel,
-    check_bare,
-    check_counts,
-    check_device,
-    check_groups,
-    check_inputs,
-    check_options,
     check_targets,
-    check_weights,
     is_flat,
     needs_approximation,
+    require_targets,
     seed_of,
 )
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
-from representer.linalg import as_bytes, repair_gram
+from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import SearchSettings, keep_going
+from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems import losses
 from representer.problems.composition import Composition
 from representer.problems.deep import Fitted, Solution, Splits, fit_composition
@@ -48,7 +44,7 @@ from representer.problems.spread import DeepSpread, Refits
 from representer.samples import Block, Data, InMemory, OnDask, SparseRows, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem
-from representer.values import is_count, is_real
+from representer.values import Rule, is_count, is_real, one_of
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6
@@ -80,34 +76,22 @@ def checked_layer(given: Any) -> Layer:
     return layer.replaced(kernel=as_operator_kernel(layer.kernel, layer.operator), operator=None)
 
 
-def check_deep(learner: Any, loss: Any) -> None:
-    """The arguments that all deep learners have."""
-    check_options(learner, {"criterion": ("auto", "validation", "loo", "gcv"), "dtype": tuple(DTYPES)})
-    check_counts(learner, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_device(learner.device)
-    as_bytes(learner.memory_limit)
-    if isinstance(learner.cv, int | np.integer) and learner.cv < 2:
-        raise ValueError(f"cv must be at least 2 folds, or a splitter of scikit-learn; got {learner.cv!r}.")
-    if not (is_real(learner.tol) and learner.tol > 0):
-        raise ValueError(f"tol must be a positive number; got {learner.tol!r}.")
-    check_penalty("alpha", learner.alpha)
-    if not isinstance(learner.fit_intercept, bool | np.bool_):
-        raise ValueError(f"fit_intercept must be True or False; got {learner.fit_intercept!r}.")
-    approximation = learner.approximation
-    if approximation is None:
-        return
-    if loss != "squared":
+# What arguments may be that all deep learners have.
+DEEP_ARGUMENTS: dict[str, Check] = {
+    "alpha": POSITIVE_OR_AUTO,
+    "approximation": approximated_by("Nystroem(...)", Nystroem),
+    "criterion": one_of("auto", "validation", "loo", "gcv"),
+    "cv": Rule(
+        "at least 2 folds, or a splitter of scikit-learn",
+        lambda cv: not isinstance(cv, int | np.integer) or bool(cv >= 2),
+    ),
+}
+
+
+def refuse_approximation(learner: Any, loss: Any) -> None:
+    """Refuse an approximation of a problem whose loss is not squared."""
+    if learner.approximation is not None and loss != "squared":
         raise ValueError(f"approximation= is for loss='squared'; got loss={loss!r}.")
-    if not isinstance(approximation, Nystroem):
-        raise ValueError(f"approximation must be None or Nystroem(...); got {approximation!r}.")
-    check_bare(approximation)
-
-
-def check_penalty(name: str, alpha: Any) -> None:
-    """A positive number, or a word."""
-    auto = isinstance(alpha, str) and alpha == "auto"
-    if not (auto or (is_real(alpha) and 0 < alpha < math.inf)):
-        raise ValueError(f"{name} must be positive and finite (mean loss + alpha·‖f‖²), or 'auto'; got {alpha!r}.")
 
 
 def composition_of(layers: Any, kernel: Any, alpha: Any) -> Composition:
@@ -165,8 +149,7 @@ def samples_on_dask(
 ) -> DeepSamples:
     """Samples in Dask collections, with numbers as targets."""
     needs_approximation(learner, kernel, kernel.domain)
-    if Y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(Y)
     source = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
     learner.approximation.size(source.n)
     seed = seed_of(learner.random_state)
@@ -472,6 +455,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     dual_coef_: np.ndarray
     training_data = ("X_fit_", "system_")
 
+    constraints: ClassVar[dict[str, Check]] = {
+        **DEEP_ARGUMENTS,
+        "loss": one_of(*LOSSES) | Rule("a function of your own", callable),
+    }
+
     def __init__(
         self,
         layers: Any = "auto",
@@ -541,9 +529,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : DeepKernelRegressor
             The fitted model.
         """
-        if not callable(self.loss):
-            check_options(self, {"loss": LOSSES})
-        check_deep(self, self.loss)
+        self._check()
+        refuse_approximation(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
         loss = self._loss(composition)
         samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
@@ -565,15 +552,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             self._keep_columns(X)
             self._flat = is_flat(y)
             return samples
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        n = len(X)
-        targets, self._flat = check_targets(y, n)
+        X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
+        targets, self._flat = check_targets(y, len(X))
         if np.isnan(targets).any():
             raise ValueError(
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
                 "out, or use OperatorRidge, which takes missing targets."
             )
-        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
         return samples_in_memory(self, kernel, X, targets, weights, groups, whole=self.approximation is None)
 
     def _spread(self, fitted: Fitted, samples: DeepSamples, loss: Loss) -> DeepSpread:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -17,47 +18,36 @@ from torch import Tensor
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
+    Check,
     check_alpha,
-    check_bare,
     check_classes,
     check_groups,
     check_inputs,
-    check_options,
-    check_search,
     check_weights,
     encode,
     in_memory,
-    needs_approximation,
     one_hot,
     one_hot_on_dask,
+    only_one_alpha,
     seed_of,
     takes_batches,
     warn_unconverged,
 )
-from representer.functions import Expansion, ExplicitFunction, FeatureFunction
+from representer.functions import Expansion, FeatureFunction
 from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
-from representer.operators import Adapted, Representation, original, takes_sparse
-from representer.optimize import HistoryEntry
-from representer.optimize.search import keep_going
+from representer.operators import Representation, original, takes_sparse
+from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
     clip_normalized,
     embedding_entropy,
     entropy_of,
 )
-from representer.problems.class_embedding import (
-    CRITERIA,
-    ClassFit,
-    ClassModel,
-    add_classes,
-    search_classes,
-    searched_block,
-    solve_classes,
-    sum_classes,
-)
-from representer.problems.embedding import EmbeddingSettings, on_device, positive_part, require_groups
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
-from representer.values import is_count, is_real
+from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution
+from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.systems import FittedSystem
+from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -147,7 +137,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     calibration_ : EmbeddingCalibration or None
         What makes probabilities of estimates.
     dual_coef_ : ndarray of shape (n_anchors, n_classes)
-        Coefficients of f on the samples, or on the features if there are fewer of them.
+        Coefficients of f on the samples or landmarks, or on the features if there are fewer of them.
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
     feature_relevance_ : ndarray of shape (n_features,)
@@ -162,8 +152,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         The search: iteration, seconds, value, loss, complexity, accuracy, gradient_norm.
     n_iter_ : int
         Its iterations.
-    function_ : Expansion, ExplicitFunction or FeatureFunction
+    function_ : Expansion or FeatureFunction
         f + b as a value that evaluates itself.
+    system_ : FittedSystem
+        The ridge system that f solves: leave-one-out estimates, variances and leverages are asked of it.
     X_fit_ : ndarray, csr_array, list or None
         The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
@@ -192,11 +184,26 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     """
 
     classes_: np.ndarray
-    function_: Expansion | ExplicitFunction | FeatureFunction
+    function_: Expansion | FeatureFunction
+    system_: FittedSystem
     calibration_: EmbeddingCalibration | None
-    _batches: ClassFit
     _training_loss: float | None
-    training_data = ("X_fit_", "loo_estimates_", "_batches")
+    training_data = ("system_", "loo_estimates_", "history_")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "alpha": only_one_alpha,
+        "batch_size": NONE | one_of("auto") | integer(2),
+        "calibration": one_of("loo") | NONE,
+        "clip": Rule(
+            "a number between 0 and 1/e, as in Theorem 4: it clips the cross entropy",
+            lambda clip: is_real(clip) and 0 < clip < 1 / math.e,
+        ),
+        "complexity_weight": NOT_NEGATIVE | one_of("auto"),
+        "criterion": NONE | one_of(*CRITERIA),
+        "solver": one_of("auto", "lbfgs", "adam"),
+        "start": NONE | instance_of("a dict of values by name", dict),
+        "tol": NOT_NEGATIVE,
+    }
 
     def __init__(
         self,
@@ -270,18 +277,20 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self : EmbeddingClassifier
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
-        model, kernel = self._model(), self._given_kernel()
+        model = self._model()
         if is_dask(X):
-            samples: Samples = self._samples_on_dask(kernel, X, y, sample_weight, groups)
+            samples: Samples = self._samples_on_dask(model.kernel, X, y, sample_weight, groups)
+            inputs, how = None, self._representation()
         else:
-            samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
-        self._keep(self._solved(model, kernel, samples, self._iteration_callback()), samples.n)
-        for name in ("n_samples_seen_", "_batches"):
-            self.__dict__.pop(name, None)
+            inputs, samples = self._samples_in_memory(model.kernel, X, y, sample_weight, groups)
+            how = self._sparse_representation(inputs)
+        self._keep(self._solved(samples, model, how, inputs, self._iteration_callback()))
+        self._n_samples = samples.n
+        self.__dict__.pop("n_samples_seen_", None)
         return self
 
     @available_if(takes_batches)
-    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch decides what the data decide, and what is learned. So where all of that is given (numbers in
@@ -299,12 +308,16 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples of the batch.
 
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, also across batches: samples of one group are left out together.
+
         Returns
         -------
         self : EmbeddingClassifier
             The fitted model.
         """
-        model, kernel, first = self._model(), self._given_kernel(), not hasattr(self, "n_samples_seen_")
+        model, first = self._model(), not hasattr(self, "n_samples_seen_")
+        kernel = model.kernel
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
@@ -315,62 +328,43 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
         block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
-        block = positive_part(_weighted(block, weights, None, how), pairwise=False)
+        block = _weighted(block, weights, self._batch_groups(groups, len(labels), first=first), how).positive_part()
         if first:
-            fit = self._solved(model, kernel, InMemory(block), keep_going)
+            solution = self._solved(InMemory(block), model, how, None, keep_going)
+            solution = replace(solution, system=solution.system.changed(samples=None))
         else:
-            with torch.no_grad():
-                fit = add_classes(model, self.alpha_, self._batches, block, memory_limit=self.memory_limit)
-        assert fit.batches is not None
-        self.n_samples_seen_, self.X_fit_ = fit.batches.n, None
-        self._keep(fit, fit.batches.n)
-        self._batches, self._training_loss = fit, None
+            problem = ClassProblem(InMemory(block), replace(model, kernel=self.kernel_), how)
+            choice = Choice(self.kernel_, self.alpha_, self.criterion_value_, self.history_)
+            solution = problem.add(self.system_, self._largest, block, choice)
+        self._keep(replace(solution, training_loss=None))
+        self.n_samples_seen_ = self._n_samples = self.system_.n
         return self
 
     def _solved(
-        self, model: ClassModel, given: Kernel, samples: Samples, callback: Callable[[HistoryEntry], bool]
-    ) -> ClassFit:
-        """Learn what is free, on a part of the samples, and fit to all of them."""
-        seed, alpha = seed_of(self.random_state), check_alpha(self.alpha)
-        assert not isinstance(alpha, np.ndarray)  # checked
+        self,
+        samples: Samples,
+        model: ClassModel,
+        representation: Representation,
+        inputs: Data,
+        callback: Callable[[HistoryEntry], bool],
+    ) -> ClassSolution:
+        """Learn what is free, and fit to all samples."""
+        seed = seed_of(self.random_state)
         require_groups(samples.groups)
-        approximation = self.approximation and self.approximation.sized(samples.n)
-        block = searched_block(samples, given, approximation, seed)
-        searched = positive_part(block, pairwise=given.domain == "gram")
-        how = self._sparse_representation(block.X)
-        adapted = given
-        if given.domain != "vectors" or how.sparse:
-            adapted = Adapted(given, how.dtype, how.device, repair=approximation is None)
-        free = adapted.free() if self.criterion is not None else []
-        self._check_start(alpha, free)
-        choice = search_classes(
-            model,
-            adapted.resolve(searched.X),
-            free,
-            alpha,
-            searched,
-            samples.n if approximation is not None else len(searched),
-            self._settings(seed, callback),
-            approximation=approximation,
-            batch_size=self.batch_size,
-            like=torch.zeros((), dtype=how.dtype, device=how.device),
-        )
+        problem = ClassProblem(samples, model, representation, seed=seed, inputs=inputs)
+        self._check_start(model.alpha, problem.free)
+        choice = problem.choose(self._settings(seed, callback))
         if choice.unconverged is not None:
             warn_unconverged(choice.unconverged)
-        self.kernel_, self.alpha_, self.criterion_value_ = original(choice.model), choice.alpha, choice.value
-        self.history_, self.n_iter_ = choice.history, choice.n_iter
-        if approximation is None:
-            return solve_classes(model, choice, block, self.X_fit_, how)
-        with torch.no_grad():
-            return sum_classes(model, choice, samples, approximation, how, memory_limit=self.memory_limit, seed=seed)
+        return problem.solve(choice)
 
-    def _keep(self, fit: ClassFit, n_samples: int) -> None:
-        self.function_, self.calibration_, self.loo_estimates_ = (
-            fit.function,
-            fit.calibration,
-            fit.loo_estimates,
-        )
-        self.complexity_, self._training_loss, self._n_samples = fit.complexity, fit.training_loss, n_samples
+    def _keep(self, solution: ClassSolution) -> None:
+        self.function_, self.system_ = solution.function, solution.system
+        self.calibration_, self.loo_estimates_ = solution.calibration, solution.loo_estimates
+        self.complexity_, self._largest = solution.complexity, solution.largest
+        self._training_loss, choice = solution.training_loss, solution.choice
+        self.kernel_, self.alpha_ = original(choice.model), solution.system.alpha
+        self.criterion_value_, self.history_, self.n_iter_ = choice.value, choice.history, choice.n_iter
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
@@ -388,27 +382,22 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _sparse_representation(self, X: Data) -> Representation:
         return self._representation(sparse=isinstance(X, SparseRows))
 
-    def _samples_in_memory(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> InMemory:
+    def _samples_in_memory(
+        self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any
+    ) -> tuple[Data, InMemory]:
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
-        self.X_fit_ = plain(X, copy=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
-        how = self._sparse_representation(self.X_fit_)
+        how = self._sparse_representation(X)
         Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
-        block = Block(how.inputs(kernel, self.X_fit_), Y)
-        block = _weighted(block, weights, check_groups(groups, len(labels)), how)
-        # Under an approximation, a sample of weight zero must not become a landmark.
-        return InMemory(block if self.approximation is None else positive_part(block, pairwise=False))
+        block = _weighted(Block(how.inputs(kernel, X), Y), weights, check_groups(groups, len(labels)), how)
+        return X, InMemory(block)
 
     def _samples_on_dask(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
-        needs_approximation(self, kernel, kernel.domain)
         self.classes_, indicators = one_hot_on_dask(y)
-        how = self._representation()
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
-        samples = OnDask(X, indicators, sample_weight, dtype=how.dtype, groups=groups)
-        self._keep_columns(X)
-        self.X_fit_ = None
+        samples = self._dask_samples(kernel, X, indicators, sample_weight, groups)
         return samples
 
     def _weights(self, X: Data, labels: np.ndarray, sample_weight: Any) -> np.ndarray | None:
@@ -455,39 +444,22 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     # -- arguments ----------------------------------------------------------------------------------------------------
     def _model(self) -> ClassModel:
         """What is minimised, from checked arguments."""
-        if self.criterion not in (None, *CRITERIA):
-            words = ", ".join(map(repr, CRITERIA))
-            raise ValueError(f"criterion must be None or one of {words}; got {self.criterion!r}.")
-        check_search(self)
-        check_options(self, {"solver": ("auto", "lbfgs", "adam"), "calibration": ("loo", None)})  # type: ignore[dict-item]
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
-                f"got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
+        self._check()
         weight = self.complexity_weight
-        if weight != "auto" and not (is_real(weight) and weight >= 0 and math.isfinite(weight)):
-            raise ValueError(f"complexity_weight must be a finite number of at least 0, or 'auto'; got {weight!r}.")
-        rate = self.learning_rate
-        if not (is_real(rate) and math.isfinite(rate) and rate > 0):
-            raise ValueError(f"learning_rate must be a positive, finite number; got {rate!r}.")
-        if not (is_real(self.clip) and 0 < self.clip < 1 / math.e):
-            raise ValueError(
-                f"clip must lie between 0 and 1/e, as in Theorem 4: it clips the cross entropy; got {self.clip!r}."
-            )
-        size = self.batch_size
-        if not (size is None or (isinstance(size, str) and size == "auto") or (is_count(size) and size > 1)):
-            raise ValueError(f"batch_size must be None, 'auto' or an integer of at least 2; got {size!r}.")
-        if not (self.start is None or isinstance(self.start, dict)):
-            raise ValueError(f"start must be None or a dict of values by name; got {self.start!r}.")
+        alpha = check_alpha(self.alpha)
+        assert not isinstance(alpha, np.ndarray)  # checked
         return ClassModel(
-            self.criterion,
-            bool(self.fit_intercept),
-            self.calibration is not None,
-            None if isinstance(weight, str) else float(weight),
-            float(self.validation_fraction),
-            float(self.clip),
+            kernel=self._given_kernel(),
+            alpha=alpha,
+            criterion=self.criterion,
+            intercept=bool(self.fit_intercept),
+            calibrated=self.calibration is not None,
+            complexity_weight=None if isinstance(weight, str) else float(weight),
+            validation_fraction=float(self.validation_fraction),
+            clip=float(self.clip),
+            approximation=self.approximation,
+            batch_size=self.batch_size,
+            memory_limit=self.memory_limit,
         )
 
     def _settings(self, seed: int, callback: Callable[[HistoryEntry], bool]) -> EmbeddingSettings:
@@ -646,20 +618,27 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     # -- attributes ---------------------------------------------------------------------------------------------------
     @property
     def dual_coef_(self) -> np.ndarray:
-        """Coefficients of f on the samples, or on the features if there are fewer of them."""
+        """Coefficients of f on the samples or landmarks, or on the features if there are fewer of them."""
         return self.function_.coefficients
 
     @property
     def intercept_(self) -> np.ndarray:
         """The constant b beside f, one number a class."""
-        assert self.function_.intercept is not None  # zeros, if it is not fitted
-        return self.function_.intercept
+        check_is_fitted(self)
+        b = self.function_.intercept
+        return np.zeros(len(self.classes_), self.function_.coefficients.dtype) if b is None else b
+
+    @property
+    def X_fit_(self) -> Any:  # noqa: N802
+        """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
+        check_is_fitted(self)
+        return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
     def landmarks_(self) -> Any:
         """The landmarks of an approximation, or None where it has none."""
-        function = self.function_
-        return function.features.landmarks if isinstance(function, FeatureFunction) else None
+        check_is_fitted(self)
+        return None if self.system_.features is None else self.system_.features.landmarks
 
     @property
     def feature_relevance_(self) -> np.ndarray:

@@ -10,11 +10,19 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
-from representer.estimators.validation import check_counts, check_options
+from representer.estimators.validation import check_arguments
 from representer.kernels import Fingerprint, as_molecules, morgan
 from representer.samples import Data
+from representer.values import COUNT, integer, one_of
 
 Output = Literal["dense", "sparse", "packed"]
+CONSTRAINTS = {
+    "output": one_of("dense", "sparse", "packed"),
+    "max_length": COUNT,
+    "max_distance": COUNT,
+    "n_atoms": integer(2),
+    "n_bits": COUNT,
+}
 
 
 class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
@@ -24,11 +32,11 @@ class MolecularFingerprint(TransformerMixin, BaseEstimator, ABC):
 
     @abstractmethod
     def _fingerprint(self) -> Fingerprint:
-        """The fingerprint that the arguments, which are checked here, describe."""
+        """The fingerprint that the arguments describe."""
 
     def _checked(self) -> Fingerprint:
-        """The fingerprint, after the output has been checked, too."""
-        check_options(self, {"output": ("dense", "sparse", "packed")})
+        """The fingerprint that checked arguments describe."""
+        check_arguments(self, CONSTRAINTS)
         fingerprint = self._fingerprint()
         if self.output == "packed" and fingerprint.counts:
             raise ValueError("output='packed' is for bits; with counts=True choose 'dense' or 'sparse'.")
@@ -175,7 +183,6 @@ class Paths(MolecularFingerprint):
         self.output = output
 
     def _fingerprint(self) -> Fingerprint:
-        check_counts(self, {"max_length": 1, "n_bits": 1})
         return Fingerprint("RDKitFP", int(self.n_bits), bool(self.counts), (("maxPath", int(self.max_length)),))
 
 
@@ -208,7 +215,6 @@ class AtomPairs(MolecularFingerprint):
         self.output = output
 
     def _fingerprint(self) -> Fingerprint:
-        check_counts(self, {"max_distance": 1, "n_bits": 1})
         return Fingerprint("AtomPair", int(self.n_bits), bool(self.counts), (("maxDistance", int(self.max_distance)),))
 
 
@@ -241,13 +247,8 @@ class Torsions(MolecularFingerprint):
         self.output = output
 
     def _fingerprint(self) -> Fingerprint:
-        check_counts(self, {"n_atoms": 2, "n_bits": 1})
-        return Fingerprint(
-            "TopologicalTorsion",
-            int(self.n_bits),
-            bool(self.counts),
-            (("torsionAtomCount", int(self.n_atoms)),),
-        )
+        options = (("torsionAtomCount", int(self.n_atoms)),)
+        return Fingerprint("TopologicalTorsion", int(self.n_bits), bool(self.counts), options)
 
 
 class MACCS(MolecularFingerprint):

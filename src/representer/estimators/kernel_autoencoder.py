@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -18,10 +18,9 @@ from representer import preimage
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
+    DEEP_ARGUMENTS,
     DeepSamples,
     as_layer,
-    check_deep,
-    check_penalty,
     checked_layer,
     coefficients_of,
     deep_attributes,
@@ -31,14 +30,7 @@ from representer.estimators.deep_regressor import (
     settings_of,
     warn_of_search,
 )
-from representer.estimators.validation import (
-    Folds,
-    as_operator_kernel,
-    check_groups,
-    check_inputs,
-    check_options,
-    check_weights,
-)
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, Folds, as_operator_kernel, check_inputs
 from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
@@ -64,7 +56,7 @@ from representer.problems.target_space import (
 )
 from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
-from representer.values import is_count, is_real
+from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
 BATCH_LANDMARKS = 500
@@ -221,6 +213,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     kernel_: Kernel | OperatorKernel
     training_data = ("X_fit_",)
 
+    constraints: ClassVar[dict[str, Check]] = {
+        **DEEP_ARGUMENTS,
+        "batch_size": NONE | COUNT,
+        "encoder_alpha": POSITIVE_OR_AUTO,
+        "preimage": one_of("auto", "nearest", "weighted", "direct"),
+        "supervision": NOT_NEGATIVE,
+        "target": instance_of("a kernel", Kernel) | one_of("auto", "features", "kernel"),
+    }
+
     def __init__(
         self,
         n_components: Any = 2,
@@ -271,23 +272,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.dtype = dtype
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def _check(self) -> None:
-        check_deep(self, "squared")
-        check_penalty("encoder_alpha", self.encoder_alpha)
-        check_options(self, {"preimage": ("auto", "nearest", "weighted", "direct")})
-        if not isinstance(self.target, Kernel):
-            words = ("auto", "features", "kernel")
-            if not isinstance(self.target, str) or self.target not in words:
-                raise ValueError(
-                    f"target must be a kernel or one of {', '.join(map(repr, words))}; got {self.target!r}."
-                )
-        if not (is_real(self.supervision) and 0 <= self.supervision < float("inf")):
-            raise ValueError(f"supervision must be a finite number, at least 0; got {self.supervision!r}.")
-        if self.batch_size is not None and not is_count(self.batch_size):
-            raise ValueError(f"batch_size must be None or a positive integer; got {self.batch_size!r}.")
-        if not (is_real(self.validation_fraction) and 0 < self.validation_fraction < 1):
-            raise ValueError(f"validation_fraction must be a share between 0 and 1; got {self.validation_fraction!r}.")
-
     def _layers(self, targets: Tensor) -> list[Layer]:
         """The inner layers that n_components describes."""
         wanted = given = self.n_components
@@ -410,9 +394,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
             self._keep_columns(X)
             return samples
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         n = len(X)
-        weights, groups = check_weights(sample_weight, X), check_groups(groups, n)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
         numbers = X if vectors else np.zeros((n, 0))  # only decoders into vectors are fitted by sums
         whole = self.approximation is None or self.batch_size is not None or kernel.domain == "gram"

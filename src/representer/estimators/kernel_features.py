@@ -11,14 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner
-from representer.estimators.validation import (
-    DTYPES,
-    check_bare,
-    check_device,
-    check_inputs,
-    check_options,
-    seed_of,
-)
+from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
@@ -116,14 +109,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         self : KernelFeatures
             The fitted transformer.
         """
-        check_options(self, {"dtype": tuple(DTYPES)})
-        check_device(self.device)
-        if not (self.approximation is None or isinstance(self.approximation, Approximation)):
-            raise ValueError(
-                "approximation must be None, Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...); "
-                f"got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
+        self._check()
         kernel = as_kernel(self.kernel).__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,50 +15,24 @@ from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import (
     DTYPES,
+    Check,
     as_operator_kernel,
     check_alpha,
-    check_bare,
-    check_counts,
-    check_device,
-    check_groups,
-    check_inputs,
-    check_options,
     check_targets,
-    check_weights,
     in_memory,
     is_flat,
-    needs_approximation,
+    require_targets,
     seed_of,
     takes_batches,
     warn_unconverged,
 )
-from representer.functions import Expansion
-from representer.linalg import as_bytes
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, takes_sparse
-from representer.optimize.search import Choice, SearchSettings
-from representer.problems.ridge import (
-    RidgeModel,
-    RidgeProblem,
-    RidgeSolution,
-    alpha_by_sums,
-    feature_function,
-)
-from representer.samples import (
-    Block,
-    Data,
-    HeldSamples,
-    InMemory,
-    OnDask,
-    Samples,
-    SparseRows,
-    as_scipy,
-    is_dask,
-    plain,
-    take,
-)
-from representer.systems.base import Criterion
-from representer.systems.ridge import ExactSystem, FalkonSystem, SummedSystem, block_limit
-from representer.values import is_real
+from representer.functions import Expansion, FeatureFunction
+from representer.operators import Decomposable, Operator, Representation, original
+from representer.optimize import SearchSettings
+from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.systems import Criterion, FittedSystem
+from representer.values import instance_of, one_of
 
 
 def _takes_batches(learner: OperatorRidge) -> bool:
@@ -176,7 +150,14 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     True
     """
 
+    function_: Expansion | FeatureFunction
+    system_: FittedSystem
     training_data = ("system_", "history_")
+
+    constraints: ClassVar[dict[str, Check]] = {
+        "criterion": one_of("loo", "gcv"),
+        "solver": one_of("auto", "direct", "cg") | instance_of("Falkon(...)", Falkon),
+    }
 
     def __init__(
         self,
@@ -235,22 +216,23 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(groups)
-        model = self._model()
+        self._check()
+        if isinstance(self.solver, Falkon):
+            self.solver.check_hyperparameters()
+        self._refuse_groups(groups)
+        model, inputs = self._model(), None
         self.__dict__.pop("n_samples_seen_", None)
-        inputs, kept = None, None
         samples: Samples
         if is_dask(X):
             samples = self._on_dask(model, X, y, sample_weight, groups)
         else:
-            inputs, samples, kept = self._in_memory(model, X, y, sample_weight, groups, reset=True)
-        solution = self._solved(samples, model, inputs if kept is None else _some(inputs, kept, model.kernel))
-        self._keep(solution, self._stored_samples(inputs, y, sample_weight, groups, solution), kept, inputs)
+            inputs, samples = self._in_memory(model, X, y, sample_weight, groups, reset=True)
+        self._keep(self._solved(samples, model, inputs))
         return self
 
     @available_if(_takes_batches)
     @fitting
-    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
         The first batch (also after ``fit``, which is forgotten) decides what the data decide: words in the kernel,
@@ -266,46 +248,36 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the samples.
 
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, also across batches: leave-one-out leaves out whole groups.
+
         Returns
         -------
         self : OperatorRidge
             The fitted model.
         """
-        self._check_arguments(None)
+        self._check()
+        self._refuse_groups(groups)
         model, first = self._model(), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
-        _, samples, _ = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        X, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        members = self._batch_groups(groups, len(X), first=first)
         if samples.observed is not None:
             raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
+        block = replace(samples.samples, groups=None if members is None else torch.from_numpy(members)).positive_part()
         if first:
-            self._keep(self._solved(samples, model, None), None, None, None)
-            self.n_samples_seen_ = samples.n
+            solution = self._solved(InMemory(block), model, None)
+            self._keep(replace(solution, system=solution.system.changed(samples=None)))
         else:
             self._flat = flat
-            self._add(samples.samples, model)
+            system = self.system_.added(block).settled(model.alpha_rule)
+            self.function_, self.system_ = system.function(), system
+            self.alpha_, self.criterion_value_ = system.alpha, system.value
+        self.n_samples_seen_ = self.system_.n
         return self
 
-    def _check_arguments(self, groups: Any) -> None:
-        """Refuse arguments that say how to compute; the kernel and the operator are checked with the data."""
-        check_options(self, {"criterion": ("loo", "gcv"), "dtype": tuple(DTYPES)})
-        check_counts(self, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-        check_alpha(self.alpha)
-        check_device(self.device)
-        if not (is_real(self.tol) and self.tol > 0):
-            raise ValueError(f"tol must be a positive number; got {self.tol!r}.")
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
-        if self.approximation is not None and not isinstance(self.approximation, Approximation):
-            raise ValueError(
-                "approximation must be None or Nystroem(...), Landmarks(...), RandomFeatures(...) or "
-                f"TensorSketch(...); got {self.approximation!r}."
-            )
-        check_bare(self.approximation)
-        if self.solver not in ("auto", "direct", "cg") and not isinstance(self.solver, Falkon):
-            raise ValueError(f"solver must be 'auto', 'direct', 'cg' or Falkon(...); got {self.solver!r}.")
-        if isinstance(self.solver, Falkon):
-            self.solver.check()
-        as_bytes(self.memory_limit)
+    def _refuse_groups(self, groups: Any) -> None:
+        """Refuse groups where the criterion does not leave them out."""
         if groups is not None and self.criterion == "gcv":
             raise ValueError(
                 "criterion='gcv' knows no groups: it averages over single samples. Use criterion='loo' with groups=."
@@ -317,7 +289,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {kernel!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
         options = (self.approximation, self.solver, self.memory_limit)
-        return RidgeModel(kernel, check_alpha(self.alpha), learn, intercept, *options)
+        return RidgeModel(kernel, check_alpha(self.alpha), self.criterion, learn, intercept, *options)
 
     def _settings(self) -> SearchSettings:
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
@@ -325,22 +297,18 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
-        needs_approximation(self, model.kernel, model.kernel.domain)
-        if y is None:
-            raise ValueError("requires y to be passed, but the target y is None.")
-        samples = OnDask(X, y, sample_weight, dtype=DTYPES[self.dtype], groups=groups)
-        self._keep_columns(X)
+        require_targets(y)
+        samples = self._dask_samples(model.kernel, X, y, sample_weight, groups)
         self._flat, self._sparse = is_flat(y), False
         return samples
 
     def _in_memory(
         self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
-    ) -> tuple[Any, InMemory, np.ndarray | None]:
-        """Checked inputs, the samples of positive weight, and their numbers if some have none."""
+    ) -> tuple[Any, InMemory]:
+        """Checked inputs, and the samples."""
         kernel = model.kernel
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
         self._sparse = isinstance(X, SparseRows)
         how = self._represented
         inputs = how.inputs(kernel, X)
@@ -351,23 +319,17 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "for each output of the kernel."
             )
         w = None if weights is None else how.tensor(weights)
-        block = Block(inputs, how.tensor(targets), w, None if numbers is None else torch.from_numpy(numbers))
-        if weights is None or bool((weights > 0).all()):
-            return X, InMemory(block), None
-        kept = np.flatnonzero(weights > 0)
-        some = block.rows(kept)
-        return X, InMemory(replace(some, X=_some(some.X, kept, kernel, columns=True))), kept
+        members = None if numbers is None else torch.from_numpy(numbers)
+        return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 
     def _solved(self, samples: Samples, model: RidgeModel, inputs: Data) -> RidgeSolution:
         self._seed = seed_of(self.random_state)
         problem = RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
-        settings = self._settings()
-        choice = problem.choose(settings)
-        if choice.message is not None:
-            warn_unconverged(choice.message)
-        solution = problem.solve(choice, settings)
-        for message in solution.messages:
-            warn_unconverged(message)
+        choice = problem.choose(self._settings())
+        solution = problem.solve(choice)
+        for message in (choice.unconverged, solution.system.problem):
+            if message is not None:
+                warn_unconverged(message)
         return solution
 
     @property
@@ -375,59 +337,19 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._representation(sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _stored_samples(
-        self, X: Data, y: Data, sample_weight: Any, groups: Any, solution: RidgeSolution
-    ) -> HeldSamples | None:
-        """All samples of a fit with features, in memory of their own; those of an exact fit are stored already."""
-        if X is None or isinstance(solution.system, ExactSystem):
-            return None
-        targets = check_targets(y, len(X))[0]
-        weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
-        own = tuple(None if a is None else a.copy() for a in (weights, numbers))
-        return HeldSamples(np.empty(0, dtype=np.uint64), plain(X, copy=True), targets.copy(), *own)
-
-    def _keep(
-        self, solution: RidgeSolution, samples: HeldSamples | None, kept: np.ndarray | None, inputs: Data
-    ) -> None:
+    def _keep(self, solution: RidgeSolution) -> None:
         """Keep the solution of a fit."""
-        function, system, choice = solution.function, solution.system, solution.choice
-        if isinstance(system, SummedSystem | FalkonSystem):
-            system = system.changed(samples=samples)
-        elif kept is not None:
-            assert isinstance(system, ExactSystem)
-            system = replace(system, rows=kept, inputs=plain(inputs, copy=True))
-            if isinstance(function, Expansion) and system.features is None:
-                C = np.zeros((len(inputs), function.coefficients.shape[1]), function.coefficients.dtype)
-                C[kept] = function.coefficients
-                function = replace(function, anchors=system.inputs, coefficients=C)
-        self.function_, self.system_ = function, system
-        kernel: Any = choice.model
+        choice = solution.choice
+        self.function_, self.system_ = solution.function, solution.system
+        kernel: Any = original(choice.model)
         scalar = isinstance(kernel, Decomposable)
-        kernel = original(kernel)
         self.kernel_: Any = kernel.kernel if scalar else kernel
         self.operator_: Operator | None = kernel._operator if scalar else None
         self.__dict__.pop("approximation_error_", None)
-        if solution.approximation_error is not None:
-            self.approximation_error_ = solution.approximation_error
-        self._keep_choice(choice)
-
-    def _keep_choice(self, choice: Choice) -> None:
-        self.alpha_ = choice.alpha
-        self.criterion_value_ = choice.value
-        self.history_ = choice.history
-        self.n_iter_ = choice.n_iter
-
-    def _add(self, block: Block, model: RidgeModel) -> None:
-        """More samples: their sums are added, and the system is solved again."""
-        system, seen = self.system_, self.n_samples_seen_
-        assert isinstance(system, SummedSystem)
-        limit = block_limit(self.memory_limit, system.features.map.n_features, block.Y.shape[1])
-        system = system.joined(block, seen, self._seed, limit)
-        self.alpha_, self.criterion_value_ = alpha_by_sums(system, model.alpha, self.criterion, limit)
-        system = system.changed(alpha=self.alpha_)
-        self.function_ = feature_function(system.features, system.operator, system.coefficients(), system.intercept())
-        self.system_ = system
-        self.n_samples_seen_ = seen + len(block)
+        if self.system_.approximation_error is not None:
+            self.approximation_error_ = self.system_.approximation_error
+        self.alpha_, self.criterion_value_ = self.system_.alpha, choice.value
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
 
     def _shaped(self, values: Any) -> np.ndarray:
         values = plain(values)
@@ -438,9 +360,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The coefficients of the anchors, or of the features where there are no anchors."""
         if isinstance(self.function_, Expansion):
             return self._shaped(self.function_.coefficients)
-        system: Any = self.system_
-        features = system.features.map
-        return self._shaped(features.coefficients(system.coefficients().to(features.dtype)))
+        assert self.system_.features is not None
+        features = self.system_.features.map
+        return self._shaped(features.coefficients(self.system_.coefficients().to(features.dtype)))
 
     @property
     def intercept_(self) -> Any:
@@ -454,32 +376,21 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def X_fit_(self) -> Any:  # noqa: N802
         """The training inputs, or None after ``partial_fit`` or a fit on Dask."""
         check_is_fitted(self)
-        system: Any = self.system_
-        if getattr(system, "inputs", None) is not None:
-            return as_scipy(system.inputs)
-        return None if system.samples is None else as_scipy(system.samples.X)
+        return None if self.system_.samples is None else as_scipy(self.system_.samples.X)
 
     @property
     def landmarks_(self) -> Any:
         """The anchors of an approximate fit, if it has some."""
         check_is_fitted(self)
-        features = getattr(self.system_, "features", None)
-        return None if features is None else features.landmarks
+        return None if self.system_.features is None else self.system_.features.landmarks
 
     @property
     def loo_predict_(self) -> np.ndarray:
         """Exact leave-one-out predictions for the training samples, at the chosen hyperparameters."""
         check_is_fitted(self)
-        system = self.system_
-        if isinstance(system, SummedSystem | FalkonSystem) and system.samples is None:
+        if self.system_.samples is None:
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        found = plain(system.left_out()).astype(np.float64)
-        if isinstance(system, ExactSystem) and system.rows is not None:
-            # Samples without weight are left out of the fit itself.
-            predictions = plain(self.function_(system.inputs)).astype(np.float64)
-            predictions[system.rows] = found
-            found = predictions
-        return self._shaped(found)
+        return self._shaped(plain(self.system_.left_out()).astype(np.float64))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.
@@ -509,9 +420,3 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         X = self._new_inputs(X, self.kernel_)
         mean = self._shaped(self.function_(X))
         return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
-
-
-def _some(X: Data, kept: np.ndarray, kernel: OperatorKernel, *, columns: bool = False) -> Any:
-    """Some samples; of a Gram matrix, their rows (unless taken already) and columns."""
-    rows = X if columns else take(X, torch.from_numpy(kept))
-    return rows[:, kept] if kernel.domain == "gram" else rows

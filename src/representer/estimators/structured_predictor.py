@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
-from representer.functions import Embedding, FeatureFunction
+from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
 from representer.operators import (
@@ -25,57 +22,25 @@ from representer.operators import (
     PrincipalComponents,
     as_operator,
     original,
-    silent_repairs,
     takes_sparse,
 )
-from representer.optimize import HistoryEntry
-from representer.optimize.search import Choice, SearchSettings, keep_going
+from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
-from representer.problems.structured import (
-    Pairs,
-    StructuredModel,
-    StructuredProblem,
-    Task,
-    add_samples,
-    choose_by_loo,
-    choose_by_task,
-    guard_memory,
-    learn_kernel,
-    structured_problem,
-)
+from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
-    Block,
     Data,
-    HeldSamples,
-    InMemory,
     OnDask,
-    Samples,
     SparseRows,
     count,
     is_dask,
     plain,
     rows,
-    sample_rows,
-    sampling_keys,
-    take,
 )
-from representer.systems.structured import DiagonalRegression
-from representer.values import is_count
+from representer.systems.structured import Pairs, StructuredModel, StructuredSystem
+from representer.values import COUNT, NONE, Rule, one_of
 
 NO_GAPS = "partial_fit needs all outputs; some are None or NaN. Leave such samples out, or use fit."
-
-
-@dataclass(frozen=True)
-class StructuredFit:
-    """What a fitted predictor knows beside its public attributes: its model as fitted, and how its data came."""
-
-    model: StructuredModel
-    flat: bool  # were outputs one number each?
-    kind: np.dtype | None  # the type of outputs that are integers or truth values
-    labelled: np.ndarray | None  # the inputs that have an output; None: all
-    weights: np.ndarray | None  # of the inputs
-    root: np.ndarray | None = None  # of a fit by sums, a root of the operator (see ``joint_kernel``)
 
 
 class StructuredPredictor(KernelLearner):
@@ -147,6 +112,8 @@ class StructuredPredictor(KernelLearner):
         The decoder, with what it knows of the training outputs.
     function_ : EmbeddingFunction
         g: called with inputs, it gives the weights w(x).
+    system_ : StructuredSystem
+        The regression behind it: leave-one-out predictions, leverages, variances, its backward error.
     operator_ : Operator or None
         The operator with the numbers that were used; None is the identity.
     alpha_ : float
@@ -200,7 +167,14 @@ class StructuredPredictor(KernelLearner):
     """
 
     kernel_arguments = ("kernel", "output_kernel")
-    training_data = ("X_fit_", "Y_fit_", "history_", "_batches")
+    training_data = ("system_", "history_")
+
+    constraints: ClassVar[dict[str, validation.Check]] = {
+        "approximation": lambda name, value: value is None or input_output_pair(value),
+        "criterion": one_of("loo", "validation"),
+        "n_components": COUNT | one_of("auto"),
+        "task_loss": Rule("a function of (y_true, y_pred)", callable) | NONE,
+    }
 
     def __init__(
         self,
@@ -287,84 +261,62 @@ class StructuredPredictor(KernelLearner):
 
     def _fit_whole(
         self, X: Data, y: Data, sample_weight: Data, groups: Data, callback: Callable[[HistoryEntry], bool]
-    ) -> StructuredProblem:
-        """Fit to all samples, however many; the problem that was solved."""
-        for name in ("n_samples_seen_", "_batches"):
-            self.__dict__.pop(name, None)
+    ) -> None:
+        """Fit to all samples, however many."""
+        self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        seed = validation.seed_of(self.random_state)
         kernel, output = (
             as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
             for name in self.kernel_arguments
         )
+        seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
-        pairs, source, flat, kind = read(kernel, output, X, y, sample_weight, groups, seed)
-        self.X_fit_, self.Y_fit_ = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
-        pairs = replace(pairs, inputs=self.X_fit_, outputs=self.Y_fit_)
-        model = self._model(kernel, output.resolve(pairs.Y), pairs, source, seed)
-        arrays = (None if a is None else plain(a, copy=True) for a in (pairs.labelled, pairs.weights))
-        self._fit = StructuredFit(model, flat, kind, *arrays)
-        self._resolved_decoder(model.output_kernel)  # refuses a decoder before anything is computed
-        chooses = self._chooses(model)
-        if chooses:
+        pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
+        model = self._model(kernel, output, pairs.inputs, seed)
+        problem = StructuredProblem(model, pairs, on_dask, self._task(seed))
+        pairs = problem.pairs
+        self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
+        if problem.chooses:
             validation.check_left_out(len(pairs), pairs.known(pairs.groups))
-        guard_memory(model, pairs, chooses=chooses)
-        verbose = int(self.verbose)
-        settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, verbose, callback)
-        model, learned = learn_kernel(model, pairs, settings)
-        self.history_, self.n_iter_ = ([], 1) if learned is None else (learned.history, learned.n_iter)
-        if learned is not None and learned.message is not None:
-            validation.warn_unconverged(learned.message)
-        if self.criterion == "validation" and chooses:
-            known = pairs.known(pairs.groups)
-            groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
-            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
-            splits = [(train.numpy(), test.numpy()) for train, test in folds]
-            task = Task(as_decoder(self.decoder), self._task_loss, splits, self._free_outputs(), verbose)
-            problem, choice, system = choose_by_task(model, pairs, source, task)
-        else:
-            evaluate = learned is not None and self.criterion == "loo"
-            problem, choice, system = choose_by_loo(model, pairs, source, evaluate=evaluate)
-        self._solve(problem, choice, system)
-        return problem
+        settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose), callback)
+        choice = problem.choose(settings)
+        self.history_, self.n_iter_ = choice.history, choice.n_iter
+        self._keep(choice, *problem.solve(choice))
+
+    def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
+        """Keep the fitted function at chosen numbers, its system and its decoder."""
+        if choice.unconverged is not None:
+            validation.warn_unconverged(choice.unconverged)
+        model = system.model
+        self.kernel_, self.output_kernel_, self.operator_ = original(model.kernel), model.output_kernel, model.operator
+        self.alpha_, self.criterion_value_ = system.alpha, choice.value
+        decoder = self._resolved_decoder(model.output_kernel, system.samples.Y)
+        self.decoder_ = calibrated(decoder, function, system)
+        self.function_, self.system_ = function, system.at_rest()
 
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
-        validation.check_options(self, {"criterion": ("loo", "validation")})
-        validation.check_ridge(self)
-        n_components = self.n_components
-        if not (is_count(n_components) or (isinstance(n_components, str) and n_components == "auto")):
-            raise ValueError(f"n_components must be a positive integer or 'auto'; got {self.n_components!r}.")
+        super()._check()
         if self.task_loss is not None and self.criterion != "validation":
             raise ValueError("task_loss= is what criterion='validation' minimises; set criterion='validation'.")
-        if self.task_loss is not None and not callable(self.task_loss):
-            raise ValueError(f"task_loss must be a function of (y_true, y_pred); got {self.task_loss!r}.")
         if self.criterion == "validation" and isinstance(self.cv, Iterator):
             raise ValueError(
                 "cv is an iterator, which can be read once only. Pass the splitter itself, or list(…) of the splits."
             )
-        if self.approximation is not None:
-            input_output_pair(self.approximation)
         self._operator()
 
     def _operator(self) -> Operator | None:
-        return as_operator(self.operator, self.n_components)
+        return None if self.operator is None else as_operator(self.operator, self.n_components)
 
-    def _model(
-        self, kernel: Kernel, output: Kernel, pairs: Pairs, source: Samples | None, seed: int
-    ) -> StructuredModel:
-        """What the arguments mean for these samples."""
-        how = self._representation(sparse=isinstance(pairs.inputs, SparseRows))
-        approximation = self.approximation
-        if approximation is not None:
-            n = count(pairs.X) if source is None else source.n
-            approximation = input_output_pair(approximation, n, vectors=output.domain == "vectors")
+    def _model(self, kernel: Kernel, output: Kernel, inputs: Data, seed: int) -> StructuredModel:
+        """What the arguments mean for stored inputs of this kind."""
+        how = self._representation(sparse=isinstance(inputs, SparseRows))
         return StructuredModel(
             how.adapted(kernel, repair=True),
             output,
             self._operator(),
             validation.check_alpha(self.alpha),
-            approximation,
+            self.approximation,
             bool(self.fit_intercept),
             how,
             seed,
@@ -381,38 +333,44 @@ class StructuredPredictor(KernelLearner):
             )
         return free
 
-    def _chooses(self, model: StructuredModel) -> bool:
-        """Is something left to the criterion?"""
-        return bool(self._free_outputs()) or model.is_open
+    def _task(self, seed: int) -> Task | None:
+        """How decoded predictions are judged, if the criterion is that."""
+        if self.criterion != "validation":
+            return None
+
+        def splits(pairs: Pairs) -> list[tuple[np.ndarray, np.ndarray]]:
+            known = pairs.known(pairs.groups)
+            groups = None if known is None else np.unique(plain(known), return_inverse=True)[1]
+            folds = validation.Folds(len(pairs), self.cv, seed, groups=groups)()
+            return [(train.numpy(), test.numpy()) for train, test in folds]
+
+        loss = None if self.task_loss is None else self._task_loss
+        return Task(as_decoder(self.decoder), loss, splits, self._free_outputs(), int(self.verbose))
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def _read(
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
-    ) -> tuple[Pairs, Samples | None, bool, np.dtype | None]:
-        """The samples in memory that the learner keeps, all of them if those are not, and how outputs came."""
+    ) -> tuple[Pairs, None]:
+        """The samples in memory."""
         inputs = validation.check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         y = validation.as_collection(y, output, "y must hold one output for each sample")
         known, labelled = validation.labelled_outputs(output, y)
-        outputs, flat = validation.check_outputs(output, known, reset=True)
+        outputs, self._flat = validation.check_outputs(output, known, reset=True)
         validation.check_lengths(count(inputs), len(outputs) if labelled is None else len(y))
         if labelled is not None and not isinstance(self._operator(), ConditionalCovariance):
             raise ValueError(
                 f"{len(y) - len(labelled)} inputs have no output. They take part in operator='conditional_covariance' "
                 f"only; leave them out for operator={self.operator!r}."
             )
+        self._kind = validation.integer_type(known) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
         numbers = validation.check_groups(groups, count(inputs))
-        pairs = self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers).positive()
-        source = None
-        if self.approximation is not None and pairs.labelled is None and len(pairs) > rows.KNOWN_ROWS:
-            source = InMemory(pairs)
-            pairs = pairs.rows(source.random_rows(rows.KNOWN_ROWS, seed))
-        return pairs, source, flat, validation.integer_type(known) if output.domain == "vectors" else None
+        return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers), None
 
     def _read_dask(
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
-    ) -> tuple[Pairs, Samples, bool, np.dtype | None]:
-        """The samples in Dask collections that the learner keeps, all of them, and how outputs came."""
+    ) -> tuple[Pairs, OnDask]:
+        """The samples in Dask collections that the learner keeps, and all of them."""
         if output.domain != "vectors":
             raise ValueError(
                 f"On Dask, outputs must be vectors, but {output!r} takes {output.domain}. Give explicit features of "
@@ -429,60 +387,23 @@ class StructuredPredictor(KernelLearner):
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]
         self._keep_columns(X)
-        pairs = self._pairs(kernel, output, inputs, outputs, None, weights, numbers)
-        return pairs, source, validation.is_flat(y), validation.integer_type(Y)
+        self._flat, self._kind = validation.is_flat(y), validation.integer_type(Y)
+        return self._pairs(kernel, output, inputs, outputs, None, weights, numbers), source
 
-    def _pairs(
-        self,
-        kernel: Kernel,
-        output: Kernel,
-        inputs: Data,
-        outputs: Data,
-        labelled: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-        groups: np.ndarray | None = None,
-    ) -> Pairs:
-        """Checked samples, also as the tensors and objects that kernels take."""
+    def _pairs(self, kernel: Kernel, output: Kernel, inputs: Data, outputs: Data, *arrays: np.ndarray | None) -> Pairs:
+        """Checked samples of positive weight; the arrays are the numbers with an output, weights and groups."""
         how = self._representation(sparse=isinstance(inputs, SparseRows))
-        X, Y = how.inputs(kernel, inputs), replace(how, sparse=False).inputs(output, outputs)
-        w = None if weights is None else how.tensor(weights)
-        numbers, known = (None if a is None else torch.from_numpy(a) for a in (groups, labelled))
-        return Pairs(X, Y, w, numbers, inputs, outputs, known, (kernel.domain == "gram", output.domain == "gram"))
+        return Pairs.of(kernel, output, how, inputs, outputs, *arrays).positive()
 
-    # -- the criterion ------------------------------------------------------------------------------------------------
-    def _task_loss(self, kernel: Kernel, train: np.ndarray, test: np.ndarray, predicted: Data) -> float | np.ndarray:
-        """The loss of predictions for some of the training samples by a fit to others."""
-        if kernel.domain == "gram":
-            true, predicted = test, train[predicted]
-        else:
-            true, predicted = self._shaped(take(self.Y_fit_, torch.from_numpy(test))), self._shaped(predicted)
-        if self.task_loss is not None:
-            return self.task_loss(true, predicted)
-        return self._losses(kernel, true, predicted)
+    def _task_loss(self, outputs: Data, predicted: Data) -> float | np.ndarray:
+        """The task's loss of predictions in the form that users see."""
+        return self.task_loss(self._shaped(outputs), self._shaped(predicted))
 
-    def _resolved_decoder(self, output: Kernel) -> Decoder:
+    def _resolved_decoder(self, kernel: Kernel, outputs: Data) -> Decoder:
         """The decoder for an output kernel with numbers and the training outputs; answers are of their type."""
-        decoder, kind = as_decoder(self.decoder), self._fit.kind
-        chooses = kind is not None and isinstance(decoder, Candidates | LabelSet)
-        return decoder.resolve(output, self.Y_fit_.astype(kind) if chooses else self.Y_fit_)
-
-    def _solve(self, problem: StructuredProblem, choice: Choice, system: DiagonalRegression) -> None:
-        """Keep the fitted function at chosen numbers, and its decoder."""
-        if choice.unconverged is not None:
-            validation.warn_unconverged(choice.unconverged)
-        model, operator, root = problem.model, choice.model, None
-        if isinstance(operator, PrincipalComponents):
-            assert system.vectors is not None
-            operator = PrincipalComponents(system.vectors.shape[1])
-        self.kernel_, self.output_kernel_ = original(model.kernel), model.output_kernel
-        self.operator_, self.alpha_, self.criterion_value_ = operator, choice.alpha, choice.value
-        self.function_ = problem.solve(choice.alpha, system)
-        decoder = self._resolved_decoder(model.output_kernel)
-        self.decoder_ = problem.calibrated(decoder, self.function_, choice.alpha, system, self.Y_fit_)
-        if operator is not None and problem.held_rows is not None:
-            root = plain(system.operator_root(), copy=True)
-        self._fit = replace(self._fit, model=model, root=root)
-        self.__dict__.pop("_cached_root", None)
+        decoder = as_decoder(self.decoder)
+        chooses = self._kind is not None and isinstance(decoder, Candidates | LabelSet)
+        return decoder.resolve(kernel, outputs.astype(self._kind) if chooses else outputs)
 
     # -- batches ------------------------------------------------------------------------------------------------------
     @available_if(validation.takes_batches)
@@ -512,44 +433,31 @@ class StructuredPredictor(KernelLearner):
             self._check()
             self._add_batch(X, y, sample_weight)
             return self
-        problem = self._fit_whole(X, y, sample_weight, None, keep_going)
-        sums, seed = problem.regression.sums, problem.model.seed
-        if sums is None:
+        self._fit_whole(X, y, sample_weight, None, keep_going)
+        if self.system_.sums is None:
             raise ValueError(NO_GAPS)
-        keys = sampling_keys(sample_rows(sums.n, rows.KNOWN_ROWS, seed), seed)
-        self._batches = sums.map(plain), HeldSamples(keys, self.X_fit_, self.Y_fit_, self._fit.weights)
-        self.n_samples_seen_ = sums.n
+        self.n_samples_seen_ = self.system_.sums.n
         return self
 
     def _add_batch(self, X: Data, y: Data, sample_weight: Data) -> None:
         """Add the sums of another batch, choose which samples to keep, and solve again."""
-        (before, seen), kernel, output = self._batches, self.kernel_, self.output_kernel_
-        model = replace(self._fit.model, alpha=validation.check_alpha(self.alpha))
+        kernel, output = self.kernel_, self.output_kernel_
         inputs = self._new_inputs(X, kernel)
         if validation.labelled_outputs(output, y)[1] is not None:
             raise ValueError(NO_GAPS)
         outputs, flat = validation.check_outputs(output, y, reset=False)
-        if len(inputs) != len(outputs) or flat != self._fit.flat:
+        if len(inputs) != len(outputs) or flat != self._flat:
             raise ValueError(
                 f"X and y have {len(inputs)} and {len(outputs)} samples, or y has other dimensions than before."
             )
         self._new_outputs(y, "y")
-        weights = validation.check_weights(sample_weight, X)
-        batch = self._pairs(kernel, output, inputs, outputs, None, weights).positive()
-        stored = Block(batch.inputs, batch.outputs, batch.weights)
-        seen = seen.joined(stored, before.n, rows.KNOWN_ROWS, model.seed)
-        held = np.sort(np.argsort(seen.keys)[: rows.HELD_ROWS])
-        left_out = self._pairs(kernel, output, seen.X, seen.Y, None, seen.weights).rows(held)
-        problem = add_samples(model, self.function_, before, batch, left_out, held)
-        sums = problem.regression.sums
-        assert sums is not None
-        self.X_fit_, self.Y_fit_, self._batches = seen.X, seen.Y, (sums.map(plain), seen)
-        self.n_samples_seen_ = sums.n
-        if self.criterion == "loo" and self._chooses(model):
-            self._solve(problem, *problem.choose())
-        else:
-            choice = Choice(self.operator_, self.alpha_, self.criterion_value_)
-            self._solve(problem, choice, problem.regression.under(self.operator_))
+        batch = self._pairs(kernel, output, inputs, outputs, None, validation.check_weights(sample_weight, X))
+        before = Choice(self.operator_, self.alpha_, self.criterion_value_)
+        operator, alpha = self._operator(), validation.check_alpha(self.alpha)
+        choice = add_batch(self.system_, batch, before, operator, alpha, choose=self.criterion == "loo")
+        assert choice.system is not None and choice.system.sums is not None
+        self._keep(choice, choice.system.function(), choice.system)
+        self.n_samples_seen_ = choice.system.sums.n
 
     # -- what was fitted ----------------------------------------------------------------------------------------------
     @property
@@ -561,6 +469,18 @@ class StructuredPredictor(KernelLearner):
     def n_components_(self) -> int | None:
         """The number of principal components; None for other operators."""
         return int(self.operator_.n_components) if isinstance(self.operator_, PrincipalComponents) else None
+
+    @property
+    def X_fit_(self) -> Data:  # noqa: N802
+        """The training inputs that are kept."""
+        check_is_fitted(self)
+        return self.system_.samples.X
+
+    @property
+    def Y_fit_(self) -> Data:  # noqa: N802
+        """The outputs of those training inputs that have one."""
+        check_is_fitted(self)
+        return self.system_.samples.Y
 
     @property
     def dual_coef_(self) -> np.ndarray:
@@ -620,7 +540,7 @@ class StructuredPredictor(KernelLearner):
         if is_dask(X):
             return self._predict_lazily(X)
         X = self._new_inputs(X, self.kernel_)
-        return self._shaped(self.decoder_.decode(self.function_.embedding(X), X))
+        return self._shaped(self.function_.answers(self.decoder_.decode, X))
 
     def _predict_lazily(self, X: Data) -> Data:
         """Predictions chunk by chunk: vectors, or one object each."""
@@ -664,10 +584,10 @@ class StructuredPredictor(KernelLearner):
                 f"predict_topk needs a decoder that ranks candidates; {self.decoder_!r} does not. Use "
                 "decoder=Candidates(…), or score_candidates(X, candidates)."
             )
-        objects, scores = topk(self.function_.embedding(X), k, X)
-        if self._fit.flat and isinstance(objects, np.ndarray):
+        objects, scores = self.function_.answers(lambda embedding, X: topk(embedding, k, X), X)
+        if self._flat and isinstance(objects, np.ndarray):
             objects = objects[..., 0]
-        elif self._fit.flat and self.output_kernel_.domain == "vectors":
+        elif self._flat and self.output_kernel_.domain == "vectors":
             objects = [[item[0] for item in row] for row in objects]
         return objects, scores
 
@@ -689,18 +609,17 @@ class StructuredPredictor(KernelLearner):
         scores : ndarray of shape (n_queries, n_candidates)
             2⟨g(x), l(·, y)⟩ − l(y, y), the higher the better.
         """
-        embedding = self.decision_embedding(X)
-        candidates = self._new_outputs(candidates, "candidates")
-        return plain(candidate_scores(embedding, candidates, diagonal=diagonal))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
+        return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
 
     def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""
         one_column = isinstance(objects, np.ndarray) and objects.ndim == 2 and objects.shape[1] == 1
-        return objects[:, 0] if self._fit.flat and one_column else objects
+        return objects[:, 0] if self._flat and one_column else objects
 
-    def _new_outputs(self, Y: Data, name: str, kernel: Kernel | None = None) -> Data:
+    def _new_outputs(self, Y: Data, name: str) -> Data:
         """Checked outputs; among vectors of one number each, numbers will do."""
-        kernel = self.output_kernel_ if kernel is None else kernel
+        kernel = self.output_kernel_
         Y = validation.as_collection(Y, kernel, f"{name} must be a collection of outputs")
         if hasattr(Y, "__len__") and len(Y) == 0:
             raise ValueError(f"{name} is empty; at least one output is needed.")
@@ -726,19 +645,14 @@ class StructuredPredictor(KernelLearner):
             One for each pair; the loss of Kadri et al. is their mean.
         """
         check_is_fitted(self)
-        return self._losses(self.output_kernel_, Y, Y_pred)
-
-    def _losses(self, kernel: Kernel, Y: Data, Y_pred: Data) -> np.ndarray:
-        gram = self.Y_fit_ if kernel.domain == "gram" else None
+        gram = self.Y_fit_ if self.output_kernel_.domain == "gram" else None
         if gram is None:
-            one, two = self._new_outputs(Y, "Y", kernel), self._new_outputs(Y_pred, "Y_pred", kernel)
+            one, two = self._new_outputs(Y, "Y"), self._new_outputs(Y_pred, "Y_pred")
         else:
             one, two = (validation.check_numbers(outputs, len(gram)) for outputs in (Y, Y_pred))
         if count(one) != count(two):
             raise ValueError(f"There must be one prediction for each output; got {count(two)} for {count(one)}.")
-        if gram is None:
-            return plain(squared_distances(kernel, one, two))
-        return np.maximum(gram[one, one] + gram[two, two] - 2.0 * gram[one, two], 0.0)
+        return plain(squared_distances(self.output_kernel_, one, two)) if gram is None else gram_losses(gram, one, two)
 
     def score(self, X: Data, y: Data) -> float:
         """The share of the outputs' variance in the RKHS of l that g explains: R² there.
@@ -756,14 +670,14 @@ class StructuredPredictor(KernelLearner):
             1 − Σ‖l(·, y_i) − g(x_i)‖² / Σ‖l(·, y_i) − mean‖²: 1 is perfect, 0 no better than the mean output. For a
             linear l it is scikit-learn's ``r2_score(..., multioutput="variance_weighted")`` of the undecoded vectors.
         """
-        embedding, new = self.decision_embedding(X), self._new_outputs(y, "y")
-        validation.check_lengths(len(embedding), count(new))
+        X, new = self._new_inputs(X, self.kernel_), self._new_outputs(y, "y")
+        validation.check_lengths(count(X), count(new))
         if self.output_kernel_.domain == "gram":
             raise ValueError(
                 "score needs l(y, y') of new outputs, which a precomputed output kernel does not have. Use an output "
                 "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
             )
-        return embedding.explained(new)
+        return self.function_.explained(X, new)
 
     # -- pairs --------------------------------------------------------------------------------------------------------
     def joint_kernel(self, X1: Data, Y1: Data, X2: Data, Y2: Data) -> np.ndarray:
@@ -787,7 +701,7 @@ class StructuredPredictor(KernelLearner):
         check_is_fitted(self)
         if "gram" in (self.kernel_.domain, self.output_kernel_.domain):
             raise ValueError("joint_kernel needs kernels that can be evaluated; a precomputed one cannot.")
-        output, root, how = self.output_kernel_, self._operator_root(), self._fit.model.representation
+        output, root, how = self.output_kernel_, self.system_.operator_root, self.system_.model.representation
         kernel = how.adapted(self.kernel_, repair=False)
         one, two = (how.inputs(kernel, self._new_inputs(X, self.kernel_)) for X in (X1, X2))
         left, right = self._new_outputs(Y1, "Y1"), self._new_outputs(Y2, "Y2")
@@ -800,19 +714,4 @@ class StructuredPredictor(KernelLearner):
             anchors = self.function_.prepared_anchors
             projected = [output._gram(Y, anchors).to(root) @ root for Y in (left, right)]
             inner = projected[0] @ projected[1].mT
-        return plain(kernel._gram(one, two) * inner.to(self._fit.model.like))
-
-    def _operator_root(self) -> Tensor | None:
-        """A root of the fitted operator, None for the identity; that of an exact fit is made at first use and kept."""
-        record = self._fit
-        if self.operator_ is None:
-            return None
-        if record.root is not None:
-            return record.model.outputs.tensor(record.root)
-        if "_cached_root" not in self.__dict__:
-            with silent_repairs():  # the fit has said it
-                samples = (self.X_fit_, self.Y_fit_, record.labelled, record.weights)
-                pairs = self._pairs(self.kernel_, self.output_kernel_, *samples)
-                system = structured_problem(record.model, pairs).regression.under(self.operator_)
-                self._cached_root = system.operator_root()
-        return self._cached_root
+        return plain(kernel._gram(one, two) * inner.to(self.system_.model.like))

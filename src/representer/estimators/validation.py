@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
+from representer.approximation import Approximation, check_bare
 from representer.kernels import Domain, Kernel, as_kernel, as_records
 from representer.linalg import as_bytes
 from representer.notices import warn
@@ -32,7 +33,19 @@ from representer.samples import (
     require_dask,
     sample_groups,
 )
-from representer.values import is_count, is_real
+from representer.values import (
+    NONE,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    TRUTH,
+    Rule,
+    instance_of,
+    integer,
+    is_count,
+    is_real,
+    one_of,
+)
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -136,10 +149,15 @@ def check_gram(gram: np.ndarray) -> None:
         )
 
 
-def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
-    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+def require_targets(y: Data) -> None:
+    """Refuse to fit without targets."""
     if y is None:
         raise ValueError("requires y to be passed, but the target y is None.")
+
+
+def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
+    """Targets as (n, p), and whether they came as a vector; NaN marks a missing entry if there are several outputs."""
+    require_targets(y)
     if hasattr(y, "toarray"):
         raise ValueError("y is sparse, where a dense array is expected. Pass y.toarray().")
     y = np.asarray(plain(y))
@@ -173,8 +191,7 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
 
 def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     """Outputs of an output kernel's kind, and whether vectors came as one number each."""
-    if Y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(Y)
     Y = plain(Y)
     if kernel.domain in ("vectors", "gram"):
         if hasattr(Y, "toarray"):
@@ -279,8 +296,11 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
     return weights
 
 
-def check_groups(groups: Any, n: int) -> np.ndarray | None:
-    """The number of each sample's group, from labels of any kind; None where there are none."""
+def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:
+    """The number of each sample's group, from labels of any kind; None where there are none.
+
+    ``numbers`` are those of the labels in earlier batches, to which new labels are added.
+    """
     if groups is None:
         return None
     labels = np.asarray(plain(groups))
@@ -293,7 +313,9 @@ def check_groups(groups: Any, n: int) -> np.ndarray | None:
             f"groups contains NaN, first in row {int(np.argwhere(np.isnan(labels))[0][0])}. Give such samples labels "
             "of their own."
         )
-    return np.unique(labels, return_inverse=True)[1]
+    if numbers is None:
+        return np.unique(labels, return_inverse=True)[1]
+    return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()])
 
 
 def is_flat(y: Data) -> bool:
@@ -318,7 +340,7 @@ def takes_batches(learner: Any) -> bool:
     return True
 
 
-def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
+def needs_approximation(learner: Any, kernel: Any, domain: Domain) -> None:
     """Refuse Dask collections where a fit is no sum, or where samples are no rows of numbers."""
     if learner.approximation is None:
         raise ValueError(
@@ -326,13 +348,12 @@ def needs_approximation(learner: Any, given: Any, domain: Domain) -> None:
             "takes: an exact fit needs all of them in one place. Call X.compute() if they fit."
         )
     if domain != "vectors":
-        raise ValueError(f"Dask collections hold vectors, but {given!r} takes {domain}.")
+        raise ValueError(f"Dask collections hold vectors, but {kernel!r} takes {domain}.")
 
 
 def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(y)
     y = column_or_1d(plain(y), warn=True)
     assert_all_finite(y, input_name="y")
     if len(y) != _num_samples(X):
@@ -365,8 +386,7 @@ def one_hot(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Any]:
     """The classes of labels, and these as a Dask array of zeros and ones."""
-    if y is None:
-        raise ValueError("requires y to be passed, but the target y is None.")
+    require_targets(y)
     dask = require_dask()
     labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
@@ -381,6 +401,68 @@ def check_columns(learner: Any, X: Data) -> None:
         raise ValueError(f"The columns of X should be those of fit, {list(names)}; got {list(X.columns)}.")
     if X.ndim == 2 and X.shape[1] != learner.n_features_in_:
         raise ValueError(f"X has {X.shape[1]} features, but the fit has seen {learner.n_features_in_}.")
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+Check = Callable[[str, Any], object]  # raises if an argument, named and given, is not what it may be
+
+
+POSITIVE_OR_AUTO = Rule("positive and finite (mean loss + alpha·‖f‖²),", POSITIVE.holds) | one_of("auto")
+
+
+def approximated_by(words: str, kind: type) -> Check:
+    """None or an approximation of a kind, without a kernel of its own."""
+    rule = NONE | instance_of(words, kind)
+
+    def check(name: str, value: Any) -> None:
+        rule(name, value)
+        if value is not None:
+            check_bare(value)
+
+    return check
+
+
+def only_one_alpha(name: str, alpha: Any) -> None:
+    """A positive number or "auto": no candidates."""
+    if isinstance(check_alpha(alpha), np.ndarray):
+        raise ValueError(f"{name} must be a positive number or 'auto'; got {alpha!r}. Compare by GridSearchCV.")
+
+
+def check_device(name: str, device: str | None) -> None:
+    """A device that torch can use here."""
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"{name}={device!r} is not to be had here ({error}). Use {name}=None for the processor."
+        ) from error
+
+
+def check_arguments(estimator: Any, rules: Mapping[str, Check]) -> None:
+    """Each argument of an estimator is what its rule, if there is one, says."""
+    for name, value in estimator.get_params(deep=False).items():
+        if name in rules:
+            rules[name](name, value)
+
+
+# An argument has the same meaning in every learner that has it. A learner adds those that are its own.
+ARGUMENTS: dict[str, Check] = {
+    "alpha": lambda name, value: check_alpha(value),
+    "approximation": approximated_by(
+        "Nystroem(...), Landmarks(...), RandomFeatures(...) or TensorSketch(...)", Approximation
+    ),
+    "device": check_device,
+    "dtype": one_of(*DTYPES),
+    "fit_intercept": TRUTH,
+    "learning_rate": POSITIVE,
+    "max_iter": integer(1),
+    "memory_limit": lambda name, value: as_bytes(value),
+    "n_restarts": integer(1),
+    "shrinkage": NOT_NEGATIVE,
+    "tol": Rule("a positive number", lambda tol: is_real(tol) and tol > 0),
+    "validation_fraction": SHARE,
+    "verbose": integer(0, truth=True),  # verbose=True is a habit
+}
 
 
 def check_alpha(alpha: Any) -> float | np.ndarray | None:
@@ -407,84 +489,10 @@ def check_alpha(alpha: Any) -> float | np.ndarray | None:
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
 
 
-def check_options(estimator: Any, choices: dict[str, tuple[str, ...]]) -> None:
-    """Each named argument is one of the words it may be."""
-    for name, words in choices.items():
-        value = getattr(estimator, name)
-        if value not in words:
-            raise ValueError(f"{name} must be one of {', '.join(map(repr, words))}; got {value!r}.")
-
-
-def check_counts(estimator: Any, minima: dict[str, int]) -> None:
-    """Each named argument is an integer of at least its minimum."""
-    for name, least in minima.items():
-        value = getattr(estimator, name)
-        truth = isinstance(value, bool) and name != "verbose"  # verbose=True is a habit
-        if truth or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}.")
-
-
 def check_lengths(n: int, n_targets: int) -> None:
     """There is one target for each sample."""
     if n_targets != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {n_targets}.")
-
-
-def check_ridge(estimator: Any) -> None:
-    """The arguments of a ridge regression that any learner may have."""
-    check_options(estimator, {"dtype": tuple(DTYPES)})
-    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_alpha(estimator.alpha)
-    check_device(estimator.device)
-    as_bytes(estimator.memory_limit)
-    if not (is_real(estimator.tol) and estimator.tol > 0):
-        raise ValueError(f"tol must be a positive number; got {estimator.tol!r}.")
-    if not isinstance(estimator.fit_intercept, bool | np.bool_):
-        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
-
-
-def check_search(estimator: Any) -> None:
-    """The arguments that all learners of embeddings share, beside their own."""
-    check_options(estimator, {"dtype": tuple(DTYPES)})
-    check_counts(estimator, {"max_iter": 1, "n_restarts": 1, "verbose": 0})
-    check_device(estimator.device)
-    as_bytes(estimator.memory_limit)
-    if not (is_real(estimator.tol) and estimator.tol >= 0):
-        raise ValueError(f"tol must be a number of at least 0; got {estimator.tol!r}.")
-    if isinstance(check_alpha(estimator.alpha), np.ndarray):
-        raise ValueError(
-            f"alpha must be a positive number or 'auto'; got {estimator.alpha!r}. Compare by GridSearchCV."
-        )
-    if not isinstance(estimator.fit_intercept, bool | np.bool_):
-        raise ValueError(f"fit_intercept must be True or False; got {estimator.fit_intercept!r}.")
-    if not (is_real(estimator.shrinkage) and 0 <= estimator.shrinkage < math.inf):
-        raise ValueError(f"shrinkage must be a finite number of at least 0; got {estimator.shrinkage!r}.")
-    fraction = estimator.validation_fraction
-    if not (is_real(fraction) and 0 < fraction < 1):
-        raise ValueError(f"validation_fraction must lie between 0 and 1; got {fraction!r}.")
-
-
-def check_bare(*approximations: Any) -> None:
-    """Refuse an approximation with a kernel, which only a transformer has: the learner has its own.
-
-    A ``random_state`` is not refused, for scikit-learn's ensembles set every one that they find; the learner's counts.
-    """
-    for given in approximations:
-        if getattr(given, "kernel", None) is not None:
-            raise ValueError(
-                f"approximation={given!r} has kernel of its own, which is for the transformer. Give kernel= to the "
-                "learner instead."
-            )
-
-
-def check_device(device: str | None) -> None:
-    """A device that torch can use here."""
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(
-            f"device={device!r} is not to be had here ({error}). Use device=None for the processor."
-        ) from error
 
 
 def seed_of(random_state: Any) -> int:

@@ -4,13 +4,18 @@ from representer.functions.base import Function
 from representer.functions.chain import Chain
 from representer.functions.composed import Composed
 from representer.functions.conditional import ConditionalEmbedding
-from representer.functions.embedding import Embedding, mean_embedding
+from representer.functions.embedding import (
+    Embedding,
+    EmbeddingFunction,
+    OutputFunction,
+    herd,
+    herd_rows,
+    mean_embedding,
+)
 from representer.functions.expansion import Expansion
-from representer.functions.features import ExplicitFunction, FeatureFunction, StoredFeatures
-from representer.functions.herding import herd, herd_rows
+from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
 from representer.functions.layers import Layer
 from representer.functions.network import CompositionNetwork
-from representer.functions.weights import EmbeddingFunction
 
 __all__ = [
     "Chain",
@@ -20,10 +25,11 @@ __all__ = [
     "Embedding",
     "EmbeddingFunction",
     "Expansion",
-    "ExplicitFunction",
     "FeatureFunction",
     "Function",
+    "KernelMap",
     "Layer",
+    "OutputFunction",
     "StoredFeatures",
     "herd",
     "herd_rows",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,12 +11,10 @@ import torch
 from torch import Tensor
 
 from representer.functions.base import Function
-from representer.functions.embedding import Embedding
-from representer.functions.herding import herd_rows
+from representer.functions.embedding import OutputFunction, herd_rows
 from representer.kernels import Kernel
-from representer.linalg import row_blocks
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
-from representer.samples import Data, SparseRows, plain, take
+from representer.samples import Data, plain, take
 
 # The least bandwidth, as a share of the marginal standard deviation: the conditional one, of a difference, may be zero.
 LEAST_BANDWIDTH = 0.01
@@ -57,7 +53,7 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class ConditionalEmbedding(Function):
+class ConditionalEmbedding(OutputFunction):
     """x ↦ μ_x = Σ_i w_i(x) l(y_i, ·), the embedding of a conditional distribution; called, it gives the weights.
 
     Parameters
@@ -108,16 +104,6 @@ class ConditionalEmbedding(Function):
             return self.kernel
         return Adapted(self.kernel, how.dtype, how.device, repair=True)
 
-    @cached_property
-    def targets(self) -> Any:
-        """The y_i as l takes them."""
-        return self.prepared(self.anchors)
-
-    def prepared(self, Y: Data) -> Any:
-        """Checked targets as l takes them."""
-        numeric = self.kernel.domain in ("vectors", "gram")
-        return self.kernel.prepare(self.representation.tensor(Y) if numeric else Y)
-
     def vectors(self, what: str) -> Tensor:
         """The y_i as a matrix (n, d); ``what`` needs them to be vectors."""
         Y = self.anchors
@@ -130,10 +116,6 @@ class ConditionalEmbedding(Function):
         return self.representation.tensor(Y)
 
     # -- expectations -------------------------------------------------------------------------------------------------
-    def embedding(self, X: Data) -> Embedding:
-        """The elements μ_x of the RKHS of l."""
-        return Embedding(self.output_kernel, self.targets, self(X))
-
     def expect(self, values: Tensor, X: Data) -> Tensor:
         """Σ_i w_i(x) g(y_i) for values g(y_i), (n,) or (n, p)."""
         # Weights of sum one: centred values, so that no large constant multiplies the rounding error of the sum.
@@ -145,16 +127,8 @@ class ConditionalEmbedding(Function):
         if hasattr(self.weights, "combined") and bool(columns.isfinite().all()):
             result = self.weights.combined(X, columns)
         else:
-            result = torch.cat([self(part) @ columns for part in self._parts(X)])
+            result = self.in_blocks(lambda rows: self(X[rows]) @ columns, X)
         return result[:, 0] if values.ndim == 1 else result
-
-    def _parts(self, X: Data) -> Iterator[Any]:
-        """Checked inputs, so many at a time that their weights are no large matrix."""
-        if not isinstance(X, np.ndarray | SparseRows | list):
-            yield X
-            return
-        for rows in row_blocks(len(X), 6 * len(self.anchors) * self.representation.dtype.itemsize):
-            yield X[rows]
 
     def distribution_moments(self, X: Data, what: str) -> Moments:
         """The moments; where the y_i stand for cells, of all samples.
@@ -168,7 +142,7 @@ class ConditionalEmbedding(Function):
             total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
         else:
             c, both = self.representation.tensor(self.centre), self.moments(X)
-            total = None if self.total_is_one else self(X).sum(1, keepdim=True)
+            total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
         first, second = both[:, : len(c)], both[:, len(c) :]
         return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
 
@@ -184,18 +158,18 @@ class ConditionalEmbedding(Function):
         """P[Y ≤ y | X = x], (q, m)."""
         levels, order, last = self._levels("cdf")
         index = np.searchsorted(levels, y, side="right")
-        steps = (self._steps(part, order, last) for part in self._parts(X))
-        return np.concatenate([np.pad(part, ((0, 0), (1, 0)))[:, index] for part in steps])
+        return self.in_blocks(lambda rows: np.pad(self._steps(X[rows], order, last), ((0, 0), (1, 0)))[:, index], X)
 
     def quantile(self, X: Data, q: np.ndarray) -> np.ndarray:
         """The smallest y among the y_i with P[Y ≤ y | X = x] ≥ q, (q, m)."""
         levels, order, last = self._levels("quantile")
-        rows = [
-            np.minimum(np.searchsorted(row, q - 1e-12, side="left"), len(levels) - 1)
-            for part in self._parts(X)
-            for row in self._steps(part, order, last)
-        ]
-        return levels[np.array(rows).reshape(-1, len(q))]
+
+        def block(rows: slice) -> np.ndarray:
+            steps = self._steps(X[rows], order, last)
+            places = np.array([np.searchsorted(row, q - 1e-12, side="left") for row in steps])
+            return levels[np.minimum(places, len(levels) - 1).reshape(-1, len(q))]
+
+        return self.in_blocks(block, X)
 
     def _levels(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The distinct targets in order, the order of all, and which of them is the last of its equals."""
@@ -221,32 +195,33 @@ class ConditionalEmbedding(Function):
     def density(self, X: Data, points: np.ndarray, bandwidth: float | None) -> Tensor:
         """The density at points (m, d), smoothed by a Gaussian, clipped at zero and divided by its integral, (q, m)."""
         Y, where = self.vectors("density"), self.representation.tensor(points)
-        parts = []
-        for part in self._parts(X):
-            weights = self.proper(part)
+
+        def block(rows: slice) -> Tensor:
+            weights = self.proper(X[rows])
             scale = bandwidths(weights, Y)
             scale = scale if bandwidth is None else torch.full_like(scale, bandwidth)
-            parts.append(densities(weights, Y, where, scale, self.seed))
-        return torch.cat(parts)
+            return densities(weights, Y, where, scale, self.seed)
+
+        return self.in_blocks(block, X)
 
     # -- draws --------------------------------------------------------------------------------------------------------
     def herded(self, X: Data, n_samples: int) -> Tensor:
         """The numbers of targets that kernel herding chooses, (q, n_samples)."""
         with silent_repairs():
-            gram, _ = repaired_gram(self.output_kernel, self.targets)
-        chosen = [herd_rows(self(part) @ gram, gram.__getitem__, n_samples) for part in self._parts(X)]
-        return torch.cat(chosen)
+            gram, _ = repaired_gram(self.output_kernel, self.prepared_anchors)
+        return self.in_blocks(lambda rows: herd_rows(self(X[rows]) @ gram, gram.__getitem__, n_samples), X)
 
     def drawn(self, X: Data, n_samples: int) -> Tensor:
         """The numbers of targets drawn with the weights as probabilities, negative ones clipped, (q, n_samples)."""
-        generator, chosen = torch.Generator().manual_seed(self.seed), []
-        marginal = self._marginal()
-        for part in self._parts(X):
-            clipped = self(part).clamp(min=0.0)
+        generator, marginal = torch.Generator().manual_seed(self.seed), self._marginal()
+
+        def block(rows: slice) -> Tensor:
+            clipped = self(X[rows]).clamp(min=0.0)
             known = clipped.sum(1, keepdim=True) > 0
             clipped = torch.where(known, clipped, 1.0 if marginal is None else marginal)
-            chosen.append(torch.multinomial(clipped.cpu(), n_samples, replacement=True, generator=generator))
-        return torch.cat(chosen)
+            return torch.multinomial(clipped.cpu(), n_samples, replacement=True, generator=generator)
+
+        return self.in_blocks(block, X)
 
     def chosen(self, numbers: Tensor) -> Any:
         """The targets with these numbers (q, m), as they were given."""

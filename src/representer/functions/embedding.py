@@ -1,18 +1,25 @@
-"""Distributions as elements of a reproducing kernel Hilbert space: weighted sums of l(·, y_i)."""
+"""Weighted sums of l(·, y_i) in the RKHS of an output kernel l: embeddings, samples of them, functions into it."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from representer.functions.base import Function
+from representer.functions.expansion import Expansion
+from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import row_blocks
-from representer.samples import Data, count, same_features, take
+from representer.operators import Representation
+from representer.samples import Data, count, plain, same_features, take
+from representer.values import is_count
 
 # l(y, y') of pairs is the diagonal of a Gram matrix of so many of them at once.
 PAIRS = 64
@@ -88,17 +95,6 @@ class Embedding:
         squares = self.squared_norms()[:, None] + other.squared_norms() - 2.0 * self.inner(other)
         return squares.clamp(min=0.0).sqrt()
 
-    def explained(self, Y: Data) -> float:
-        """R² in the RKHS: 1 − Σ‖φ(y_a) − μ_a‖² / Σ‖φ(y_a) − mean‖² for the true y_a (q,) of the elements."""
-        Y, q = self._prepared(Y), len(self)
-        norms = self.kernel._diag(Y).to(self.weights).sum()
-        error, total = self.squared_norms().sum() + norms, norms.clone()
-        for rows in row_blocks(q, 2 * (q + self.weights.shape[1]) * self.weights.element_size()):
-            error -= 2.0 * (self._gram(Y[rows]).mT * self.weights[rows]).sum()
-            total -= self.kernel._gram(Y[rows], Y).to(self.weights).sum() / q
-        rounding = q * torch.finfo(norms.dtype).eps * norms
-        return float(error <= rounding) if total <= rounding else 1.0 - float(error / total)
-
     def _fitting(self, other: Embedding) -> Embedding:
         if other.kernel != self.kernel:
             raise ValueError(
@@ -167,3 +163,222 @@ def mean_embedding(Y: Data, kernel: Any = "rbf", *, weights: Any | None = None) 
         if values.shape[1] != n:
             raise ValueError(f"weights must have one entry for each of the {n} samples; got {values.shape[1]}.")
     return Embedding(given, Y, values)
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+def herd(embedding: Embedding, n_samples: int = 10, *, candidates: Data | None = None) -> Any:
+    """Samples that represent a distribution better than random ones: kernel herding (Chen, Welling & Smola, 2010).
+
+    Chooses y_1, y_2, … one after the other, each where μ(y) − 1/(t + 1) Σ_{s≤t} l(y, y_s) is greatest: so the mean of
+    the l(·, y_s) approaches μ in the RKHS of l.
+
+    Parameters
+    ----------
+    embedding : Embedding
+        One element μ: of ``mean_embedding``, or one row of ``ConditionalMeanEmbedding.embedding``.
+    n_samples : int, default=10
+        How many; a candidate may be chosen more than once.
+    candidates : data, default=None
+        Where to look; None: the samples that the embedding is made of.
+
+    Returns
+    -------
+    samples : ndarray of shape (n_samples, n_features), or list
+        Of the kind of the candidates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer import herd, mean_embedding
+    >>> Y = np.random.default_rng(0).normal(size=(500, 1))
+    >>> samples = herd(mean_embedding(Y), 20)
+    >>> bool(abs(samples.mean()) < 0.1), bool(abs(samples.std() - 1) < 0.2)
+    (True, True)
+    """
+    if len(embedding.weights) != 1:
+        raise ValueError(
+            f"herd takes one element; the embedding has {len(embedding.weights)}. Choose one: embedding[i]."
+        )
+    if not is_count(n_samples):
+        raise ValueError(f"n_samples must be a positive integer; got {n_samples!r}.")
+    kernel = embedding.kernel
+    points = embedding.anchors if candidates is None else kernel.prepare(candidates)
+
+    def similar(index: Tensor) -> Tensor:
+        return kernel._gram(take(points, index), points)
+
+    chosen = take(points, herd_rows(embedding(points), similar, n_samples)[0])
+    return chosen.cpu().numpy() if isinstance(chosen, Tensor) else chosen
+
+
+def herd_rows(values: Tensor, similar: Callable[[Tensor], Tensor], n_samples: int) -> Tensor:
+    """Herding of q elements at once: the numbers (q, n_samples) of the candidates that are chosen.
+
+    ``values`` (q, m) are the elements at the candidates; ``similar`` maps q numbers to their rows of the Gram matrix.
+    """
+    sums, chosen = torch.zeros_like(values), []
+    for t in range(n_samples):
+        best = ((t + 1) * values - sums).argmax(-1)
+        chosen.append(best)
+        sums = sums + similar(best).to(sums)
+    return torch.stack(chosen, -1)
+
+
+# -- functions with values in the RKHS --------------------------------------------------------------------------------
+class OutputFunction(Function, ABC):
+    """x ↦ Σ_j w_j(x) l(·, y_j) in the RKHS of an output kernel l; called, it gives the weights w(x) as rows."""
+
+    kernel: Kernel  # l, with numbers for all hyperparameters
+    anchors: Data  # the y_j as they are stored
+    representation: Representation  # how stored arrays become tensors
+
+    @property
+    def output_kernel(self) -> Kernel:
+        """The kernel l as it is evaluated."""
+        return self.kernel
+
+    @cached_property
+    def prepared_anchors(self) -> Any:
+        """The y_j as their kernel takes them."""
+        return self.prepared(self.anchors)
+
+    def prepared(self, Y: Data) -> Any:
+        """Checked outputs as l takes them."""
+        return replace(self.representation, sparse=False).inputs(self.kernel, Y)
+
+    def embedding(self, X: Data) -> Embedding:
+        """The values at x_i, as sums of anchors."""
+        return self.element(self(X))
+
+    def element(self, weights: Tensor) -> Embedding:
+        """The elements with given weights (n, number of anchors)."""
+        return Embedding(self.output_kernel, self.prepared_anchors, weights)
+
+    def in_blocks(self, values: Callable[[slice], Any], X: Data) -> Any:
+        """The answers ``values`` to blocks of the rows of checked inputs, whose weights are no large matrix, joined."""
+        whole, n = None, X.shape[0] if hasattr(X, "shape") else len(X)
+        for rows in row_blocks(n, 6 * count(self.prepared_anchors) * self.representation.dtype.itemsize):
+            block = values(rows)
+            whole = block if rows == slice(0, n) else written(whole, block, rows, n)
+        return whole
+
+    def answers(self, answer: Callable[[Embedding, Any], Any], X: Data) -> Any:
+        """What ``answer`` makes of the elements and their inputs: arrays, lists, or tuples of them, in blocks."""
+        return self.in_blocks(lambda rows: answer(self.embedding(X[rows]), X[rows]), X)
+
+    def squared_errors(self, X: Data, Y: Data) -> Tensor:
+        """‖l(·, y_i) − g(x_i)‖² for prepared outputs (n,), in blocks; without l(y, y) where that is not known."""
+        kernel, anchors = self.output_kernel, self.prepared_anchors
+        gram = kernel._gram(anchors, anchors)
+
+        def errors(rows: slice) -> Tensor:
+            embedding = self.embedding(X[rows])
+            weights, own = embedding.weights, embedding._prepared(Y[rows])
+            cross = kernel._gram(own, anchors).to(weights)
+            squares = cross.new_zeros(len(cross)) if kernel.domain == "gram" else kernel._diag(own).to(weights)
+            return squares - 2.0 * (cross * weights).sum(-1) + ((weights @ gram.to(weights)) * weights).sum(-1)
+
+        return self.in_blocks(errors, X)
+
+    def explained(self, X: Data, Y: Data) -> float:
+        """R² in the RKHS: 1 − Σ‖φ(y_i) − g(x_i)‖² / Σ‖φ(y_i) − mean‖² for prepared outputs y_i of the inputs x_i."""
+        kernel, q = self.output_kernel, count(Y)
+        error, norms = self.squared_errors(X, Y).sum(), kernel._diag(Y).sum()
+        total = norms.clone()
+        for rows in row_blocks(q, 2 * q * norms.element_size()):
+            total -= kernel._gram(Y[rows], Y).sum() / q
+        rounding = q * torch.finfo(norms.dtype).eps * norms
+        return float(error <= rounding) if total <= rounding else 1.0 - float(error / total)
+
+
+def written(whole: Any, block: Any, rows: slice, n: int) -> Any:
+    """The answers to n rows with those of a block of them; ``whole`` are the ones before, None for the first.
+
+    Numbers are written into one array: small arrays that live from block to block would pin the memory of each.
+    """
+    if isinstance(block, tuple):
+        before = [None] * len(block) if whole is None else whole
+        return tuple(written(one, other, rows, n) for one, other in zip(before, block, strict=True))
+    if isinstance(block, Tensor) or (isinstance(block, np.ndarray) and block.dtype.kind in "biuf"):
+        if whole is None:
+            shape = (n, *block.shape[1:])
+            whole = block.new_empty(shape) if isinstance(block, Tensor) else np.empty(shape, block.dtype)
+        whole[rows] = block
+        return whole
+    if isinstance(block, np.ndarray):
+        return block if whole is None else np.concatenate([whole, block])
+    return [*([] if whole is None else whole), *block]
+
+
+@dataclass(frozen=True)
+class EmbeddingFunction(OutputFunction):
+    """g(x) = Σ_j w_j(x) l(·, y_j), with values in the RKHS of l; called, it gives the weights w(x).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        l, with numbers for all hyperparameters.
+    anchors : data or None
+        The y_j as they are stored; None: the axes of the vectors on which l is linear.
+    coordinates : Expansion or FeatureFunction
+        w; or, where outputs have features, the coordinates of g(x) in them.
+    representation : Representation
+        How stored outputs become tensors.
+    features : StoredFeatures or None
+        Those of outputs y_j that are landmarks: they turn coordinates into weights.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from representer.functions import EmbeddingFunction, Expansion
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable
+    >>> from representer.operators import Representation
+    >>> how = Representation(torch.float64)
+    >>> w = Expansion(Decomposable(Linear()), np.array([[1.0]]), np.array([[0.5, 0.0]]), None, how)
+    >>> g = EmbeddingFunction(Linear(), np.array([[10.0], [20.0]]), w, how)
+    >>> g(np.array([[2.0]])).tolist(), g.embedding(np.array([[2.0]]))([[3.0]]).item()
+    ([[1.0, 0.0]], 30.0)
+    """
+
+    kernel: Kernel
+    anchors: Data
+    coordinates: Expansion | FeatureFunction
+    representation: Representation
+    features: StoredFeatures | None = None
+
+    def __call__(self, X: Data) -> Tensor:
+        """w(x_i), (n, number of anchors), in blocks of rows."""
+        return self._weighed(self.coordinates(X))
+
+    def _weighed(self, coordinates: Tensor) -> Tensor:
+        """Coordinates (n, r) as weights of the anchors."""
+        if self.features is None:
+            return coordinates
+        return self.features.map.coefficients(coordinates.mT).mT
+
+    @cached_property
+    def prepared_anchors(self) -> Any:
+        """The y_j as their kernel takes them; the axes of vectors where there are none."""
+        if self.anchors is None:
+            how = self.representation
+            return torch.eye(self.coordinates.coefficients.shape[1], dtype=how.dtype, device=how.device)
+        return self.prepared(self.anchors)
+
+    @property
+    def dual_coef(self) -> np.ndarray:
+        """The D of w(x) = k(x, Z)ᵀ D + offset, (number of points z, number of anchors)."""
+        inner = self.coordinates
+        columns = inner.coefficients if isinstance(inner, Expansion) else inner.dual_coef
+        return plain(self._weighed(self.representation.tensor(columns)))
+
+    @property
+    def offset(self) -> np.ndarray | None:
+        """The weights of the constant part of g, (number of anchors,); None where there is none."""
+        b = self.coordinates.intercept
+        return None if b is None else plain(self._weighed(self.representation.tensor(b)[None])[0])
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms (n, number of points z, number of anchors) of w(x)."""
+        terms = self.coordinates.contributions(X)
+        return self._weighed(terms.flatten(0, 1)).unflatten(0, terms.shape[:2])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from representer.functions.base import Function
-from representer.linalg import row_blocks
+from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, original
 from representer.samples import Array, Data, count, plain, same_features
 
@@ -89,9 +89,7 @@ class Expansion(Function):
             m, p = f.coefficients.shape[-2:]
             numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
             bytes_per_row = numbers * f.coefficients.element_size()
-            blocks = row_blocks(count(X), bytes_per_row)
-            parts = [f.kernel.apply(X[rows], f.anchors, f.coefficients) for rows in blocks]
-            values = torch.cat(parts, dim=-2)  # coefficients may be a batch
+            values = by_rows(lambda rows: f.kernel.apply(X[rows], f.anchors, f.coefficients), count(X), bytes_per_row)
         return values if f.intercept is None else values + f.intercept
 
     def contributions(self, X: Data) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,9 +13,38 @@ from torch import Tensor
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
 from representer.functions.base import Function
 from representer.kernels import Kernel
-from representer.linalg import Cholesky, row_blocks
+from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
 from representer.samples import Data, as_scipy, count, plain
+
+
+@dataclass(frozen=True)
+class KernelMap(FeatureMap):
+    """The explicit features of a kernel that has finitely many: no approximation."""
+
+    kernel: Kernel
+    size: int
+    precision: torch.dtype
+
+    @property
+    def n_features(self) -> int:
+        """The number of the kernel's features."""
+        return self.size
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the features."""
+        return self.precision
+
+    @property
+    def state(self) -> int:
+        """The number of features: nothing was drawn."""
+        return self.size
+
+    def __call__(self, X: Data) -> Tensor:
+        features = self.kernel.features(X)
+        assert features is not None  # as many as were counted
+        return features
 
 
 @dataclass(frozen=True)
@@ -25,8 +53,8 @@ class StoredFeatures:
 
     Parameters
     ----------
-    approximation : Approximation
-        What made the features.
+    approximation : Approximation or None
+        What made the features; None: the kernel has them itself.
     kernel : Kernel
         With numbers for all hyperparameters.
     drawn : array or data
@@ -38,7 +66,7 @@ class StoredFeatures:
         threads would compute another one, and nearly dependent landmarks make much of its last digits.
     """
 
-    approximation: Approximation
+    approximation: Approximation | None
     kernel: Kernel
     drawn: Any
     representation: Representation
@@ -47,7 +75,7 @@ class StoredFeatures:
     @classmethod
     def of(
         cls,
-        approximation: Approximation,
+        approximation: Approximation | None,
         features: FeatureMap,
         representation: Representation,
         *,
@@ -75,6 +103,8 @@ class StoredFeatures:
     def map(self) -> FeatureMap:
         """The features as a function of prepared data."""
         kernel, how = self._adapted, self.representation
+        if self.approximation is None:
+            return KernelMap(kernel, self.drawn, how.dtype)
         if self.factor is not None:
             factor = how.tensor(self.factor.T).mT  # in columns, as LAPACK leaves it: solves round the same way
             triangular = len(factor) == factor.shape[1] and not bool(factor.triu(1).any())
@@ -104,66 +134,6 @@ class StoredFeatures:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-
-
-@dataclass(frozen=True)
-class ExplicitFunction(Function):
-    """f = φ(·)ᵀΘ + b with the explicit features φ of a kernel (``Kernel.features``).
-
-    Parameters
-    ----------
-    kernel : Kernel
-        With numbers for all hyperparameters.
-    coefficients : array (q, p)
-        Θ.
-    intercept : array (p,), or None for zero
-        b.
-    representation : Representation
-        How arrays become tensors.
-
-    Examples
-    --------
-    >>> import numpy as np, torch
-    >>> from representer.functions import ExplicitFunction
-    >>> from representer.kernels import Linear
-    >>> from representer.operators import Representation
-    >>> f = ExplicitFunction(Linear(), np.array([[2.0]]), np.array([1.0]), Representation(torch.float64))
-    >>> f(np.array([[1.0], [10.0]])).tolist(), f.norm()
-    ([[3.0], [21.0]], 2.0)
-    """
-
-    kernel: Kernel
-    coefficients: np.ndarray
-    intercept: np.ndarray | None
-    representation: Representation
-
-    def _features(self, X: Data) -> Iterator[Tensor]:
-        """φ(x) as rows, a block of inputs at a time."""
-        how = self.representation
-        kernel = self.kernel
-        if kernel.domain != "vectors" or how.sparse:
-            kernel = Adapted(kernel, how.dtype, how.device)
-        X = how.inputs(kernel, X)
-        with torch.no_grad():
-            for rows in row_blocks(count(X), 2 * len(self.coefficients) * how.dtype.itemsize):
-                features = kernel.features(X[rows])
-                assert features is not None  # as in the fit
-                yield features
-
-    def __call__(self, X: Data) -> Tensor:
-        """f(x_i), (n, p), in blocks of rows."""
-        theta = self.representation.tensor(self.coefficients)
-        values = torch.cat([features @ theta for features in self._features(X)])
-        return values if self.intercept is None else values + self.representation.tensor(self.intercept)
-
-    def norm(self) -> float:
-        """The norm ‖f‖ = ‖Θ‖."""
-        return float(np.linalg.norm(self.coefficients))
-
-    def contributions(self, X: Data) -> Tensor:
-        """The terms (n, q, p) of the features."""
-        theta = self.representation.tensor(self.coefficients)
-        return torch.cat([features[:, :, None] * theta for features in self._features(X)])
 
 
 @dataclass(frozen=True)
@@ -205,8 +175,8 @@ class FeatureFunction(Function):
         coefficients, b, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            blocks = row_blocks(count(X), 2 * len(coefficients) * coefficients.element_size())
-            return torch.cat([values(X[rows]) @ coefficients for rows in blocks]) + b
+            bytes_per_row = 2 * len(coefficients) * coefficients.element_size()
+            return by_rows(lambda rows: values(X[rows]) @ coefficients, count(X), bytes_per_row).add_(b)
 
     def norm(self) -> float:
         """‖f‖ = ‖Θ‖: the features are orthonormal functions."""

@@ -168,6 +168,19 @@ class DataLevel(Function):
         return twins
 
 
+class Recovery(NamedTuple):
+    """How well samples are recovered from hidden features, as vectors or in the feature space of the first kernel."""
+
+    errors: Tensor  # (n,) the squared distance of each sample from what is recovered
+    variances: Tensor  # (n,) its squared distance from the mean of the training samples
+
+    @property
+    def share(self) -> float:
+        """The share of the variance that is recovered."""
+        variance = self.variances.sum().item()
+        return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
+
+
 # -- all levels -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Levels(Function):
@@ -197,7 +210,7 @@ class Levels(Function):
         """The equations of new samples, as tensors."""
         tensor = self.data.representation.tensor
         arrays = (self.hidden, self.multipliers, self.variances)
-        hidden, multipliers, variances = ([tensor(part) for part in parts] for parts in arrays)
+        hidden, multipliers, variances = ([tensor(array) for array in level_arrays] for level_arrays in arrays)
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
         return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
@@ -238,6 +251,40 @@ class Levels(Function):
                 blocks.append(self.equations(self.data.centered(k), self.data.nearest(k)))
         values, solved = zip(*blocks, strict=True)
         return torch.cat(values), torch.cat(solved)
+
+    def recovery(self, X: Data, hidden: Tensor | None = None) -> Recovery:
+        """How well the linear map that is best for the training samples recovers others from hidden features.
+
+        Vectors are recovered as they are, other data in the feature space of the first kernel. ``hidden`` is f(X), if
+        that is known.
+        """
+        data, Z = self.data.inputs(X), torch.cat(self.equations.hidden, 1)
+        hidden = self(X) if hidden is None else hidden
+        A = torch.linalg.pinv(Z - Z.mean(0)).mT  # (N, S): the map is φ(x) − m ≈ Σ_n (φ(x_n) − m) (A z)_n
+        weights = (hidden - Z.mean(0)) @ A.mT
+        if self.data.kernel.domain == "vectors" and isinstance(data, Tensor):
+            train = self.data.loaded.anchors
+            target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
+            return Recovery((target - recovered).square().sum(1), target.square().sum(1))
+        gram = self.data.gram(center=False)
+        weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
+        blocks = [
+            self._feature_recovery(take(data, torch.arange(rows.start, rows.stop)), weights[rows], gram)
+            for rows in row_blocks(count(data), 4 * 8 * len(gram))
+        ]
+        return Recovery(*map(torch.cat, zip(*blocks, strict=True)))
+
+    def _feature_recovery(self, data: Data, weights: Tensor, gram: Tensor) -> Recovery:
+        """‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and ‖φ(x) − m‖² of prepared data."""
+        kernel, k, means = self.data.loaded.kernel, self.data.rows(data), gram.mean(0)
+        if kernel.domain == "gram":
+            same = k.shape == gram.shape and bool(torch.equal(k, gram))
+            diagonal = gram.diagonal() if same else gram.diagonal().mean().expand(len(k))
+        else:
+            diagonal = kernel._diag(data)
+        norms = diagonal - 2.0 * k.mean(1) + means.mean()
+        cross = (weights * (k - means)).sum(1)
+        return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
 
     def _smoothed(self, rows: Tensor) -> Tensor:
         """The mean of the training samples' hidden features, weighted by k(x, x_n)."""
@@ -360,14 +407,14 @@ class Extension:
 
     def equations(self, h: Tensor, forward: Tensor) -> Tensor:
         """Left minus right side, for hidden features (m, Σ s_j) and H_1ᵀ k_1(x) / η_1 (m, s_1)."""
-        parts = list(h.split(self.sizes, 1))
+        features = list(h.split(self.sizes, 1))
         sides = []
-        for j, part in enumerate(parts):
-            side = part @ self.multipliers[j] - forward
-            if j + 1 < len(parts):
+        for j, own in enumerate(features):
+            side = own @ self.multipliers[j] - forward
+            if j + 1 < len(features):
                 kernel, H, above, eta = self.kernels[j], self.hidden[j], self.hidden[j + 1], self.etas[j + 1]
-                gram = kernel._gram(part, H)
-                side = side - slope(kernel, part, H, parts[j + 1] @ above.mT, gram) / eta
+                gram = kernel._gram(own, H)
+                side = side - slope(kernel, own, H, features[j + 1] @ above.mT, gram) / eta
                 forward = gram @ above / eta
             sides.append(side)
         return torch.cat(sides, 1)
@@ -378,13 +425,13 @@ class Extension:
 
     def _following(self, change: Tensor, start: Tensor) -> Tensor:
         """Each level follows the one below, by as much as that differs from the nearest sample's."""
-        parts = list(start.split(self.sizes, 1))
-        for j, (nearest, weight) in enumerate(zip(list(parts), self._weights, strict=True)):
-            parts[j] = nearest + change @ _inverse(weight)
-            if j + 1 < len(parts):
+        features = list(start.split(self.sizes, 1))
+        for j, (nearest, weight) in enumerate(zip(list(features), self._weights, strict=True)):
+            features[j] = nearest + change @ _inverse(weight)
+            if j + 1 < len(features):
                 kernel, H, above = self.kernels[j], self.hidden[j], self.hidden[j + 1]
-                change = (kernel._gram(parts[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
-        return torch.cat(parts, 1)
+                change = (kernel._gram(features[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
+        return torch.cat(features, 1)
 
     @cached_property
     def _scale(self) -> float:
@@ -418,7 +465,7 @@ class Extension:
 
         rows = torch.arange(len(h), device=h.device)
         J = jacobian(equations, h, equations(h, rows), rows, self._scale)
-        sizes = [part.abs().max().sqrt().expand(len(part)) for part in self.multipliers]
+        sizes = [multiplier.abs().max().sqrt().expand(len(multiplier)) for multiplier in self.multipliers]
         units = torch.cat([torch.where(size > 0, size, 1.0) for size in sizes])
         return _inverse(J / units[:, None] / units) / units[:, None] / units
 
@@ -433,8 +480,8 @@ def _inverse(matrix: Tensor) -> Tensor:
 def _projection(matrix: Tensor) -> Tensor:
     """The projection on the directions with variance."""
     values, vectors = torch.linalg.eigh(matrix)
-    kept = vectors[:, resolved(values)]
-    return kept @ kept.mT
+    basis = vectors[:, resolved(values)]
+    return basis @ basis.mT
 
 
 def resolved(values: Tensor) -> Tensor:

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from representer.functions.levels import Levels, is_constant, resolved, same_share
 from representer.kernels import Linear
-from representer.linalg import row_blocks
 from representer.optimize.stiefel import symmetric
-from representer.problems.levels import LevelsProblem, coupling
-from representer.samples import Data, count, plain, take
+from representer.problems.levels import LevelEnergy, coupling
+from representer.samples import plain
 from representer.values import is_count, is_real
 
 
@@ -27,45 +26,8 @@ class ApproximationBounds(NamedTuple):
 
 def are_leading(levels: Levels) -> list[bool]:
     """For each level, does it keep the leading eigenvectors of sign(η_j) M_j?"""
-    problem = LevelsProblem(levels.data.gram(), list(levels.kernels), levels.etas)
-    state = problem.at(levels.equations.hidden, coupled=levels.coupled)
-    return problem.are_leading(state, coupled=levels.coupled)
-
-
-# -- how much of the data is kept -------------------------------------------------------------------------------------
-def recovered_variance(levels: Levels, X: Data, hidden: Tensor) -> float:
-    """The share of the variance of X that the best linear map of the training samples recovers from hidden features."""
-    data = levels.data.inputs(X)
-    Z = torch.cat(levels.equations.hidden, 1)
-    A = torch.linalg.pinv(Z - Z.mean(0)).mT  # (N, S): the map is φ(x) − m ≈ Σ_n (φ(x_n) − m) (A z)_n
-    weights = (hidden - Z.mean(0)) @ A.mT
-    if levels.data.kernel.domain == "vectors" and isinstance(data, Tensor):
-        train = levels.data.loaded.anchors
-        target, recovered = data - train.mean(0), weights @ (train - train.mean(0))
-        error, variance = (target - recovered).square().sum().item(), target.square().sum().item()
-    else:
-        error, variance = _feature_space_error(levels, data, weights)
-    return 1.0 - error / variance if variance > 0 else 0.0
-
-
-def _feature_space_error(levels: Levels, data: Data, weights: Tensor) -> tuple[float, float]:
-    """Σ ‖φ(x) − m − Σ_n w_n (φ(x_n) − m)‖² and Σ ‖φ(x) − m‖²."""
-    kernel, gram = levels.data.loaded.kernel, levels.data.gram(center=False)
-    means, error, variance = gram.mean(0), 0.0, 0.0
-    weights = weights - weights.mean(1, keepdim=True)  # as (φ(x_n) − m) would do
-    for rows in row_blocks(count(data), 4 * 8 * len(gram)):
-        block = take(data, torch.arange(rows.start, rows.stop))
-        k, w = levels.data.rows(block), weights[rows]
-        if kernel.domain == "gram":
-            same = k.shape == gram.shape and bool(torch.equal(k, gram))
-            diagonal = gram.diagonal() if same else gram.diagonal().mean().expand(len(k))
-        else:
-            diagonal = kernel._diag(block)
-        norms = diagonal - 2.0 * k.mean(1) + means.mean()
-        cross = (w * (k - means)).sum(1)
-        variance += norms.sum().item()
-        error += (norms - 2.0 * cross + (w * (w @ gram)).sum(1)).sum().item()
-    return error, variance
+    energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.etas)
+    return energy.are_leading(energy.at(levels.equations.hidden, coupled=levels.coupled), coupled=levels.coupled)
 
 
 # -- lemmas -----------------------------------------------------------------------------------------------------------
@@ -154,7 +116,7 @@ def _collapse(levels: Levels) -> str | None:
     hidden = np.concatenate(levels.hidden, 1)
     away = np.abs(hidden - training).max(0) > same_share(hidden) * np.abs(training).max()
     arbitrary = np.split(away, np.cumsum(sizes)[:-1])
-    own = [int(resolved(torch.linalg.eigvalsh(part)).sum()) for part in levels.equations.variances]
+    own = [int(resolved(torch.linalg.eigvalsh(variance)).sum()) for variance in levels.equations.variances]
     ranks = np.minimum(own, levels.equations.ranks)
     missing = np.asarray(sizes) - ranks
     constant = is_constant(levels.hidden[0])

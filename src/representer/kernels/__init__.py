@@ -19,27 +19,26 @@ from representer.kernels.base import (
 from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
-from representer.kernels.grakel import GraKeL
-from representer.kernels.graph_kernels import RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
+from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
 from representer.kernels.learned import Mapped, Neural, Pullback
 from representer.kernels.molecules import Fingerprint, Molecule, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.products import Linear, Polynomial
-from representer.kernels.signatures import Signature
-from representer.kernels.stationary import (
+from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
+from representer.kernels.time_series import GlobalAlignment, Signature
+from representer.kernels.vectors import (
     Gaussian,
     Laplacian,
+    Linear,
     Matern,
+    Polynomial,
     Radial,
     RationalQuadratic,
     Stationary,
     TensorMatern,
 )
-from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
-from representer.kernels.time_series import GlobalAlignment
 
 __all__ = [
     "NAMES",

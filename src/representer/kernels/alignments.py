@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Kernel, with_derivative
-from representer.kernels.heuristics import median_of
 from representer.kernels.strings import Coded, String, StringKernel, coded
+from representer.kernels.vectors import median_of
 from representer.linalg import combine
-from representer.values import Below, Hyperparameter, Positive, Setting, Word, number, per_row
+from representer.values import COUNT, Below, Hyperparameter, Positive, Setting, Word, number, per_row
 
 # Pairs of strings are handled in blocks of about this many numbers, what a processor keeps at hand; but of so few
 # strings, a call costs more than its numbers, and a block may be larger.
@@ -113,13 +113,11 @@ class Subsequence(StringKernel):
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
-            Below(),
-            {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)},
-            scalar=True,
+            Below(), {"auto": Word(lambda X: torch.tensor(0.5, dtype=torch.float64), learned=True)}, scalar=True
         )
     }
 
-    positive_integers = ("length",)
+    rules = {"length": COUNT}
 
     def __init__(self, length: int = 3, decay: Setting = 0.5):
         self.length = length
@@ -226,7 +224,7 @@ def edit_distances(X: Sequence[String], Y: Sequence[String] | None = None) -> Te
 
     Examples
     --------
-    >>> from representer.kernels import edit_distances
+    >>> from representer.kernels.alignments import edit_distances
     >>> edit_distances(["kitten", ""], ["sitting", "mitten"]).tolist()
     [[3.0, 1.0], [7.0, 6.0]]
     """

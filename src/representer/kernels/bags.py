@@ -16,11 +16,10 @@ from torch import Tensor
 
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.kernels.names import as_kernel
-from representer.kernels.products import Linear
-from representer.kernels.stationary import Radial
+from representer.kernels.vectors import Linear, Radial
 from representer.linalg import BLOCK_BYTES, combine, require_gram
 from representer.samples import Data, as_list, is_single, same_features, take
-from representer.values import number, same
+from representer.values import Rule, number, same
 
 # Points whose Gram matrix is one block.
 BLOCK_POINTS = math.isqrt(BLOCK_BYTES // 8)
@@ -62,17 +61,12 @@ class OnBags(Kernel, ABC):
     """
 
     domain: Domain = "objects"
+    rules = {"kernel": Rule("a kernel of points", lambda k: isinstance(k, Kernel) and k.domain != "gram")}
     kernel: Kernel
 
     @abstractmethod
     def _summary(self, gram: Tensor, left: Bags, right: Bags) -> Tensor:
         """The kernel of all pairs of bags, from that of all pairs of their points, which may be overwritten."""
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; there must be a kernel of points."""
-        if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
-            raise ValueError(f"kernel of {type(self).__name__} must be a kernel of points; got {self.kernel!r}.")
-        super().check_hyperparameters()
 
     def prepare(self, X: Data) -> list[Data]:
         """The bags as a list; each has points that the inner kernel takes."""

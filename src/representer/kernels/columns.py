@@ -50,11 +50,7 @@ class Columns(Kernel):
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"weights": Hyperparameter(NonNegative())}
 
     def __init__(
-        self,
-        kernels: Mapping[Field, Kernel],
-        combine: Literal["sum", "product"] = "sum",
-        *,
-        weights: Setting = 1.0,
+        self, kernels: Mapping[Field, Kernel], combine: Literal["sum", "product"] = "sum", *, weights: Setting = 1.0
     ):
         self.kernels = kernels
         self.combine = combine

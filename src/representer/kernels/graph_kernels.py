@@ -7,23 +7,47 @@ kernel with every graph is 0. All kernels are the same for isomorphic graphs.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel, with_derivative
-from representer.kernels.explicit import CountingKernel, ExplicitKernel, inner_products, squared_norms
+from representer.kernels.base import (
+    Columns,
+    CountingKernel,
+    Domain,
+    ExplicitFeatures,
+    ExplicitKernel,
+    Kernel,
+    inner_products,
+    squared_norms,
+    with_derivative,
+)
 from representer.kernels.graphs import Graph, Union, as_graph, check_graphs, runs, union
 from representer.linalg import conjugate_gradient
-from representer.samples import Data
-from representer.values import Below, Hyperparameter, Positive, Setting, Word, is_real, is_whole, number, per_row
+from representer.samples import Data, first_positions
+from representer.values import (
+    NONE,
+    WHOLE,
+    Below,
+    Hyperparameter,
+    Positive,
+    Rule,
+    Setting,
+    Word,
+    instance_of,
+    is_real,
+    number,
+    one_of,
+    per_row,
+)
 
 # The number of a feature: a new one if it has none, or a negative one if it may not get any.
 Numbering = Callable[[Hashable], int]
@@ -141,17 +165,11 @@ class WeisfeilerLehman(GraphFeatures):
     [[6.0, 4.0], [4.0, 6.0]]
     """
 
+    rules = {"iterations": WHOLE, "form": one_of("subtree") | one_of("assignment")}
+
     def __init__(self, iterations: int = 5, form: Literal["subtree", "assignment"] = "subtree"):
         self.iterations = iterations
         self.form = form
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible, such as a form without a name."""
-        if not is_whole(self.iterations):
-            raise ValueError(f"iterations of WeisfeilerLehman must be an integer, 0 or more; got {self.iterations!r}.")
-        if self.form not in ("subtree", "assignment"):
-            raise ValueError(f"form of WeisfeilerLehman must be 'subtree' or 'assignment'; got {self.form!r}.")
-        super().check_hyperparameters()
 
     def _table(self, graphs: Union) -> Table:
         levels, before, size = [graphs.nodes], 0, len(graphs.node_labels)
@@ -321,11 +339,11 @@ class RandomWalk(Kernel):
     domain: Domain = "objects"
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "decay": Hyperparameter(
-            Positive(),
-            {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)},
-            scalar=True,
+            Positive(), {"auto": Word(lambda X: torch.tensor(START_SHARE * _limit(X)), learned=True)}, scalar=True
         )
     }
+
+    rules = {"limit": NONE | Rule("a positive number", lambda limit: is_real(limit) and 0 < limit < float("inf"))}
 
     def __init__(self, decay: Setting = "auto", limit: float | None = None):
         self.decay = decay
@@ -335,12 +353,6 @@ class RandomWalk(Kernel):
         """The specification of a decay that, while it is learned, stays below the limit."""
         own = super()._own_specification(name)
         return own if self.limit is None else replace(own, constraint=Below(limit=float(self.limit)))
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; the limit must be None or a positive number."""
-        if self.limit is not None and not (is_real(self.limit) and 0 < self.limit < float("inf")):
-            raise ValueError(f"limit of RandomWalk must be None or a positive number; got {self.limit!r}.")
-        super().check_hyperparameters()
 
     def _resolve(self, X: Sequence[Graph]) -> Self:
         resolved = super()._resolve(X)
@@ -462,3 +474,104 @@ def _check_decay(decay: float, graphs: Union, split: int) -> None:
             f"over walks converges only below 1 / (their product) = {1.0 / (left.max() * right.max()):.6g}. Choose a "
             "smaller decay, for all graphs with at most Δ neighbours below 1 / Δ²."
         )
+
+
+class GraKeL(Kernel):
+    """A graph kernel of the GraKeL library, by its name there; needs the extra ``graphs``.
+
+    Use ``VertexHistogram``, ``WeisfeilerLehman``, ``ShortestPath`` and ``RandomWalk`` where they do: they are faster,
+    and know edge labels. Not all kernels of GraKeL are fixed functions of two graphs: some sample (give a
+    ``random_state`` among the options), some depend on the graphs that they are fitted to. An unlabelled graph has the
+    label 0 everywhere.
+
+    Parameters
+    ----------
+    name : str or list of str
+        As in ``grakel.GraphKernel``: ``"propagation"``, ``"graphlet_sampling"``, ``"neighborhood_hash"`` …; a list ends
+        with the base kernel of a framework, as ``["weisfeiler_lehman", "shortest_path"]``.
+    options : dict, optional
+        The arguments of that kernel (of the first, if ``name`` is a list). Not ``normalize``: that is
+        ``GraKeL(…).normalized()``.
+
+    Examples
+    --------
+    >>> from representer.kernels import GraKeL
+    >>> GraKeL("graphlet_sampling", {"k": 3, "random_state": 0})
+    GraKeL(name='graphlet_sampling', options={'k': 3, 'random_state': 0})
+    """
+
+    domain: Domain = "objects"
+    rules = {
+        "name": Rule(
+            "a str or a list of str",
+            lambda names: (
+                isinstance(names, str | list | tuple) and bool(names) and all(isinstance(n, str) for n in names)
+            ),
+        ),
+        "options": instance_of("a dict", Mapping) | NONE,
+    }
+
+    def __init__(self, name: str | list[str], options: dict[str, object] | None = None):
+        self.name = name
+        self.options = options
+
+    def check_hyperparameters(self) -> None:
+        """Refuse a name or options of the wrong type; GraKeL itself knows which there are."""
+        super().check_hyperparameters()
+        if "normalize" in (self.options or {}):
+            raise ValueError("GraKeL takes no option 'normalize'. Write GraKeL(…).normalized().")
+
+    def prepare(self, X: Data) -> list[Graph]:
+        """The graphs as a list; GraKeL has no place for a graph without nodes."""
+        items = check_graphs(X, "GraKeL")
+        empty = [i for i, item in enumerate(items) if item.n_nodes == 0]
+        if empty:
+            raise ValueError(
+                f"GraKeL takes no graphs without nodes; got some at position {first_positions(empty)} ({len(empty)} of "
+                f"{len(items)}). Leave them out."
+            )
+        return items
+
+    def _kernel(self) -> Any:
+        """A new kernel of GraKeL, because each keeps what it was fitted to."""
+        try:
+            from grakel import GraphKernel
+        except ImportError as error:
+            raise ModuleNotFoundError(
+                'GraKeL(…) needs the package grakel: pip install "representer[graphs]".', name="grakel"
+            ) from error
+        first, *rest = [self.name] if isinstance(self.name, str) else self.name
+        return GraphKernel([{"name": first, **(self.options or {})}, *rest])
+
+    def _gram(self, X: Sequence[Graph], Y: Sequence[Graph] | None) -> Tensor:
+        with warnings.catch_warnings():  # some of its kernels change the filters for the whole process
+            kernel = self._kernel()
+            try:
+                if Y is None:
+                    gram = kernel.fit_transform(_translated(X))
+                else:
+                    gram = kernel.fit(_translated(Y)).transform(_translated(X))
+            except Exception as error:  # whatever that library raises
+                raise ValueError(
+                    f"GraKeL's {self.name!r} failed on these graphs ({type(error).__name__}: {error}). Some of its "
+                    "kernels take other labels than these (vectors, for graph_hopper and multiscale_laplacian), or "
+                    "options: see its documentation."
+                ) from error
+        return torch.from_numpy(np.array(gram, dtype=np.float64))
+
+    def _diag(self, X: Sequence[Graph]) -> Tensor:
+        return self._gram(X, None).diagonal().clone()  # some of its kernels depend on the other graphs
+
+
+def _translated(X: Sequence[Graph]) -> list[list[object]]:
+    """The graphs as GraKeL takes them: neighbours, node labels, edge labels in both directions; 0 for no label."""
+    translated: list[list[object]] = []
+    for graph in X:
+        neighbours: dict[int, dict[int, float]] = {node: {} for node in range(graph.n_nodes)}
+        labels = {}
+        for (u, v), label in zip(graph.edges.tolist(), graph.edge_labels, strict=True):
+            neighbours[u][v] = neighbours[v][u] = 1.0
+            labels[u, v] = labels[v, u] = 0 if label is None else label
+        nodes = {node: 0 if label is None else label for node, label in enumerate(graph.node_labels)}
+        translated.append([neighbours, nodes, labels])
+    return translated

@@ -253,29 +253,15 @@ def _at(i: int, item: Data) -> Graph:
 # -- many graphs ------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Union:
-    """The disjoint union of graphs as arrays: every loop over nodes or edges is one over all of them at once.
-
-    Attributes
-    ----------
-    n_graphs : int
-        The number of graphs.
-    graph : array (N,)
-        The graph of each node.
-    nodes : array (N,)
-        The label of each node, as its place in ``node_labels``.
-    sources, targets, arcs : arrays (M,)
-        Both directions of each edge (a loop has one), and its label as its place in ``edge_labels``; sorted by source.
-    node_labels, edge_labels : list
-        The distinct labels.
-    """
+    """The disjoint union of graphs as arrays: every loop over nodes or edges is one over all of them at once."""
 
     n_graphs: int
-    graph: np.ndarray
-    nodes: np.ndarray
-    sources: np.ndarray
+    graph: np.ndarray  # (N,), the graph of each node
+    nodes: np.ndarray  # (N,), the label of each node, as its place in ``node_labels``
+    sources: np.ndarray  # (M,), both directions of each edge (a loop has one), sorted by source
     targets: np.ndarray
-    arcs: np.ndarray
-    node_labels: list[Hashable]
+    arcs: np.ndarray  # (M,), the label of each of them, as its place in ``edge_labels``
+    node_labels: list[Hashable]  # the distinct labels
     edge_labels: list[Hashable]
 
     @property

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from representer.kernels.base import Columns, Domain, ExplicitFeatures, Kernel
 from representer.samples import Data, as_vectors, count
-from representer.values import Constraint, Real, Setting, as_tensor, same
+from representer.values import Constraint, Real, Setting, as_tensor, instance_of, one_of, same
 
 
 class Mapped(Kernel, ABC):
@@ -21,18 +21,11 @@ class Mapped(Kernel, ABC):
 
     kernel: Kernel
     domain: Domain
+    rules = {"kernel": instance_of("a kernel object", Kernel), "domain": one_of(*get_args(Domain))}
 
     @abstractmethod
     def _image(self, X: Data) -> Data:
         """The data that the inner kernel sees, prepared."""
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; there must be a kernel, and a domain that exists."""
-        if not isinstance(self.kernel, Kernel):
-            raise ValueError(f"kernel of {type(self).__name__} must be a kernel object; got {self.kernel!r}.")
-        if self.domain not in get_args(Domain):
-            raise ValueError(f"domain of {type(self).__name__} must be one of {get_args(Domain)}; got {self.domain!r}.")
-        super().check_hyperparameters()
 
     def _resolve(self, X: Data) -> Self:
         return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)

@@ -7,8 +7,7 @@ from collections.abc import Callable as Function
 from representer.kernels.base import Kernel
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.objects import Callable, Delta, Precomputed
-from representer.kernels.products import Linear, Polynomial
-from representer.kernels.stationary import Gaussian, Laplacian, Matern
+from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
 
 NAMES: dict[str, Function[[], Kernel]] = {
     "rbf": Gaussian,

@@ -11,6 +11,7 @@ from torch import Tensor
 from representer.kernels.base import Columns, ExplicitFeatures, Kernel, Wrapped, is_searched
 from representer.linalg import row_blocks
 from representer.samples import Data, count
+from representer.values import COUNT, Rule
 
 BLOCK_SIZE = 256
 
@@ -44,26 +45,18 @@ class Parallel(Wrapped):
     [[1.0, 0.6065, 0.2231], [0.6065, 1.0, 0.2231], [0.2231, 0.2231, 1.0]]
     """
 
-    positive_integers = ("block_size",)
+    rules = {
+        "kernel": Rule("a kernel that can be evaluated", lambda k: isinstance(k, Kernel) and k.domain != "gram"),
+        "block_size": COUNT,
+    }
 
     def __init__(
-        self,
-        kernel: Kernel,
-        n_jobs: int | None = None,
-        *,
-        block_size: int = BLOCK_SIZE,
-        processes: bool = False,
+        self, kernel: Kernel, n_jobs: int | None = None, *, block_size: int = BLOCK_SIZE, processes: bool = False
     ):
         self.kernel = kernel
         self.n_jobs = n_jobs
         self.block_size = block_size
         self.processes = processes
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; the kernel must be one that can be evaluated."""
-        if not isinstance(self.kernel, Kernel) or self.kernel.domain == "gram":
-            raise ValueError(f"kernel of Parallel must be a kernel that can be evaluated; got {self.kernel!r}.")
-        super().check_hyperparameters()
 
     def features(self, X: Data) -> Tensor | None:
         """The features of the kernel inside."""

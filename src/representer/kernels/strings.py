@@ -16,11 +16,10 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.explicit import CountingKernel, inner_products, squared_norms
+from representer.kernels.base import CountingKernel, Domain, Kernel, inner_products, squared_norms
 from representer.linalg import combine, row_blocks
 from representer.samples import Data, as_items, first_positions, is_single
-from representer.values import Hyperparameter, NonNegative, Setting, Word, is_count, is_whole, number
+from representer.values import COUNT, Hyperparameter, NonNegative, Setting, Word, is_count, is_whole, number
 
 # Codes of substrings are integers below this; longer substrings are renumbered on the way.
 MAX_CODE = 2**62
@@ -386,7 +385,7 @@ class Mismatch(StringKernel, CountingKernel):
     Mismatch(alphabet='ACGT')
     """
 
-    positive_integers = ("length",)
+    rules = {"length": COUNT}
 
     def __init__(self, length: int = 3, mismatches: int = 1, alphabet: Sequence[Hashable] | None = None):
         self.length = length

@@ -19,6 +19,7 @@ from representer.linalg.memory import (
     BLOCK_BYTES,
     MemoryWarning,
     as_bytes,
+    by_rows,
     combine,
     empty_matrix,
     recycling,
@@ -39,12 +40,7 @@ from representer.linalg.spectral import (
     repair_gram,
     spectrum_of_factor,
 )
-from representer.linalg.structured import (
-    conjugate_gradient,
-    kronecker_solve,
-    nearest_kronecker,
-    symmetric_products,
-)
+from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
 
 __all__ = [
     "BLOCK_BYTES",
@@ -59,6 +55,7 @@ __all__ = [
     "Woodbury",
     "as_bytes",
     "broyden",
+    "by_rows",
     "combine",
     "conjugate_gradient",
     "eigh",

@@ -78,18 +78,10 @@ class Cholesky:
 def factorize(matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix", strict: bool = True) -> Cholesky:
     """Cholesky factor of a symmetric positive semi-definite matrix, with the least jitter that works.
 
-    Jitter is relative to the mean diagonal and is escalated only for the members of a batch that need it.
-
-    Parameters
-    ----------
-    matrix : tensor (..., n, n), or a function that makes it
-        Symmetric. What a function makes is overwritten by its own factor, so that one n × n buffer is enough; in the
-        rare case that jitter is needed, the function is called again.
-    name : str
-        What to call the matrix in an error.
-    strict : bool
-        Raise when the last try fails; otherwise such members of the batch get a factor full of NaN, which an
-        optimiser treats as an inadmissible point.
+    Jitter is relative to the mean diagonal and is escalated only for the members of a batch (..., n, n) that need it.
+    If a function makes the matrix, the factor overwrites what it makes, so that one n × n buffer is enough; in the rare
+    case that jitter is needed, it is called again. When the last try fails, an error calls the matrix by its ``name``;
+    without ``strict``, such members of a batch get a factor full of NaN, which an optimiser treats as inadmissible.
 
     Examples
     --------
@@ -233,12 +225,8 @@ def pivoted_cholesky(
     """A factor B (n × r) with A ≈ B Bᵀ and the r pivots, r as small as the tolerance allows.
 
     Stops when the largest remaining diagonal entry is at most ``tol`` times the largest of A, or at ``max_rank``. The
-    pivots have no derivative: a Cholesky factor of the rows they choose has.
-
-    Parameters
-    ----------
-    matrix : tensor (n, n), or a function i -> column i
-        With a function, only r columns are ever computed; then ``diagonal`` is needed.
+    pivots have no derivative: a Cholesky factor of the rows they choose has. If the matrix is given by a function of i
+    for its column i, only r columns are ever computed, and ``diagonal`` is needed.
 
     Examples
     --------

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -121,6 +121,31 @@ def row_blocks(n_rows: int, bytes_per_row: int, limit: int | None = None) -> Ite
     step = max(1, (BLOCK_BYTES if limit is None else limit) // max(1, bytes_per_row))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
+
+
+def by_rows(values: Callable[[slice], Tensor], n_rows: int, bytes_per_row: int, limit: int | None = None) -> Tensor:
+    """The matrix (..., n, p) whose rows ``values`` computes for one block of rows after the other.
+
+    Blocks are written into one matrix: small results that live between large temporaries would pin the memory that
+    each block frees, and the process would grow with the number of blocks.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import by_rows
+    >>> X = torch.arange(10.0).reshape(5, 2)
+    >>> by_rows(lambda rows: X[rows].sum(1, keepdim=True), 5, bytes_per_row=2**25).mT.tolist()
+    [[1.0, 5.0, 9.0, 13.0, 17.0]]
+    """
+    result: Tensor | None = None
+    for rows in row_blocks(n_rows, bytes_per_row, limit):
+        block = values(rows)
+        if rows.stop == n_rows and rows.start == 0:
+            return block
+        if result is None:
+            result = block.new_empty(*block.shape[:-2], n_rows, block.shape[-1])
+        result[..., rows, :] = block
+    return values(slice(0, 0)) if result is None else result
 
 
 UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

@@ -12,13 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from representer.linalg.cholesky import (
-    JITTER_GROWTH,
-    NOT_FINITE,
-    NotPositiveDefiniteError,
-    is_finite,
-    pivoted_cholesky,
-)
+from representer.linalg.cholesky import JITTER_GROWTH, NOT_FINITE, NotPositiveDefiniteError, is_finite, pivoted_cholesky
 from representer.notices import warn
 
 
@@ -195,9 +189,7 @@ class _Clipped(torch.autograd.Function):
         difference = values[:, None] - values
         equal = difference == 0.0
         ratios = torch.where(
-            equal,
-            (values > 0).to(positive),
-            (positive[:, None] - positive) / difference.masked_fill(equal, 1.0),
+            equal, (values > 0).to(positive), (positive[:, None] - positive) / difference.masked_fill(equal, 1.0)
         )
         return vectors @ (ratios * (vectors.mT @ gradient @ vectors)) @ vectors.mT, None, None
 

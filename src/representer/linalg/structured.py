@@ -14,10 +14,7 @@ from representer.linalg.spectral import Eigenpairs, eigh
 
 
 def symmetric_products(
-    left: Tensor,
-    right: Tensor,
-    rows: Tensor | None = None,
-    weights: Tensor | None = None,
+    left: Tensor, right: Tensor, rows: Tensor | None = None, weights: Tensor | None = None
 ) -> Tensor:
     """A Bᵀ + B Aᵀ + Σ_i w_i r_i r_iᵀ of A and B (..., m, p) and rows r_i (..., n, m).
 

@@ -18,7 +18,7 @@ from sklearn.metrics import balanced_accuracy_score, r2_score
 from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.tree import DecisionTreeClassifier
 
-from representer.values import is_count, is_real
+from representer.values import COUNT, is_real
 
 # A share of a bin that is rounding: codes of single precision are the least exact ones.
 EDGE = 1e-6
@@ -200,8 +200,7 @@ def dci(
     True
     """
     Z, F = _checked(codes, factors, min_codes=2, min_factors=2)
-    if not is_count(n_trees):
-        raise ValueError(f"n_trees must be a positive integer; got {n_trees!r}.")
+    COUNT("n_trees", n_trees)
     named = _named(categorical, F.shape[1])
     if len(Z) < 4:
         raise ValueError(f"Halves of the samples are held out: at least 4 are needed; got {len(Z)}.")
@@ -327,8 +326,7 @@ def _values(factor: np.ndarray, j: int) -> np.ndarray:
 
 def _binned(Z: np.ndarray, n_bins: int) -> np.ndarray:
     """The bin of each code, of equal width between its smallest and largest value."""
-    if not is_count(n_bins):
-        raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
+    COUNT("n_bins", n_bins)
     share = _unit_range(Z)
     # What lies at an edge, to rounding, belongs to the bin above it, however codes are shifted and scaled.
     return np.minimum((share * n_bins + EDGE).astype(int), n_bins - 1)

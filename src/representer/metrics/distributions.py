@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.kernels import Kernel, as_kernel
 from representer.samples import Data, count, same_features
-from representer.values import is_count
+from representer.values import COUNT
 
 
 # -- maximum mean discrepancy -----------------------------------------------------------------------------------------
@@ -103,8 +103,7 @@ def mmd_test(
     >>> mmd_test(X, same, random_state=0).p_value > 0.05, mmd_test(X, other, random_state=0).p_value < 0.01
     (True, True)
     """
-    if not is_count(n_permutations):
-        raise ValueError(f"n_permutations must be a positive integer; got {n_permutations!r}.")
+    COUNT("n_permutations", n_permutations)
     gram, m = _joint_gram(X, Y, kernel)
     n = len(gram)
     if min(m, n - m) < 2:
@@ -204,8 +203,7 @@ def reliability_curve(
             f"probabilities must have shape (n_samples, n_classes) = ({len(truth)}, {len(labels)}); got {p.shape}. "
             "Pass classes= if y lacks some of them."
         )
-    if not is_count(n_bins):
-        raise ValueError(f"n_bins must be a positive integer; got {n_bins!r}.")
+    COUNT("n_bins", n_bins)
     confidence, right = p.max(1), labels[p.argmax(1)] == truth
     bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
     sizes = np.bincount(bins, minlength=n_bins)

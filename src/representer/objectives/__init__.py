@@ -23,8 +23,14 @@ from representer.objectives.rademacher import (
     RademacherBound,
     rademacher_complexity,
 )
-from representer.objectives.selection import GeneralizedCrossValidation, HeldOut, LeaveOneOut
-from representer.objectives.squared import Interpolation, Ridge, separation_penalty
+from representer.objectives.squared import (
+    GeneralizedCrossValidation,
+    HeldOut,
+    Interpolation,
+    LeaveOneOut,
+    Ridge,
+    separation_penalty,
+)
 
 __all__ = [
     "CustomLoss",

@@ -13,18 +13,19 @@ from torch import Tensor
 
 from representer.linalg import factorize
 from representer.objectives.base import (
+    ArrayLike,
     Evaluation,
     Fit,
     InnerProblem,
     NotConvergedError,
     Objective,
+    columns,
     factorize_shifted,
     inner,
     stack_solutions,
     symmetric_part,
 )
-from representer.objectives.selection import held_out_indices
-from representer.objectives.targets import ArrayLike, columns
+from representer.objectives.squared import held_out_indices
 
 # A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
 WELL_REDUCED = 0.3

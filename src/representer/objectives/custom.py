@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import eigh
-from representer.objectives.base import Fit, InnerProblem, NotConvergedError, inner
-from representer.objectives.targets import ArrayLike, columns
+from representer.objectives.base import ArrayLike, Fit, InnerProblem, NotConvergedError, columns, inner
 from representer.optimize import OptimizeResult, lbfgs
 
 LossFunction = Callable[..., Tensor]  # of F and Y, or of F, Y and weights

@@ -14,7 +14,16 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from representer.linalg import NotPositiveDefiniteError, factorize
-from representer.objectives.base import Fit, NotConvergedError, inner
+from representer.objectives.base import (
+    ArrayLike,
+    Fit,
+    NotConvergedError,
+    columns,
+    inner,
+    one_hot,
+    sign_columns,
+    some_values,
+)
 from representer.objectives.convex import (
     ConvexLoss,
     Curvature,
@@ -22,7 +31,6 @@ from representer.objectives.convex import (
     SmoothLoss,
     SoftmaxCurvature,
 )
-from representer.objectives.targets import ArrayLike, columns, one_hot, sign_columns, some_values
 
 if TYPE_CHECKING:
     from sklearn.svm import SVC, SVR

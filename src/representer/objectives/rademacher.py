@@ -11,13 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.objectives.base import inner
+from representer.objectives.base import ArrayLike, Targets, inner, one_hot
 from representer.objectives.cross_entropy import ClippedCrossEntropy, CrossEntropy, SoftmaxCrossEntropy
-from representer.objectives.selection import groups_of, held_out_indices
-from representer.objectives.squared import Score, SquaredLoss
-from representer.objectives.targets import ArrayLike, Targets, one_hot
-from representer.systems.groups import BlockDiagonal
-from representer.systems.scalar import RidgeSystem
+from representer.objectives.squared import Score, SquaredLoss, groups_of, held_out_indices
+from representer.systems.scalar import BlockDiagonal, RidgeSystem
 
 Observer = Callable[[Tensor, Tensor, Tensor], None]
 

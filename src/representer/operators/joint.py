@@ -10,13 +10,7 @@ from torch import Tensor
 
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
-from representer.operators.base import (
-    Decomposable,
-    DiagonalForm,
-    OperatorKernel,
-    OperatorSum,
-    VectorOperatorKernel,
-)
+from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum, VectorOperatorKernel
 from representer.operators.outputs import Identity
 from representer.samples import Data, as_vectors, count
 from representer.values import Hyperparameter, NonNegative, is_real, number
@@ -108,13 +102,7 @@ def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:
 
 
 def joint_kernel(
-    kernel: OperatorKernel | Kernel,
-    X1: Data,
-    Y1: Data,
-    X2: Data,
-    Y2: Data,
-    *,
-    output_kernel: Kernel | None = None,
+    kernel: OperatorKernel | Kernel, X1: Data, Y1: Data, X2: Data, Y2: Data, *, output_kernel: Kernel | None = None
 ) -> Tensor:
     """The joint kernel J((x, y), (x', y')) = ⟨K(x, x') φ(y), φ(y')⟩ of an operator-valued kernel, as a matrix.
 

@@ -8,17 +8,51 @@ of a few unknowns.
 
 from representer.optimize.newton import newton
 from representer.optimize.quasi_newton import lbfgs
-from representer.optimize.runs import Callback, HistoryEntry, OptimizeResult, StoppingRule, with_gradient
+from representer.optimize.runs import (
+    Callback,
+    HistoryEntry,
+    Monitor,
+    OptimizeResult,
+    StoppingRule,
+    check_limits,
+    with_gradient,
+)
+from representer.optimize.search import (
+    Choice,
+    Problem,
+    SearchSettings,
+    alpha_grid,
+    best_alpha,
+    keep_going,
+    least,
+    log_spaced,
+    minimise,
+    random_starts,
+    system_alpha,
+)
 from representer.optimize.stochastic import DivergenceError, adam
 
 __all__ = [
     "Callback",
+    "Choice",
     "DivergenceError",
     "HistoryEntry",
+    "Monitor",
     "OptimizeResult",
+    "Problem",
+    "SearchSettings",
     "StoppingRule",
     "adam",
+    "alpha_grid",
+    "best_alpha",
+    "check_limits",
+    "keep_going",
     "lbfgs",
+    "least",
+    "log_spaced",
+    "minimise",
     "newton",
+    "random_starts",
+    "system_alpha",
     "with_gradient",
 ]

@@ -50,7 +50,7 @@ class _Evaluator:
         output = self.function(tensors)
         if self.n_evaluations == 0:  # a function that keeps its promise once is believed
             output = checked_output(output, tensors)
-        values, gradients = (part.numpy(force=True) for part in output)
+        values, gradients = (tensor.numpy(force=True) for tensor in output)
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
@@ -157,12 +157,12 @@ def _line_search(
         t = steps[rows]
         tried = points[rows] + t[:, None] * directions[rows]
         f, g = evaluate(tried, ids[rows])
-        found = np.stack([t, f, _inner(g, directions[rows])], -1)
+        trials = np.stack([t, f, _inner(g, directions[rows])], -1)
         lower = (f < values[rows]) & (f <= values[rows] + 1e-4 * t * slopes[rows])  # False for NaN
         moved = rows[lower]
-        low[moved], high[rows[~lower]] = found[lower], found[~lower]
+        low[moved], high[rows[~lower]] = trials[lower], trials[~lower]
         new_points[moved], new_values[moved], new_gradients[moved] = tried[lower], f[lower], g[lower]
-        ends = (found[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step)
+        ends = (trials[:, 2] >= 0.9 * slopes[rows]) | (t * lengths[rows] >= longest_step)
         done = lower & ends
         vanished = ~lower & (t * np.abs(slopes[rows]) <= precision[rows])  # beyond the objective's digits
         rows = rows[~(done | vanished)]

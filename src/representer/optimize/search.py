@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from representer.linalg import recycling
+from representer.operators import Representation
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import HistoryEntry, OptimizeResult
+from representer.samples import Data, InMemory, Samples, plain, take
+from representer.systems import RidgeData, System
 
 # alpha is looked for on so many values evenly spaced in logarithm, then on as many between the neighbours of the best.
 ALPHAS = 30
@@ -44,7 +49,7 @@ class Choice:
     model : Value
         A kernel, an operator-valued kernel, or a composition.
     alpha : float
-        The weight of ‖f‖².
+        The weight of ‖f‖²; NaN where the system of all samples is to choose it.
     value : float or None
         The criterion there; None if nothing was chosen.
     history : list of HistoryEntry
@@ -68,21 +73,60 @@ class Choice:
         return max(1, self.history[-1].iteration) if self.history else 1
 
 
-class Problem(Protocol):
-    """A learner's problem: samples and a model, whose free hyperparameters are chosen before it is solved."""
+class Problem(ABC):
+    """A learner's problem: samples and a model, whose free hyperparameters are chosen before it is solved.
+
+    Parameters
+    ----------
+    samples : Samples
+        In memory or on Dask.
+    model : a frozen value
+        What is fitted, its ``kernel`` included.
+    representation : Representation
+        How a fitted function stores its data.
+    seed : int
+        Of random starts, landmarks and samples that stand for all.
+    inputs : data or None
+        The inputs of samples in memory as they are stored, before a kernel has prepared them.
+    """
+
+    def __init__(
+        self, samples: Samples, model: Any, representation: Representation, *, seed: int = 0, inputs: Data = None
+    ):
+        self.samples, self.model, self.representation = samples, model, representation
+        self.seed, self.inputs = seed, inputs
 
     @property
+    @abstractmethod
     def free(self) -> list[str]:
         """The names of the hyperparameters that are left to the search."""
 
+    @abstractmethod
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The criterion (b,) and its gradient (b, m) at points (b, m), of all samples or of some."""
 
-    def held_out(self, folds: Any) -> Any:
-        """Predictions for the samples of each fold by a fit without them that repeats the search."""
+    @abstractmethod
+    def choose(self, settings: Any) -> Choice:
+        """What is free, chosen by the criterion; what is fixed stays."""
 
-    def solve(self, choice: Choice) -> Any:
-        """The functions at the chosen hyperparameters."""
+    @abstractmethod
+    def solve(self, choice: Any) -> Any:
+        """The ``function`` at the chosen hyperparameters, and what else the learner keeps."""
+
+    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
+        """Predictions for the test rows of each (train, test) by a fit without them that repeats the search."""
+        block = self.samples.rows(np.arange(self.samples.n))
+        inputs = plain(block.X) if self.inputs is None else self.inputs
+        pairwise = self.model.kernel.domain == "gram"
+        predictions = []
+        for train, test in folds:
+            part, rows = block.rows(train), torch.from_numpy(np.asarray(train))
+            own, new = (take(inputs, torch.from_numpy(np.asarray(index))) for index in (train, test))
+            if pairwise:
+                part, own, new = replace(part, X=part.X[:, rows]), own[:, train], new[:, train]
+            problem = type(self)(InMemory(part), self.model, self.representation, seed=self.seed, inputs=own)
+            predictions.append(problem.solve(problem.choose(settings)).function(new))
+        return predictions
 
 
 def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:
@@ -153,3 +197,12 @@ def best_alpha(
         values = errors(alphas)
         best = least(values)
     return float(alphas[best]), float(values[best])
+
+
+def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: Any = "loo") -> tuple[float, float]:
+    """The best candidate, or the best positive number, for a ridge system, and the criterion there."""
+    least = system.least_alpha()
+    if candidates is not None:
+        return best_alpha(lambda alphas: system.path(alphas, criterion), least.new_tensor(candidates), refine=False)
+    # A finer grid costs only products, unless every output needs eigenvectors of its own.
+    return best_alpha(lambda alphas: system.path(alphas, criterion), alpha_grid(least), refine=system.refinable)

@@ -191,7 +191,7 @@ class Anderson:
             weights = torch.linalg.lstsq(steps, self.steps[-1][:, None]).solution
             flat = flat - ((inputs + steps) @ weights)[:, 0]
         parts = flat.split([H.numel() for H in point])
-        return [polar(part.view_as(H)) for part, H in zip(parts, point, strict=True)]
+        return [polar(matrix.view_as(H)) for matrix, H in zip(parts, point, strict=True)]
 
 
 def sweeps(

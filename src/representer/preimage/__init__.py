@@ -8,10 +8,9 @@ from representer.preimage.base import Custom, Decoder, as_decoder, candidate_sco
 from representer.preimage.candidates import Candidates
 from representer.preimage.direct import Direct, combination, is_linear
 from representer.preimage.labels import LabelSet
-from representer.preimage.neighbours import distances, nearest, refined, weighted
-from representer.preimage.network import Network
+from representer.preimage.levels import Network
 from representer.preimage.sequences import Sequence, markov_scores, viterbi
-from representer.preimage.vectors import FixedPoint, Gradient
+from representer.preimage.vectors import FixedPoint, Gradient, distances, nearest, refined, weighted
 
 __all__ = [
     "Candidates",

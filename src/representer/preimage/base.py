@@ -135,10 +135,10 @@ def candidate_scores(embedding: Embedding, candidates: Data, *, diagonal: Any | 
     """
     prepared = prepared_like(embedding, candidates)
     norms = squared_norms(embedding, prepared, diagonal)
-    found = norms.new_empty(len(norms), len(embedding))
+    all_scores = norms.new_empty(len(norms), len(embedding))
     for rows, scores in score_blocks(embedding, prepared, norms):
-        found[rows] = scores.mT
-    return found.mT
+        all_scores[rows] = scores.mT
+    return all_scores.mT
 
 
 def prepared_like(embedding: Embedding, Y: Data) -> Any:

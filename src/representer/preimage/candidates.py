@@ -18,7 +18,7 @@ from representer.preimage.base import (
     squared_norms,
 )
 from representer.samples import Data, SparseRows, count, is_single
-from representer.values import is_count
+from representer.values import COUNT
 
 
 class Candidates(Decoder):
@@ -69,7 +69,7 @@ class Candidates(Decoder):
             rows = _first_of_equals(objects) if kernel.domain != "gram" else None
             self._objects = objects if rows is None else pick(objects, rows)
         else:
-            self._objects = _given(kernel, self.candidates, "Candidates")
+            self._objects = _as_collection(kernel, self.candidates, "Candidates")
         prepared = kernel.prepare(self._objects)
         self._prepared = (
             self._objects if isinstance(prepared, Tensor) else prepared
@@ -88,13 +88,12 @@ class Candidates(Decoder):
 
         Where a callable gives fewer than k candidates, the list of objects is shorter and the other scores are −inf.
         """
-        if not is_count(k):
-            raise ValueError(f"k must be a positive integer; got {k!r}.")
+        COUNT("k", k)
         if callable(self.candidates):
             scores = np.full((len(embedding), k), -np.inf)
             lists = []
-            for i, (objects, chosen, own) in enumerate(self._own_best(embedding, k, X)):
-                lists.append(list(pick(objects, chosen)))
+            for i, (objects, best, own) in enumerate(self._own_best(embedding, k, X)):
+                lists.append(list(pick(objects, best)))
                 scores[i, : len(own)] = own
             return lists, scores
         values, rows = self._shared_best(embedding, k)
@@ -130,10 +129,10 @@ class Candidates(Decoder):
         gram = embedding.kernel.domain == "gram"
         of_input: Any = self.candidates
         for i, x in enumerate(_items(X)):
-            found, diagonal = of_input(x), None
-            if gram and isinstance(found, tuple):
-                found, diagonal = found
-            objects = _given(embedding.kernel, found, f"The candidates of input {i}")
+            candidates, diagonal = of_input(x), None
+            if gram and isinstance(candidates, tuple):
+                candidates, diagonal = candidates
+            objects = _as_collection(embedding.kernel, candidates, f"The candidates of input {i}")
             element = embedding[i : i + 1]
             Y = prepared_like(element, objects)
             norms = squared_norms(element, Y, diagonal)
@@ -181,7 +180,7 @@ def _items(X: Data) -> Any:
     return X.to_numpy() if hasattr(X, "to_numpy") else X
 
 
-def _given(kernel: Kernel, candidates: Data, who: str) -> Any:
+def _as_collection(kernel: Kernel, candidates: Data, who: str) -> Any:
     """Candidates as a collection; vectors as the rows of an array, of which numbers are those of one entry."""
     if kernel.domain == "records":
         return as_records(candidates)

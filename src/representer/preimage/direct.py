@@ -113,7 +113,7 @@ def _center(kernel: Any) -> Any | None:
     if isinstance(kernel, Centered):
         return kernel._anchors(kernel.anchors)
     if isinstance(kernel, Sum):
-        return next((c for part in (kernel.left, kernel.right) if (c := _center(part)) is not None), None)
+        return next((c for term in (kernel.left, kernel.right) if (c := _center(term)) is not None), None)
     return _center(kernel.kernel) if isinstance(kernel, Scaled) else None
 
 

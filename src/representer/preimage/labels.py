@@ -18,7 +18,7 @@ from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
 from representer.preimage.direct import combination, is_dot_product
 from representer.samples import Data, SparseRows
-from representer.values import is_count, is_real
+from representer.values import COUNT, NONE, Rule, is_real, one_of
 
 # Up to so many sets are looked at one by one.
 MAX_SETS = 2**16
@@ -92,19 +92,15 @@ class LabelSet(Decoder):
                 "Give max_labels=, a threshold=, or search='local'."
             )
         self._exact = self.search != "local" and n_sets <= MAX_SETS
-        known = self._all_sets() if self._exact else labels
-        self._candidates = Candidates(known).resolve(kernel, known)
+        label_sets = self._all_sets() if self._exact else labels
+        self._candidates = Candidates(label_sets).resolve(kernel, label_sets)
 
     def _check_options(self) -> None:
-        t: Any = self.threshold
-        named = isinstance(t, str) and t == "auto"
-        if not (t is None or named or (is_real(t) and math.isfinite(t))):
-            raise ValueError(f"threshold must be None, a number or 'auto'; got {t!r}.")
-        for name, options in (("measure", ("f1", "hamming")), ("search", ("auto", "exact", "local"))):
-            if getattr(self, name) not in options:
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, options))}; got {getattr(self, name)!r}.")
-        if self.max_labels is not None and not is_count(self.max_labels):
-            raise ValueError(f"max_labels must be a positive integer or None; got {self.max_labels!r}.")
+        finite = Rule("a number", lambda value: is_real(value) and math.isfinite(value))
+        (NONE | finite | one_of("auto"))("threshold", self.threshold)
+        one_of("f1", "hamming")("measure", self.measure)
+        one_of("auto", "exact", "local")("search", self.search)
+        (COUNT | NONE)("max_labels", self.max_labels)
 
     def _most(self) -> int:
         return self._n_labels if self.max_labels is None else min(self.max_labels, self._n_labels)
@@ -116,8 +112,8 @@ class LabelSet(Decoder):
         sets = np.zeros((self._n_sets(), self._n_labels), dtype=self._dtype)
         row = 0
         for size in range(self._most() + 1):
-            for chosen in combinations(range(self._n_labels), size):
-                sets[row, chosen] = 1
+            for members in combinations(range(self._n_labels), size):
+                sets[row, members] = 1
                 row += 1
         return sets
 
@@ -217,11 +213,11 @@ def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") 
     order = np.argsort(-values, axis=None, kind="stable")
     sorted_values = values.reshape(-1)[order]
     hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
-    chosen, total = np.arange(len(hits)), hits[-1]
+    size, total = np.arange(len(hits)), hits[-1]
     if measure == "f1":
-        quality = 2.0 * hits / np.maximum(chosen + total, 1)
+        quality = 2.0 * hits / np.maximum(size + total, 1)
     else:
-        quality = -(chosen - hits + total - hits).astype(float)
+        quality = -(size - hits + total - hits).astype(float)
     edges = np.concatenate([[np.inf], sorted_values, [-np.inf]])
     quality[edges[:-1] == edges[1:]] = -np.inf  # no threshold separates equal values
     m = int(quality.argmax())

@@ -1,4 +1,4 @@
-"""The way back through the levels of deep kernel PCA, equation (10) of Tonin et al."""
+"""The way back through the levels of deep kernel PCA, equation (10) of Tonin et al., and the network that learns it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,63 @@ from torch import Tensor
 
 from representer.functions.levels import Levels
 from representer.kernels import Kernel, Linear, Mapped
-from representer.preimage.neighbours import nearest, refined, weighted
-from representer.preimage.network import Network
+from representer.preimage.vectors import nearest, refined, weighted
 from representer.samples import Data, plain
+from representer.values import COUNT, POSITIVE, Value
+
+
+class Network(Value):
+    """A network from features back to data, and how it is trained together with the encoder that makes the features.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps features (n, q) to data (n, …). It is never changed: what is learned lives in a copy.
+    weight : float
+        Of the squared error of reconstructions, γ in equation (11) of Tonin et al.
+    max_iter : int
+        Most passes over the data.
+    batch_size : int
+        Samples in each step of Adam.
+    learning_rate : float
+        The size of a step.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import Network
+    >>> Network(torch.nn.Linear(2, 3), weight=10.0).weight
+    10.0
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        weight: float = 1.0,
+        max_iter: int = 100,
+        batch_size: int = 64,
+        learning_rate: float = 3e-3,
+    ):
+        self.module = module
+        self.weight = weight
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+
+    def check(self) -> None:
+        """Raise a ValueError unless the module and the options can be trained."""
+        if not isinstance(self.module, torch.nn.Module):
+            raise ValueError(f"module of Network must be a torch.nn.Module; got {self.module!r}.")
+        for name, rule in (
+            ("weight", POSITIVE),
+            ("learning_rate", POSITIVE),
+            ("max_iter", COUNT),
+            ("batch_size", COUNT),
+        ):
+            rule(f"{name} of Network", getattr(self, name))
+
 
 METHODS = ("auto", "direct", "ridge", "gradient", "weighted", "nearest")
-
-
-def check_method(method: object) -> None:
-    """Refuse what is neither the name of a pre-image map nor a network."""
-    if isinstance(method, Network):
-        method.check()
-    elif not (isinstance(method, str) and method in METHODS):
-        raise ValueError(f"preimage must be one of {', '.join(map(repr, METHODS))} or a Network; got {method!r}.")
 
 
 @dataclass(frozen=True)
@@ -68,10 +112,10 @@ class LevelPreimages:
         values = weights @ gram
         distances = (gram.diagonal() + (values * weights).sum(1, keepdim=True) - 2.0 * values).clamp(min=0.0)
         if method == "nearest":
-            chosen = nearest(distances)
+            closest = nearest(distances)
             if j:
-                return inputs[chosen]
-            return chosen if kernel.domain == "gram" else _rows(data.anchors, plain(chosen))
+                return inputs[closest]
+            return closest if kernel.domain == "gram" else _rows(data.anchors, plain(closest))
         means = weighted(distances) @ inputs
         if method == "weighted":
             return means

@@ -132,25 +132,25 @@ class Sequence(Decoder):
         if self.lengths is None:
             return None
         if is_count(self.lengths):
-            found = np.full(n, int(self.lengths))
+            lengths = np.full(n, int(self.lengths))
         else:
             if X is None or count(X) != n:
                 raise ValueError(
                     f"lengths={self.lengths!r} needs the {n} inputs; got {'None' if X is None else count(X)}."
                 )
             of_input = len if self.lengths == "input" else self.lengths
-            found = np.asarray([of_input(x) for x in (X.to_numpy() if hasattr(X, "to_numpy") else X)])
-            if found.dtype.kind not in "iu" or (found < 0).any():
+            lengths = np.asarray([of_input(x) for x in (X.to_numpy() if hasattr(X, "to_numpy") else X)])
+            if lengths.dtype.kind not in "iu" or (lengths < 0).any():
                 raise ValueError("lengths must give integers, not negative.")
-        if n and (most := int(found.max())) > self._longest:
+        if n and (most := int(lengths.max())) > self._longest:
             filled = (
                 "the transition scores decide" if self.transitions is not None else "the most frequent symbol stands"
             )
             warn(
-                f"{int((found > self._longest).sum())} answers are to be longer (up to {most}) than the longest "
+                f"{int((lengths > self._longest).sum())} answers are to be longer (up to {most}) than the longest "
                 f"training output ({self._longest}). At the positions after it {filled}.",
             )
-        return found
+        return lengths
 
     def _tables(self, embedding: Embedding) -> list[Tensor]:
         """For each length t of substrings s the sums Σ_i w_i √w_t… [y_i has s at j], (q, positions, |A|^t)."""
@@ -180,25 +180,25 @@ class Sequence(Decoder):
     def _block(self, tables: list[Tensor], lengths: np.ndarray | None, start: int) -> list[Any]:
         """The best strings for some elements, of which ``start`` is the number of the first."""
         q = len(tables[0])
-        found = np.zeros((q, 0), dtype=np.int64)
+        symbols = np.zeros((q, 0), dtype=np.int64)
         if lengths is None:
             best = torch.full((q,), -torch.inf, dtype=tables[0].dtype)
             answers: list[Any] = [None] * q
             for length in range(self._shortest, self._longest + 1):
-                found, scores = self._best_of_length(tables, length)
+                symbols, scores = self._best_of_length(tables, length)
                 better = scores.cpu() > best
                 best = torch.where(better, scores.cpu(), best)
                 for i in torch.nonzero(better)[:, 0].tolist():
-                    answers[i] = self._string(found[i])
+                    answers[i] = self._string(symbols[i])
             span = f"{self._shortest} to {self._longest}"
             self._refuse_impossible(best, start + np.arange(q), f"lengths {span}")
             return answers
         answers = [None] * q
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length)
-            found, scores = self._best_of_length([table[torch.from_numpy(rows)] for table in tables], int(length))
+            symbols, scores = self._best_of_length([table[torch.from_numpy(rows)] for table in tables], int(length))
             self._refuse_impossible(scores, start + rows, f"length {length}")
-            for i, numbers in zip(rows, found, strict=True):
+            for i, numbers in zip(rows, symbols, strict=True):
                 answers[i] = self._string(numbers)
         return answers
 
@@ -218,10 +218,10 @@ class Sequence(Decoder):
         factor = 2.0 * float(self._form.factors(np.array([length]))[0])
         transitions = self._log_transitions
         scores = None if transitions is None else torch.from_numpy(transitions).to(tables[0])
-        found, values = _viterbi(
+        symbols, values = _viterbi(
             [factor * table for table in tables], len(self._alphabet), length, self._memory, scores
         )
-        return found, values - norm
+        return symbols, values - norm
 
     def _string(self, numbers: np.ndarray) -> Any:
         symbols = [self._alphabet[i] for i in numbers]
@@ -232,15 +232,15 @@ class Sequence(Decoder):
 
 def _transition(function: Any, a: Any, b: Any) -> float:
     """The score of symbol b after a."""
-    found = function(a, b)
+    answer = function(a, b)
     try:
-        value = float(found)
+        value = float(answer)
     except (TypeError, ValueError):
         value = np.nan
     if np.isnan(value) or value == np.inf:
         raise ValueError(
             "transitions must give numbers (or −inf, for what cannot be) for all pairs of symbols; got "
-            f"{found!r:.80} for {b!r} after {a!r} (None is the start or the end)."
+            f"{answer!r:.80} for {b!r} after {a!r} (None is the start or the end)."
         )
     return value
 
@@ -303,9 +303,9 @@ def _viterbi(
     values = tables[0].new_zeros(q, 1)
     oldest: list[Tensor] = []  # the best symbol at position j, given the ``memory`` symbols after it
     for j in range(length):
-        known = min(j, memory)
-        values = values[:, :, None].expand(-1, -1, size).reshape(q, size ** (known + 1))
-        for t, table in enumerate(tables[: known + 1], start=1):
+        order = min(j, memory)
+        values = values[:, :, None].expand(-1, -1, size).reshape(q, size ** (order + 1))
+        for t, table in enumerate(tables[: order + 1], start=1):
             if 0 <= j - t + 1 < table.shape[1]:
                 values = (values.view(q, -1, size**t) + table[:, j - t + 1, None]).reshape(q, -1)
         if transitions is not None:
@@ -313,7 +313,7 @@ def _viterbi(
                 values = values + transitions[-1, :-1]
             else:
                 values = (values.view(q, -1, size, size) + transitions[:-1, :-1]).reshape(q, -1)
-        if known == memory:
+        if order == memory:
             values, place = values.view(q, size, -1).max(1)
             oldest.append(place)
     if transitions is not None:
@@ -326,10 +326,10 @@ def _viterbi(
 def _traced(oldest: list[Tensor], state: Tensor, size: int, length: int, memory: int) -> np.ndarray:
     """The symbols that led to the last states."""
     symbols = torch.empty(len(state), length, dtype=torch.int64, device=state.device)
-    known = min(length, memory)
-    for j in range(known):  # the state spells the last symbols
+    order = min(length, memory)
+    for j in range(order):  # the state spells the last symbols
         symbols[:, length - 1 - j] = state // size**j % size
-    for j in range(length - known - 1, -1, -1):
+    for j in range(length - order - 1, -1, -1):
         symbol = oldest[j].gather(1, state[:, None])[:, 0]
         symbols[:, j] = symbol
         if memory:

@@ -1,8 +1,9 @@
-"""Vectors that are nobody's candidates: the score is climbed in ℝᵈ."""
+"""Vectors behind elements of an RKHS: the nearest candidates and their means, and climbs of the score in ℝᵈ."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -11,12 +12,68 @@ from torch import Tensor
 from representer.functions import Embedding
 from representer.kernels import Delta, Gaussian, Kernel, Laplacian, MinMax, Scaled, Tanimoto
 from representer.linalg import row_blocks
-from representer.optimize import lbfgs, with_gradient
-from representer.optimize.runs import check_limits
+from representer.optimize import check_limits, lbfgs, with_gradient
 from representer.preimage.base import Decoder
-from representer.preimage.neighbours import weighted
 from representer.samples import Data
 from representer.values import all_values
+
+# A weighted pre-image is the mean of at most so many candidates.
+NEIGHBOURS = 10
+
+
+def distances(values: Tensor, candidates: Tensor, squared_norms: Tensor) -> Tensor:
+    """‖φ(c_j) − f_i‖² (m, c) of elements with coordinates f (m, r) from candidates with coordinates (c, r) and k(c, c).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import distances
+    >>> distances(torch.tensor([[1.0]]), torch.tensor([[0.0], [3.0]]), torch.tensor([0.0, 9.0])).tolist()
+    [[1.0, 4.0]]
+    """
+    cross = values @ candidates.mT
+    return (values.square().sum(-1, keepdim=True) + squared_norms - 2.0 * cross).clamp(min=0.0)
+
+
+def nearest(distance: Tensor) -> Tensor:
+    """The number of the nearest candidate, (m,)."""
+    return distance.argmin(-1)
+
+
+def weighted(distance: Tensor, n_neighbours: int = NEIGHBOURS) -> Tensor:
+    """Weights (m, c) of a mean of the nearest candidates, each in proportion to 1/distance².
+
+    A candidate at distance zero has all the weight.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import weighted
+    >>> weighted(torch.tensor([[1.0, 3.0, 100.0], [0.0, 1.0, 1.0]]), 2).tolist()
+    [[0.75, 0.25, 0.0], [1.0, 0.0, 0.0]]
+    """
+    neighbours = distance.topk(min(n_neighbours, distance.shape[-1]), largest=False)
+    scale = neighbours.values[..., :1].clamp(min=torch.finfo(distance.dtype).tiny)
+    inverse = scale / torch.maximum(neighbours.values, scale)  # relative to the nearest: no overflow
+    exact = neighbours.values == 0.0
+    inverse = torch.where(exact.any(-1, keepdim=True), exact.to(inverse), inverse)
+    inverse = inverse / inverse.sum(-1, keepdim=True)
+    return torch.zeros_like(distance).scatter_(-1, neighbours.indices, inverse)
+
+
+def refined(distance: Callable[[Tensor], Tensor], start: Tensor, *, max_iter: int = 100, tol: float = 1e-6) -> Tensor:
+    """Points (m, d) where a differentiable ‖φ(x_i) − f_i‖² (m,) has a local minimum, by L-BFGS from a start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.preimage import refined
+    >>> refined(lambda X: (X - 2.0).square().sum(-1), torch.zeros(1, 1, dtype=torch.float64)).round().tolist()
+    [[2.0]]
+    """
+    objective = with_gradient(lambda points: distance(points.reshape(start.shape)).sum().reshape(1))
+    return lbfgs(objective, start.reshape(1, -1), max_iter=max_iter, tol=tol).point.reshape(start.shape)
+
 
 # A step is halved at most so often: then it is below the digits of a double.
 HALVINGS = 50
@@ -48,16 +105,16 @@ class Climb(Decoder):
         """The vectors (q, d) where climbing from the best training outputs ends."""
         self._state("_resolved")
         anchors = embedding.anchors.to(embedding.weights)
-        found = anchors.new_empty(len(embedding), anchors.shape[1])
+        vectors = anchors.new_empty(len(embedding), anchors.shape[1])
         per_row = 2 * 6 * (anchors.shape[0] + anchors.shape[1]) * anchors.element_size()
         for block in row_blocks(len(embedding), per_row):
-            part = Embedding(embedding.kernel, anchors, embedding.weights[block])
-            rows = torch.arange(len(part), device=anchors.device).repeat(2)
-            points = self._climb(part, torch.cat(_starts(part)), rows)
-            scores = _scores(part, points, rows).view(2, -1)
+            elements = Embedding(embedding.kernel, anchors, embedding.weights[block])
+            rows = torch.arange(len(elements), device=anchors.device).repeat(2)
+            points = self._climb(elements, torch.cat(_starts(elements)), rows)
+            scores = _scores(elements, points, rows).view(2, -1)
             best = scores.argmax(0)
-            found[block] = points.view(2, len(part), -1)[best, torch.arange(len(part), device=best.device)]
-        return found.cpu().numpy()
+            vectors[block] = points.view(2, len(elements), -1)[best, torch.arange(len(elements), device=best.device)]
+        return vectors.cpu().numpy()
 
 
 def _starts(embedding: Embedding) -> tuple[Tensor, Tensor]:

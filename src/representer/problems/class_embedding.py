@@ -1,38 +1,34 @@
-"""Embeddings of class labels: their criteria, exact fits, fits by sums over blocks, and batches of more samples."""
+"""Embeddings of class labels: the search over their hyperparameters, and their ridge regression."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, Nystroem, RandomFeatures
-from representer.functions import Expansion, ExplicitFunction, FeatureFunction
+from representer.approximation import Approximation, Nystroem, RandomFeatures
+from representer.functions import Expansion, FeatureFunction
 from representer.kernels import Kernel, Stationary
-from representer.linalg import room_beside_sums
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
-from representer.objectives.base import inner
 from representer.objectives.rademacher import ClassRisk, Observer
-from representer.operators import Decomposable, Representation, original, silent_repairs
-from representer.optimize.search import Choice
+from representer.operators import Decomposable, original, silent_repairs
+from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
 from representer.problems.embedding import (
-    EmbeddingProblem,
+    EmbeddingSearch,
     EmbeddingSettings,
     InputGram,
     held_out_rows,
     require_memory,
 )
-from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, left_out_errors
-from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, plain
+from representer.samples import Block, plain
 from representer.samples import rows as limits
-from representer.systems.groups import Groups
-from representer.systems.sums import NormalStep, NormalSums
+from representer.systems import FittedSystem, ridge_system
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
 LARGEST_BATCH = 1500
@@ -45,6 +41,10 @@ class ClassModel:
 
     Parameters
     ----------
+    kernel : Kernel
+        A number in it stays, a word lets the data decide.
+    alpha : float or None
+        The weight of ‖f‖²; None: chosen by the criterion, and without one the mean k(x, x) over n.
     criterion : {"loo", "rademacher", "erm", "validation"} or None
     intercept, calibrated : bool
     complexity_weight : float or None for that of the criterion
@@ -52,14 +52,25 @@ class ClassModel:
         The share of samples that ``"validation"`` holds out.
     clip : float
         Where cross entropies of training samples are clipped.
+    approximation : Approximation or None
+        What makes features; None is exact.
+    batch_size : int, "auto" or None
+        How many samples a search looks at at a time; None: all.
+    memory_limit : int, str or None
+        What a fit with features may take beside the data.
     """
 
-    criterion: str | None
-    intercept: bool
-    calibrated: bool
-    complexity_weight: float | None
-    validation_fraction: float
-    clip: float
+    kernel: Kernel
+    alpha: float | None = None
+    criterion: str | None = "loo"
+    intercept: bool = True
+    calibrated: bool = True
+    complexity_weight: float | None = None
+    validation_fraction: float = 0.25
+    clip: float = 1e-15
+    approximation: Approximation | None = None
+    batch_size: int | str | None = "auto"
+    memory_limit: Any = None
 
     def objective(self, kernel: Kernel, block: Block, seed: int, observer: Observer) -> ClassRisk:
         """The criterion of samples with one-hot labels."""
@@ -85,248 +96,194 @@ class ClassModel:
 
 
 @dataclass(frozen=True)
-class ClassFit:
-    """A fitted embedding of labels, and what it says of itself."""
+class ClippedEntropy:
+    """−log of the estimate for the true class, clipped."""
 
-    function: Expansion | ExplicitFunction | FeatureFunction
+    clip: float
+
+    def __call__(self, fitted: Tensor, Y: Tensor) -> Tensor:
+        return -(fitted * Y).sum(-1).clamp(self.clip, 1.0).log()
+
+
+@dataclass(frozen=True)
+class ClassSolution:
+    """A fitted embedding of labels, and what it says of itself.
+
+    Parameters
+    ----------
+    function : Expansion or FeatureFunction
+    system : FittedSystem
+    choice : Choice
+    calibration : EmbeddingCalibration or None
+    loo_estimates : array (n, p) or None
+        Of the samples, or of those that stand for them.
+    largest : float
+        sup k(x, x) at the samples.
+    complexity : float
+        r = √(‖f‖² sup k(x, x)).
+    training_loss : float or None
+        The mean cross entropy of the samples; None after batches.
+    """
+
+    function: Expansion | FeatureFunction
+    system: FittedSystem
+    choice: Choice
     calibration: EmbeddingCalibration | None
     loo_estimates: np.ndarray | None
-    complexity: float
-    training_loss: float | None
-    largest: float  # sup k(x, x)
-    batches: EmbeddingBatches | None = None
-
-
-# -- the search -------------------------------------------------------------------------------------------------------
-def searched_block(samples: Samples, kernel: Kernel, approximation: Approximation | None, seed: int) -> Block:
-    """The samples that a search looks at: all, or under an approximation a random part of many."""
-    if isinstance(approximation, Nystroem):
-        approximation.check(kernel, samples.n)
-    if approximation is None:
-        return samples.rows(np.arange(samples.n))
-    chosen = samples.random_rows(limits.SEARCH_LIMIT, seed)  # those that are held later are the first of them
-    samples.read_ahead(chosen, approximation.rows(samples.n, seed))
-    return samples.rows(chosen)
-
-
-def _search_size(approximation: Approximation | None, n: int) -> int:
-    """How many of n samples hyperparameters are learned on: as many as there are landmarks, but not too few."""
-    if approximation is None or isinstance(approximation, RandomFeatures):
-        return n
-    return min(n, max(approximation.size(n), limits.SMALLEST_SEARCH))
-
-
-def _some_rows(block: Block, size: int, seed: int) -> Tensor:
-    """So many random samples, in order; of groups, whole ones."""
-    if block.groups is not None:
-        return torch.from_numpy(limits.sample_groups(block.groups.cpu().numpy(), size, seed))
-    order = torch.randperm(len(block), generator=torch.Generator().manual_seed(seed))
-    return order[:size].sort().values
-
-
-def search_classes(
-    model: ClassModel,
-    kernel: Kernel,
-    free: list[str],
-    alpha: float | None,
-    block: Block,
-    n: int,
-    settings: EmbeddingSettings,
-    *,
-    approximation: Approximation | None,
-    batch_size: int | str | None,
-    like: Tensor,
-) -> Choice:
-    """Learn what is free by the criterion, on a block of n samples of positive weight; what is fixed stays."""
-    limit = LARGEST_BATCH if batch_size == "auto" else batch_size
-    inputs = InputGram(block.X, kernel.domain == "gram")
-    size = inputs.n if limit is None else min(int(limit), inputs.n)
-    searched = min(size, _search_size(approximation, inputs.n)) if free and model.criterion is not None else 0
-    require_memory(n if approximation is None else inputs.n, searched, approximation, like.element_size())
-    if model.criterion is None:
-        return Choice(kernel, inputs.scale(kernel) / n if alpha is None else alpha)
-    if alpha is not None and not free:
-        return Choice(kernel, alpha)
-    if isinstance(approximation, RandomFeatures):
-        inputs = inputs.drawn(approximation.features(kernel, inputs.X, seed=settings.seed))
-    elif approximation is not None:
-        some = _some_rows(block, _search_size(approximation, inputs.n), settings.seed)
-        inputs, block = inputs.rows(some), block.rows(some.numpy())
-    size = inputs.n if limit is None else min(int(limit), inputs.n)
-    inputs = inputs.by_features(kernel, limit=size)
-    if inputs.features is not None and batch_size == "auto":  # features are cheap however many samples
-        size = inputs.n
-    solver = settings.solver
-    if solver == "auto":
-        solver = "lbfgs" if batch_size == "auto" or size == inputs.n else "adam"
-    if solver == "lbfgs" and size < inputs.n:
-        some = _some_rows(block, size, settings.seed)
-        inputs, block = inputs.rows(some), block.rows(some.numpy())
-    if not free:
-        with silent_repairs():  # the fit speaks of the last Gram matrix
-            inputs = inputs.fixed(kernel)
-    make, whole = partial(model.objective, kernel), dict[str, ClassRisk]()
-
-    def objective(some: Tensor | None, observer: Observer) -> ClassRisk:
-        if some is not None:
-            labels = replace(block, X=block.Y).rows(some.cpu().numpy())  # the inputs are not asked for
-            if labels.groups is not None and len(labels.groups.unique()) < 2:  # nothing would be left of the batch
-                labels = replace(labels, groups=None)
-            return make(labels, settings.seed, observer)
-        if not whole:
-            whole["all"] = make(block, settings.seed, observer)
-        return whole["all"]
-
-    chosen = replace(settings, solver=solver, batch_size=size if size < inputs.n else None)
-    return EmbeddingProblem(inputs, kernel, free, alpha, objective, chosen, like).search()
-
-
-# -- exact fits -------------------------------------------------------------------------------------------------------
-def solve_classes(
-    model: ClassModel, choice: Choice, block: Block, anchors: Data, representation: Representation
-) -> ClassFit:
-    """The fit to all samples with the chosen kernel and alpha; ``anchors`` are the inputs as they are stored."""
-    kernel, Y, w = choice.model, block.Y, block.weights
-    inputs = InputGram(block.X, kernel.domain == "gram").by_features(kernel, limit=len(Y)).fixed(kernel)
-    with torch.no_grad():
-        total = float(len(Y) if w is None else w.sum())
-        shift = total * choice.alpha
-        system = inputs.system(kernel, shift, intercept=model.intercept, sample_weight=w)
-        C = system.solve(Y)
-        coefficients = system.coefficients(Y, C)
-        b = Y.new_zeros(Y.shape[1]) if system.g is None else (system.g.mT @ Y)[0]
-        fitted = system.apply(C) + b if w is not None else Y - shift * C
-        squared_norm = inner(C, fitted - b).clamp(min=0.0)
-        largest = float(system.gram_diagonal().amax())
-        losses = -(fitted * Y).sum(-1).clamp(model.clip, 1.0).log()
-        training_loss = float(losses.mean() if w is None else losses @ w / total)
-        calibration = estimates = None
-        if model.calibrated:
-            loo = Y - system.left_out(C, _partition(block)).errors
-            if w is None:
-                calibration = calibrate_embedding(loo, Y)
-            else:
-                seen = w > 0
-                calibration = calibrate_embedding(loo[seen], Y[seen], w[seen])
-                loo = torch.where(seen[:, None], loo, fitted)
-            estimates = plain(loo)
-    function: Expansion | ExplicitFunction
-    arrays = plain(inputs.extended(coefficients), copy=True), plain(b, copy=True)
-    if inputs.features is None:
-        function = Expansion(Decomposable(original(kernel)), anchors, *arrays, representation)
-    else:
-        function = ExplicitFunction(original(kernel), *arrays, representation)
-    complexity = math.sqrt(float(squared_norm) * largest)
-    return ClassFit(function, calibration, estimates, complexity, training_loss, largest)
-
-
-def _partition(block: Block) -> Groups | None:
-    """The groups of samples; those of weight zero, which no fit has seen, are groups of their own."""
-    if block.groups is None:
-        return None
-    labels = block.groups.clone()
-    if block.weights is not None:
-        absent = block.weights.to(labels.device) == 0
-        labels[absent] = labels.max() + 1 + torch.arange(int(absent.sum()), device=labels.device)
-    return Groups.of(labels.cpu(), block.Y.device)
-
-
-# -- fits by sums -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Report:
-    """The sum of the cross entropies of a fit to many samples, and the largest k(x, x)."""
-
-    loss: float
     largest: float
+    complexity: float
+    training_loss: float | None = None
 
-    def __add__(self, other: Report) -> Report:
-        return Report(self.loss + other.loss, max(self.largest, other.largest))
 
+class ClassProblem(Problem):
+    """min over f and b of the weighted mean of ‖e(y_i) − f(x_i) − b‖² plus alpha‖f‖², with one-hot labels e(y)."""
 
-@dataclass(frozen=True)
-class ReportStep(Step):
-    """Adds a block to the report."""
+    model: ClassModel
 
-    features: FeatureMap
-    coefficients: Tensor
-    intercept: Tensor
-    clip: float
-    by_columns: bool  # are the coefficients those of the columns that span the features?
+    @cached_property
+    def approximation(self) -> Approximation | None:
+        """What makes features of so many samples."""
+        return self.model.approximation and self.model.approximation.sized(self.samples.n)
+
+    @cached_property
+    def _adapted(self) -> Kernel:
+        return self.representation.adapted(self.model.kernel, repair=self.approximation is None)
 
     @property
-    def bytes_per_row(self) -> int:  # type: ignore[override]
-        """The columns, and what the kernel needs to make them."""
-        return 2 * self.features.n_features * self.features.dtype.itemsize
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search."""
+        return self._adapted.free() if self.model.criterion is not None else []
 
-    def __call__(self, block: Block, total: Report | None) -> Report:
-        values = self.features.columns(block.X) if self.by_columns else self.features(block.X)
-        fitted = values @ self.coefficients + self.intercept
-        losses = -(fitted * block.Y.to(fitted)).sum(-1).clamp(self.clip, 1.0).log()
-        loss = losses.sum() if block.weights is None else losses @ block.weights.to(losses)
-        report = Report(float(loss), float(self.features.kernel._diag(block.X).max()))
-        return report if total is None else total + report
+    # -- the search ---------------------------------------------------------------------------------------------------
+    @cached_property
+    def _seen(self) -> tuple[Kernel, Block]:
+        """The samples of positive weight that a search may look at, and the kernel where they put it.
+
+        These are all, or under an approximation a random part of many.
+        """
+        kernel, approximation, samples = self.model.kernel, self.approximation, self.samples
+        if isinstance(approximation, Nystroem):
+            approximation.check(kernel, samples.n)
+        rows = np.arange(samples.n)
+        if approximation is not None:
+            rows = samples.random_rows(
+                limits.SEARCH_LIMIT, self.seed
+            )  # those that are held later are the first of them
+            samples.read_ahead(rows, approximation.rows(samples.n, self.seed))
+        block = samples.rows(rows).positive_part(pairwise=kernel.domain == "gram")
+        return self._adapted.resolve(block.X), block
+
+    def _search_size(self, n: int) -> int:
+        """How many of n samples hyperparameters are learned on: as many as there are landmarks, but not too few."""
+        if self.approximation is None or isinstance(self.approximation, RandomFeatures):
+            return n
+        return min(n, max(self.approximation.size(n), limits.SMALLEST_SEARCH))
+
+    def _batch(self, n: int) -> int:
+        """How many of n samples are looked at at a time."""
+        limit = LARGEST_BATCH if self.model.batch_size == "auto" else self.model.batch_size
+        return n if limit is None else min(int(limit), n)
+
+    def _require_memory(self, inputs: InputGram) -> None:
+        """Refuse a fit that does not fit, before anything of size n × n exists."""
+        learned = self.free and self.model.criterion is not None
+        searched = min(self._batch(inputs.n), self._search_size(inputs.n)) if learned else 0
+        require_memory(inputs.n, searched, self.approximation, self.representation.dtype.itemsize)
+
+    def choose(self, settings: EmbeddingSettings) -> Choice:
+        """What is free, chosen by the criterion; what is fixed stays."""
+        model, (kernel, block) = self.model, self._seen
+        inputs = InputGram(block.X, kernel.domain == "gram")
+        self._require_memory(inputs)
+        if model.criterion is None:
+            n = self.samples.n if self.approximation is not None else inputs.n
+            return Choice(kernel, inputs.scale(kernel) / n if model.alpha is None else model.alpha)
+        if model.alpha is not None and not self.free:
+            return Choice(kernel, model.alpha)
+        return self._search(settings).search()
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The criterion and its gradient at points (b, m) of logarithms, counted from where the data put them."""
+        return self._search(EmbeddingSettings()).value_and_gradient(points, rows)
+
+    def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
+        """The criterion of the samples that a search looks at, as a function of what is free."""
+        model, (kernel, block) = self.model, self._seen
+        inputs = InputGram(block.X, kernel.domain == "gram")
+        if isinstance(self.approximation, RandomFeatures):
+            inputs = inputs.drawn(self.approximation.features(kernel, inputs.X, seed=settings.seed))
+        elif self.approximation is not None:
+            inputs, block = _some(inputs, block, self._search_size(inputs.n), settings.seed)
+        size = self._batch(inputs.n)
+        inputs = inputs.by_features(kernel, limit=size)
+        if inputs.features is not None and model.batch_size == "auto":  # features are cheap however many samples
+            size = inputs.n
+        solver = settings.solver
+        if solver == "auto":
+            solver = "lbfgs" if model.batch_size == "auto" or size == inputs.n else "adam"
+        if solver == "lbfgs" and size < inputs.n:
+            inputs, block = _some(inputs, block, size, settings.seed)
+        if not self.free:
+            with silent_repairs():  # the fit speaks of the last Gram matrix
+                inputs = inputs.fixed(kernel)
+        whole = dict[str, ClassRisk]()
+
+        def objective(rows: Tensor | None, observer: Observer) -> ClassRisk:
+            if rows is not None:
+                labels = replace(block, X=block.Y).rows(rows.cpu().numpy())  # the inputs are not asked for
+                if labels.groups is not None and len(labels.groups.unique()) < 2:  # nothing would be left of the batch
+                    labels = replace(labels, groups=None)
+                return model.objective(kernel, labels, settings.seed, observer)
+            if not whole:
+                whole["all"] = model.objective(kernel, block, settings.seed, observer)
+            return whole["all"]
+
+        settings = replace(settings, solver=solver, batch_size=size if size < inputs.n else None)
+        like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
+        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like)
+
+    # -- the solution -------------------------------------------------------------------------------------------------
+    def solve(self, choice: Choice) -> ClassSolution:
+        """The function and its system at the chosen kernel and alpha, and how sure its estimates are."""
+        model = self.model
+        with torch.no_grad():
+            system = ridge_system(
+                Decomposable(choice.model),
+                self.samples,
+                choice.alpha,
+                self.representation,
+                intercept=model.intercept,
+                approximation=self.approximation,
+                explicit=True,
+                solver="direct",
+                memory_limit=model.memory_limit,
+                inputs=self.inputs,
+                seed=self.seed,
+            )
+            report = system.report(self.samples, ClippedEntropy(model.clip))
+            return self._solution(system, choice, report.largest, report.loss / system.weight)
+
+    def add(self, before: FittedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
+        """The solution with a block of more samples; ``largest`` is sup k(x, x) of those before."""
+        with torch.no_grad():
+            system = before.added(block)
+            return self._solution(system, choice, max(largest, float(self._adapted._diag(block.X).max())), None)
+
+    def _solution(self, system: FittedSystem, choice: Choice, largest: float, loss: float | None) -> ClassSolution:
+        calibration = estimates = None
+        if self.model.calibrated:
+            block, loo = system.left_out_sample()
+            calibration = calibrate_embedding(loo, block.Y, block.weights)
+            every = system.left_out() if self.approximation is None else loo  # those of weight zero, too
+            estimates = plain(every.to(self.representation.dtype))
+        function, complexity = system.function(), system.norm() * math.sqrt(largest)
+        return ClassSolution(function, system.at_rest(), choice, calibration, estimates, largest, complexity, loss)
 
 
-def sum_classes(
-    model: ClassModel,
-    choice: Choice,
-    samples: Samples,
-    approximation: Approximation,
-    representation: Representation,
-    *,
-    memory_limit: Any,
-    seed: int,
-) -> ClassFit:
-    """The fit by sums over blocks, and what ``partial_fit`` would add to."""
-    chosen = samples.random_rows(limits.HELD_ROWS, seed)
-    held = samples.rows(chosen)
-    features = SummedFeatures.choose(
-        approximation, choice.model, samples, held.X, representation, intercept=model.intercept, seed=seed
-    )
-    limit = room_beside_sums(memory_limit, features.map.n_features, held.Y.shape[1], held=0)
-    sums: NormalSums = samples.total(NormalStep(features.map), limit=limit)
-    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
-    fit = _solved(model, choice.alpha, batches, sums, held, limit)
-    assert isinstance(fit.function, FeatureFunction)
-    coefficients, b, by_columns = fit.function.loaded
-    step = ReportStep(features.stored.map, coefficients, b, model.clip, by_columns)
-    report = samples.total(step, limit=limit)
-    return _reported(replace(fit, training_loss=report.loss / sums.weight), report.largest)
-
-
-def add_classes(model: ClassModel, alpha: float, before: ClassFit, block: Block, *, memory_limit: Any) -> ClassFit:
-    """The fit with a block of more samples: their sums are added, and the system is solved again."""
-    assert before.batches is not None
-    features = before.batches.features
-    limit = room_beside_sums(memory_limit, features.map.n_features, block.Y.shape[1], held=0)
-    fresh = InMemory(block).total(NormalStep(features.map), limit=limit)
-    sums = before.batches.sums.map(torch.from_numpy) + fresh
-    batches = before.batches.joined(sums, block)
-    fit = _solved(model, alpha, batches, sums, batches.held_block(), limit)
-    largest = float(features.stored.map.kernel._diag(block.X).max())
-    return _reported(fit, max(before.largest, largest))
-
-
-def _solved(
-    model: ClassModel,
-    alpha: float,
-    batches: EmbeddingBatches,
-    sums: NormalSums,
-    held: Block,
-    limit: int | None,
-) -> ClassFit:
-    """Coefficients, constant and calibration from the sums and a few samples."""
-    features = batches.features
-    ridge = features.ridge(sums)
-    function = features.function(ridge, alpha)
-    calibration = estimates = None
-    if model.calibrated:
-        loo = held.Y.double() - left_out_errors(ridge, features.map, held, alpha, limit)
-        calibration = calibrate_embedding(loo, held.Y, held.weights)
-        estimates = plain(loo.to(features.map.dtype))
-    return ClassFit(function, calibration, estimates, math.nan, None, math.nan, batches)
-
-
-def _reported(fit: ClassFit, largest: float) -> ClassFit:
-    """With r = √(‖f‖² sup k(x, x)); features are orthonormal."""
-    return replace(fit, complexity=fit.function.norm() * math.sqrt(largest), largest=largest)
+def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputGram, Block]:
+    """So many random samples, in order; of groups, whole ones."""
+    if block.groups is not None:
+        rows = torch.from_numpy(limits.sample_groups(block.groups.cpu().numpy(), size, seed))
+    else:
+        rows = torch.randperm(len(block), generator=torch.Generator().manual_seed(seed))[:size].sort().values
+    return inputs.rows(rows), block.rows(rows.numpy())

@@ -1,30 +1,39 @@
-"""Conditional mean embeddings: the search over their hyperparameters, exact fits, fits by sums, and batches."""
+"""Conditional mean embeddings: the search over their hyperparameters, and their fits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FeatureFunction
-from representer.functions.conditional import middle
+from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
+from representer.functions import ConditionalEmbedding, Embedding
 from representer.kernels import Kernel
-from representer.linalg import pivoted_cholesky, room_beside_sums
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
-from representer.operators import Adapted, Representation, original, repaired_gram, silent_repairs
-from representer.optimize.search import Choice
-from representer.problems.embedding import EmbeddingProblem, EmbeddingSettings, InputGram, held_out_rows
-from representer.problems.embedding_sums import EmbeddingBatches, SummedFeatures, best_alpha_by_sums
-from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, evenly_spaced, is_dask, plain, take
+from representer.operators import Representation, repaired_gram, silent_repairs
+from representer.optimize import Choice, Problem, system_alpha
+from representer.problems.embedding import (
+    EmbeddingSearch,
+    EmbeddingSettings,
+    InputGram,
+    held_out_rows,
+    require_memory,
+)
+from representer.samples import Block, Data, InMemory, Samples, evenly_spaced, plain, take
 from representer.samples import rows as limits
-from representer.systems.cells import Cells, CellStep
-from representer.systems.sums import NormalStep, NormalSums
-from representer.systems.weights import SampleWeights
+from representer.systems.conditional import (
+    CellSystem,
+    TargetSource,
+    WeightSystem,
+    conditional_system,
+    target_factor,
+)
 
 # Beyond it, hyperparameters of an exact fit are learned on a random subset.
 LARGEST_BATCH = 1500
@@ -36,18 +45,28 @@ class ConditionalModel:
 
     Parameters
     ----------
+    kernel, output_kernel : Kernel
+        A number in them stays, a word lets the data decide.
     criterion : {"loo", "validation"} or None
     alpha : float or None
         None: chosen by the criterion; without one, the mean k(x, x) over n.
     intercept : bool
     validation_fraction : float
         The share of samples that ``"validation"`` holds out.
+    approximation : Approximation, pair of approximations or None
+        Of the inputs and the targets; None is exact.
+    memory_limit : int, str or None
+        What a fit by sums may take beside the data.
     """
 
+    kernel: Kernel
+    output_kernel: Kernel
     criterion: str | None
     alpha: float | None
     intercept: bool
     validation_fraction: float
+    approximation: Any = None
+    memory_limit: Any = None
 
     def objective(self, R: Tensor, block: Block, seed: int) -> SquaredLoss:
         """The criterion of samples whose targets, elements of an RKHS, are the rows of R."""
@@ -60,267 +79,203 @@ class ConditionalModel:
         return HeldOut(R, validation=held_out_rows(labels, self.validation_fraction, seed, groups), **options)
 
 
-def target_factor(gram: Tensor) -> Tensor:
-    """R with RRᵀ = L: to this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost."""
-    factor, _ = pivoted_cholesky(gram, tol=torch.finfo(gram.dtype).eps ** 0.75)
-    return factor.contiguous()
-
-
-def search_conditionals(
-    model: ConditionalModel,
-    kernel: Kernel,
-    free: list[str],
-    block: Block,
-    R: Tensor,
-    settings: EmbeddingSettings,
-    like: Tensor,
-) -> Choice:
-    """Learn what is free by the criterion, with R a factor of the targets' Gram matrix; what is fixed stays."""
-    inputs = InputGram(block.X, kernel.domain == "gram")
-    if model.criterion is None:
-        alpha = inputs.scale(kernel) / inputs.n if model.alpha is None else model.alpha
-        return Choice(kernel, alpha)
-    if model.alpha is not None and not free:
-        return Choice(kernel, model.alpha)
-    if inputs.n > LARGEST_BATCH:
-        if block.groups is None:
-            order = torch.randperm(inputs.n, generator=torch.Generator().manual_seed(settings.seed))
-            index = order[:LARGEST_BATCH]
-        else:
-            labels = block.groups.cpu().numpy()
-            index = torch.from_numpy(limits.sample_groups(labels, LARGEST_BATCH, settings.seed))
-        inputs, R, block = inputs.rows(index), R[index], replace(block, X=R, Y=R).rows(index.numpy())
-    inputs = inputs.by_features(kernel, limit=inputs.n)
-    objective = model.objective(R, block, settings.seed)
-    if not free:
-        with silent_repairs():
-            inputs = inputs.fixed(kernel)
-    problem = EmbeddingProblem(
-        inputs, kernel, free, model.alpha, lambda rows, observer: objective, settings, like, logarithm=True
-    )
-    return problem.search()
-
-
-# -- exact fits -------------------------------------------------------------------------------------------------------
-def solve_conditionals(
-    model: ConditionalModel,
-    choice: Choice,
-    block: Block,
-    inputs: Data,
-    targets: ConditionalEmbedding,
-) -> ConditionalEmbedding:
-    """The embedding of the fit to all samples; ``inputs`` as they are stored, ``targets`` without weights."""
-    w = block.weights
-    total = float(len(targets.anchors) if w is None else w.sum())
-    stored = None if w is None else plain(w, copy=True)
-    weights = SampleWeights(
-        original(choice.model), inputs, total * choice.alpha, model.intercept, targets.representation, stored
-    ).with_system(choice.model)
-    shares = None if stored is None else stored / stored.sum()
-    return replace(targets, weights=weights, total_is_one=model.intercept, shares=shares)
-
-
-# -- targets of many samples ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class TargetSource:
-    """Targets in memory, checked, or in a Dask array, to be checked where they are read.
-
-    Parameters
-    ----------
-    values : array, list or Dask array
-    kernel : Kernel
-        That takes them.
-    representation : Representation
-    check : callable
-        Raw targets -> checked ones.
-    """
-
-    values: Any
-    kernel: Kernel
-    representation: Representation
-    check: Any
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def rows(self, index: np.ndarray) -> Any:
-        """Some of them, here and checked."""
-        if is_dask(self.values):
-            return self.check(self.values[index].compute())
-        return take(self.values, torch.from_numpy(index))
-
-    def prepared(self, values: Any) -> Any:
-        """As the kernel takes them."""
-        numeric = self.kernel.domain == "vectors"
-        return self.kernel.prepare(self.representation.tensor(values) if numeric else values)
-
-    def column(self, cells: Cells) -> Any:
-        """What blocks of samples hold: vectors, or the numbers (n, 1) of the cells of anything else."""
-        if not is_dask(self.values):
-            prepared = self.prepared(self.values)
-            return prepared if self.kernel.domain == "vectors" else cells(prepared)[:, None]
-        if self.kernel.domain == "vectors":
-            return self.values
-        form: dict[str, Any] = {"new_axis": 1} if self.values.ndim == 1 else {}
-        form["chunks"] = (self.values.chunks[0], (1,))
-        reader = replace(self, values=None)
-        return self.values.map_blocks(_numbers, reader, cells, dtype=float, meta=np.empty((0, 0)), **form)
-
-    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
-        """Targets that stand for all, as they were given."""
-        if isinstance(approximation, Landmarks):
-            return self.check(approximation.points)
-        some = self.rows(approximation.rows(len(self), seed))
-        if kernel.domain == "vectors":  # means, perhaps
-            return plain(approximation.choose(kernel, self.prepared(some), seed).landmarks, copy=True)
-        return take(some, approximation.samples(kernel, self.prepared(some), seed=seed))
-
-
-def _numbers(chunk: np.ndarray, reader: TargetSource, cells: Cells) -> np.ndarray:
-    return plain(cells(reader.prepared(reader.check(chunk))))[:, None].astype(float)
-
-
-def with_targets(samples: Samples, Y: Data) -> Samples:
-    """The same inputs, weights and groups, with targets in memory or on Dask."""
-    if isinstance(samples, OnDask):
-        return OnDask(samples.X, plain(Y), samples.weights, dtype=samples.dtype, groups=samples.groups)
-    assert isinstance(samples, InMemory)
-    values = Y if isinstance(Y, Tensor) else torch.as_tensor(np.asarray(Y.compute() if is_dask(Y) else Y))
-    return InMemory(replace(samples.samples, Y=values))
-
-
-# -- fits by sums -----------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class ConditionalFit:
-    """A conditional embedding by sums over cells of targets, alpha, and what ``partial_fit`` would add to.
-
-    Parameters
-    ----------
-    function : ConditionalEmbedding
-    alpha : float
-    value : float or None
-        The criterion, if alpha was chosen by it.
-    first_alpha : float or None
-        What later batches keep; None: alpha is chosen anew.
-    scale : float or None
-        The mean k(x, x), where alpha is that over n.
-    error : float
-        That of the approximation.
-    batches : EmbeddingBatches
-    """
+class ConditionalSolution:
+    """The fitted embedding, its system, and alpha with the criterion there."""
 
     function: ConditionalEmbedding
-    alpha: float
+    system: WeightSystem | CellSystem
     value: float | None
-    first_alpha: float | None
-    scale: float | None
-    error: float
-    batches: EmbeddingBatches
 
 
-def sum_conditionals(
-    model: ConditionalModel,
-    kernel: Kernel,
-    inputs: Samples,
-    targets: TargetSource,
-    empty: ConditionalEmbedding,
-    pair: tuple[Approximation, Nystroem | Landmarks],
-    *,
-    first_alpha: float | None,
-    value: float | None,
-    memory_limit: Any,
-) -> ConditionalFit:
-    """The fit with numbers in both kernels; ``empty`` is the embedding without weights and anchors."""
-    seed, how = empty.seed, empty.representation
-    anchors = targets.anchors(cell_kernel(empty), pair[1], seed)
-    centre = plain(middle(how.tensor(anchors))) if empty.kernel.domain == "vectors" else None
-    function = replace(empty, anchors=anchors, centre=centre, total_is_one=model.intercept)
-    samples = with_targets(inputs, targets.column(_cells(function)))
-    chosen = samples.random_rows(limits.HELD_ROWS, seed)
-    held = samples.rows(chosen)
-    features = SummedFeatures.choose(pair[0], kernel, inputs, held.X, how, intercept=model.intercept, seed=seed)
-    step = _cell_step(function, features)
-    error = approximation_error(features.stored.map, held.X)
-    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=len(held))
-    sums: NormalSums = samples.total(step, limit=limit)
-    batches = EmbeddingBatches(features, sums.map(plain), HeldSamples.of(held, chosen, seed), samples.n, seed)
-    scale = None
-    if model.criterion is None and model.alpha is None:
-        block = inputs.rows(evenly_spaced(inputs.n, limits.HEURISTIC_ROWS))
-        scale = InputGram(block.X).scale(kernel)
-    fit = ConditionalFit(function, 0.0, value, first_alpha, scale, error, batches)
-    return _solved(model, fit, sums, held, limit)
+class ConditionalProblem(Problem):
+    """min over f and b of the weighted mean of ‖l(y_i, ·) − f(x_i) − b‖² plus alpha‖f‖².
+
+    Parameters
+    ----------
+    samples : Samples
+        The inputs, with weights and groups; the targets of samples in memory have no columns.
+    targets : TargetSource
+        The targets.
+    model : ConditionalModel
+    representation : Representation
+    flat : bool
+        Is each target one number?
+    seed : int
+    inputs : data or None
+        The inputs of samples in memory as they are stored.
+    """
+
+    def __init__(
+        self,
+        samples: Samples,
+        targets: TargetSource,
+        model: ConditionalModel,
+        representation: Representation,
+        *,
+        flat: bool = False,
+        seed: int = 0,
+        inputs: Data = None,
+    ):
+        super().__init__(samples, model, representation, seed=seed, inputs=inputs)
+        self.targets, self.flat = targets, flat
+
+    @cached_property
+    def pair(self) -> tuple[Approximation, Nystroem | Landmarks] | None:
+        """The approximations of so many inputs and targets."""
+        approximation, vectors = self.model.approximation, self.model.output_kernel.domain == "vectors"
+        return None if approximation is None else input_output_pair(approximation, self.samples.n, vectors=vectors)
+
+    @cached_property
+    def _adapted(self) -> Kernel:
+        return self.representation.adapted(self.model.kernel, repair=self.pair is None)
+
+    @property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search."""
+        return self._adapted.free() if self.model.criterion is not None else []
+
+    # -- the samples of a search --------------------------------------------------------------------------------------
+    @cached_property
+    def _block(self) -> Block:
+        """The samples of positive weight that a search looks at, with their numbers: all, or a random part of many."""
+        if self.pair is None:
+            block = replace(self.samples.rows(np.arange(self.samples.n)), Y=torch.arange(self.samples.n))
+            return block.positive_part(pairwise=self.model.kernel.domain == "gram")
+        rows = self.samples.random_rows(limits.SEARCH_ROWS, self.seed)
+        return replace(self.samples.rows(rows), Y=torch.from_numpy(rows))
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel where the data put it."""
+        if self.pair is None:
+            return self._adapted.resolve(self._block.X)
+        return self._adapted.resolve(self.samples.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS)).X)
+
+    @cached_property
+    def embedding(self) -> ConditionalEmbedding:
+        """The output kernel with numbers, and all targets of an exact fit, without weights."""
+        output, source = self.model.output_kernel, self.targets
+        if self.pair is None:
+            options = (source.values, self.representation, self.model.intercept, self.flat, self.seed)
+            empty = ConditionalEmbedding(None, output, *options)
+            kernel = output.resolve(take(empty.prepared_anchors, self._block.Y))
+            return replace(empty, kernel=kernel)
+        some = source.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS))
+        options = (None, self.representation, self.model.intercept, self.flat, self.seed)
+        return ConditionalEmbedding(None, output.resolve(source.prepared(some)), *options)
+
+    @cached_property
+    def _factor(self) -> Tensor:
+        """R (n, r) with R Rᵀ = l of the targets that a search looks at."""
+        kernel, rows = self.embedding.output_kernel, self._block.Y
+        if self.pair is None:
+            return target_factor(repaired_gram(kernel, self.embedding.prepared_anchors)[0])[rows]
+        return target_factor(repaired_gram(kernel, self.targets.prepared(self.targets.rows(rows.numpy())))[0])
+
+    # -- the search ---------------------------------------------------------------------------------------------------
+    def choose(self, settings: EmbeddingSettings) -> Choice:
+        """What is free, chosen by the criterion; what is fixed stays, and a fit by sums chooses its own alpha."""
+        model, n = self.model, self.samples.n
+        if self.pair is None:
+            require_memory(n, min(n, LARGEST_BATCH), None, self.representation.dtype.itemsize)
+            self._factor  # noqa: B018  repairs, or raises, if the targets' Gram matrix is indefinite
+        searched = bool(self.free) or (model.alpha is None and (self.pair is None or model.criterion == "validation"))
+        if model.criterion is None or not searched:
+            inputs = InputGram(self._block.X, self.model.kernel.domain == "gram")
+            alpha = model.alpha
+            if alpha is None:  # a fit by sums has one of its own
+                alpha = 0.0 if self.pair is not None else inputs.scale(self.kernel) / inputs.n
+            return Choice(self.kernel, alpha)
+        return self._search(settings).search()
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The logarithm of the criterion and its gradient at points (b, m), counted from where the data put them."""
+        return self._search(EmbeddingSettings(seed=self.seed)).value_and_gradient(points, rows)
+
+    def _search(self, settings: EmbeddingSettings) -> EmbeddingSearch:
+        """The criterion of the samples that a search looks at, as a function of what is free."""
+        model, kernel, block, R = self.model, self.kernel, self._block, self._factor
+        inputs = InputGram(block.X, kernel.domain == "gram")
+        if inputs.n > LARGEST_BATCH:
+            if block.groups is None:
+                order = torch.randperm(inputs.n, generator=torch.Generator().manual_seed(settings.seed))
+                index = order[:LARGEST_BATCH]
+            else:
+                labels = block.groups.cpu().numpy()
+                index = torch.from_numpy(limits.sample_groups(labels, LARGEST_BATCH, settings.seed))
+            inputs, R, block = inputs.rows(index), R[index], replace(block, X=R, Y=R).rows(index.numpy())
+        inputs = inputs.by_features(kernel, limit=inputs.n)
+        if not self.free:
+            with silent_repairs():
+                inputs = inputs.fixed(kernel)
+        whole = dict[str, SquaredLoss]()
+
+        def objective(rows: Tensor | None, observer: Any) -> SquaredLoss:
+            if rows is not None:
+                part = replace(block, X=R, Y=R).rows(rows.cpu().numpy())
+                return model.objective(part.X, part, settings.seed)
+            if not whole:
+                whole["all"] = model.objective(R, block, settings.seed)
+            return whole["all"]
+
+        like = torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
+        return EmbeddingSearch(inputs, kernel, self.free, model.alpha, objective, settings, like, logarithm=True)
+
+    # -- the solution -------------------------------------------------------------------------------------------------
+    def solve(self, choice: Choice) -> ConditionalSolution:
+        """The embedding and its system at the chosen kernel; alpha, too, unless the sums of a fit choose it."""
+        model, scale = self.model, None
+        if self.pair is not None and model.criterion is None and model.alpha is None:
+            block = self.samples.rows(evenly_spaced(self.samples.n, limits.HEURISTIC_ROWS))
+            scale = InputGram(block.X).scale(choice.model)
+        by_validation = model.criterion == "validation" and model.alpha is None
+        with torch.no_grad():
+            system = conditional_system(
+                choice.model,
+                self.samples,
+                self.targets,
+                self.embedding,
+                choice.alpha,
+                intercept=model.intercept,
+                pair=self.pair,
+                inputs=self.inputs,
+                memory_limit=model.memory_limit,
+                scale=scale,
+                first_alpha=choice.alpha if by_validation else None,
+            )
+            return settled(model, system, choice.value)
+
+    def held_out(  # type: ignore[override]
+        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: EmbeddingSettings
+    ) -> list[Embedding]:
+        """The embeddings for the test rows of each (train, test) by a fit without them that repeats the search."""
+        if not isinstance(self.samples, InMemory):
+            raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
+        block, elements = self.samples.samples, []
+        inputs = plain(block.X) if self.inputs is None else self.inputs
+        for train, test in folds:
+            part, rows = block.rows(train), torch.from_numpy(np.asarray(train))
+            own, new = (take(inputs, torch.from_numpy(np.asarray(index))) for index in (train, test))
+            if self.model.kernel.domain == "gram":
+                part, own, new = replace(part, X=part.X[:, rows]), own[:, train], new[:, train]
+            options = {"flat": self.flat, "seed": self.seed, "inputs": own}
+            targets = self.targets.fold(np.asarray(train))
+            problem = ConditionalProblem(InMemory(part), targets, self.model, self.representation, **options)
+            elements.append(problem.solve(problem.choose(settings)).function.embedding(new))
+        return elements
 
 
-def add_conditionals(
-    model: ConditionalModel,
-    before: ConditionalFit,
-    inputs: Samples,
-    targets: TargetSource,
-    *,
-    memory_limit: Any,
-) -> ConditionalFit:
-    """The fit with more samples: their sums are added, and the system is solved again."""
-    features = before.batches.features
-    step = _cell_step(before.function, features)
-    samples = with_targets(inputs, targets.column(_cells(before.function)))
-    assert isinstance(samples, InMemory)
-    limit = room_beside_sums(memory_limit, features.map.n_features, step.width, held=limits.HELD_ROWS)
-    sums = before.batches.sums.map(torch.from_numpy) + samples.total(step, limit=limit)
-    batches = before.batches.joined(sums, samples.samples)
-    return _solved(model, replace(before, batches=batches), sums, batches.held_block(), limit)
-
-
-def cell_kernel(function: ConditionalEmbedding) -> Kernel:
-    """The output kernel as cells take it: nothing is repaired, for no Gram matrix is formed."""
-    kernel, how = function.kernel, function.representation
-    return kernel if kernel.domain == "vectors" else Adapted(kernel, how.dtype, how.device)
-
-
-def _cells(function: ConditionalEmbedding) -> Cells:
-    return Cells(cell_kernel(function), function.targets)
-
-
-def _cell_step(function: ConditionalEmbedding, features: SummedFeatures) -> CellStep:
-    """The sums of the fit."""
-    cells = _cells(function)
-    if function.centre is None:
-        return CellStep(features.map, len(cells), None, None)
-    return CellStep(features.map, len(cells), cells, function.representation.tensor(function.centre))
-
-
-def _solved(
-    model: ConditionalModel, fit: ConditionalFit, sums: NormalSums, held: Block, limit: int | None
-) -> ConditionalFit:
-    """alpha, the weights of the cells and the moments, from the sums and a few samples."""
-    features, value = fit.batches.features, fit.value
-    step = _cell_step(fit.function, features)
-    alpha = model.alpha if model.alpha is not None else fit.first_alpha
-    if alpha is None and fit.scale is not None:
-        alpha = fit.scale / sums.n
-    if alpha is None:  # by the leave-one-out errors in the RKHS of l, every target replaced by its anchor
-        gram, _ = repaired_gram(fit.function.output_kernel, fit.function.targets)
-        anchors = pivoted_cholesky(gram.double(), tol=torch.finfo(gram.dtype).eps ** 0.75)[0]
-        moments = anchors.new_zeros(step.width - step.n_cells, anchors.shape[1])
-        ridge = features.ridge(sums.combined(torch.cat([anchors, moments])))
-        elements = replace(held, Y=anchors[step.numbers(held.Y)])
-        alpha, value = best_alpha_by_sums(ridge, step.features, elements, limit)
-    ridge = features.ridge(sums)
-    theta = ridge.coefficients(alpha)
-    arrays, r = (plain(theta), plain(ridge.intercepts(theta))), step.n_cells
-    weights = FeatureFunction(features.stored, arrays[0][:, :r].copy(), arrays[1][:r].copy())
-    moments_function = None
-    if fit.function.centre is not None:
-        moments_function = FeatureFunction(features.stored, arrays[0][:, r:].copy(), arrays[1][r:].copy())
-    shares = plain(sums.target_sum[:r] / sums.weight, copy=True)
-    function = replace(fit.function, weights=weights, moments=moments_function, shares=shares)
-    return replace(fit, function=function, alpha=alpha, value=value)
-
-
-def regressed(features: SummedFeatures, samples: Samples, alpha: float, memory_limit: Any) -> FeatureFunction:
-    """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
-    width = samples.rows(np.arange(1)).Y.shape[1]
-    limit = room_beside_sums(memory_limit, features.map.n_features, width, held=0)
-    ridge = features.ridge(samples.total(NormalStep(features.map), limit=limit))
-    theta = ridge.coefficients(alpha)
-    return FeatureFunction(features.stored, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
+def settled(
+    model: ConditionalModel, system: WeightSystem | CellSystem, value: float | None = None
+) -> ConditionalSolution:
+    """The solution of a system; a fit by sums chooses alpha by its leave-one-out error, unless something else does."""
+    if isinstance(system, CellSystem):
+        alpha = model.alpha if model.alpha is not None else system.first_alpha
+        if alpha is None and system.scale is not None:
+            alpha = system.scale / system.n
+        if alpha is None:
+            alpha, value = system_alpha(system)
+        system = system.changed(alpha=alpha)
+        return ConditionalSolution(system.function(), system.at_rest(), value)
+    return ConditionalSolution(system.function(), system, value)

@@ -14,8 +14,7 @@ from representer.approximation import Nystroem
 from representer.functions import Expansion
 from representer.linalg import eigh
 from representer.operators import Decomposable
-from representer.optimize import OptimizeResult
-from representer.optimize.search import Choice, SearchSettings, log_spaced
+from representer.optimize import Choice, OptimizeResult, SearchSettings, log_spaced
 from representer.problems.composition import Composition, DeepProblem, outer_grams
 from representer.problems.fixed_gram import Restore, precompute
 from representer.problems.hyperparameters import Fold, HyperparameterSearch, minimise

@@ -18,10 +18,8 @@ from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
-from representer.optimize import HistoryEntry, OptimizeResult, adam, lbfgs
-from representer.optimize.search import Choice, SearchSettings, random_starts
-from representer.samples import Block, Data, count, take
-from representer.systems.scalar import DenseSystem, FactorSystem, RidgeSystem
+from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
+from representer.samples import Data, count, take
 from representer.values import Constraint, Positive
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
@@ -122,25 +120,6 @@ class InputGram:
         if self.features is not None:
             return self.features(kernel, X)
         return kernel._gram(X[:, rows] if self.pairwise and rows is not None else X, None)
-
-    def system(self, kernel: Kernel, shift: float, *, intercept: bool, sample_weight: Tensor | None) -> RidgeSystem:
-        """The factored system of a fit to all samples."""
-        matrix = self.matrix(kernel)
-        form = DenseSystem if self.features is None else FactorSystem
-        return form(matrix, matrix.new_tensor(shift), intercept=intercept, sample_weight=sample_weight)
-
-    def extended(self, coefficients: Tensor) -> Tensor:
-        """Coefficients of a function of the training points that means the same at new ones."""
-        return coefficients if self.kept is None else self.kept @ (self.kept.mT @ coefficients)
-
-
-def positive_part(block: Block, *, pairwise: bool) -> Block:
-    """The samples of positive weight; those of weight zero are none."""
-    if block.weights is None or bool((block.weights > 0).all()):
-        return block
-    index = torch.nonzero(block.weights)[:, 0].cpu()
-    part = block.rows(index.numpy())
-    return replace(part, X=part.X[:, index]) if pairwise else part
 
 
 def require_groups(groups: np.ndarray | None) -> None:
@@ -279,7 +258,7 @@ def start_value(name: str, value: Any, shape: torch.Size, constraint: Constraint
     return start
 
 
-class EmbeddingProblem:
+class EmbeddingSearch:
     """A criterion as a function of one vector: how far each free hyperparameter is from where the data put it, in its
     logarithm if it is positive, and log alpha.
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import conjugate_gradient
-from representer.optimize import Callback, OptimizeResult, lbfgs
-from representer.optimize.search import Choice
+from representer.optimize import Callback, Choice, OptimizeResult, lbfgs
 from representer.problems.composition import Composition, DeepProblem
 from representer.values import Packing
 

@@ -11,8 +11,10 @@ the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,11 +22,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from representer.functions.levels import slope
-from representer.kernels import Gaussian, Kernel, Linear, as_kernel
-from representer.linalg import Product, RitzPairs, leading, orthonormal, row_blocks
-from representer.optimize.runs import HistoryEntry, Monitor
-from representer.optimize.search import SearchSettings
+from representer.approximation import Nystroem
+from representer.functions.levels import DataLevel, Levels, Recovery, slope
+from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
+from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
+from representer.operators import Representation
+from representer.optimize import HistoryEntry, Monitor, OptimizeResult, SearchSettings, adam, keep_going, with_gradient
 from representer.optimize.stiefel import (
     ManifoldResult,
     SearchLimits,
@@ -39,7 +42,9 @@ from representer.optimize.stiefel import (
     sweeps,
     symmetric,
 )
-from representer.values import is_count, is_real, number
+from representer.preimage import Network
+from representer.samples import Data, InMemory, Samples, plain
+from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
 
@@ -60,6 +65,8 @@ CACHED = 2**20
 START_ACCURACY, EXACT = 1e-6, 1e-12
 # A component of little variance is extended to new samples this accurately, a tenth of what is promised for samples.
 EXTENDED = 1e-7
+# During training the features will move, so that their components are solved for to this accuracy only.
+TRAINING_ACCURACY = 1e-4
 # In units of rounding, the residual where a search ends at the latest, and the one where energies tell no steps apart.
 LEAST_RESIDUAL, UNRESOLVED = 100.0, 4096.0
 
@@ -72,12 +79,21 @@ class LevelModel:
     sizes: tuple[int | float, ...]  # numbers of components, or shares of the variance
     kernels: tuple[Kernel, ...]
     etas: tuple[float, ...]
+    center: bool = True  # Are the features of the data centred?
+    extension: str = "exact"  # how new samples get hidden features, or "smoother"
+    approximation: Nystroem | None = None  # chooses the samples that stand for all; None: each for itself
+    decoder: Network | None = None  # a network to train, together with the one in the first kernel
 
     @staticmethod
     def of(
         n_components: float | Sequence[float],
         kernel: Kernel | str | Sequence[Kernel | str],
         eta: float | Sequence[float],
+        *,
+        center: bool = True,
+        extension: str = "exact",
+        approximation: Nystroem | None = None,
+        decoder: Network | None = None,
     ) -> LevelModel:
         """Make a model from lists with one entry for each level; what is no list holds for all levels."""
         arguments: dict[str, Any] = {"n_components": n_components, "kernel": kernel, "eta": eta}
@@ -95,7 +111,8 @@ class LevelModel:
             (_size(j, size), _checked_kernel(j, k), _eta(j, weight))
             for j, (size, k, weight) in enumerate(zip(*columns, strict=True))
         ]
-        return LevelModel(*zip(*levels, strict=True))
+        sizes, kernels, etas = zip(*levels, strict=True)
+        return LevelModel(sizes, kernels, etas, bool(center), extension, approximation, decoder)
 
     def check_samples(self, n: int) -> None:
         """Refuse more orthonormal columns than samples, in one level or in nonlinear levels together.
@@ -222,8 +239,8 @@ class Stationarity:
 
 
 @dataclass
-class LevelsProblem:
-    """The levels above one Gram matrix of the data; it remembers the subspaces where it last found eigenvectors."""
+class LevelEnergy:
+    """The energy of levels above one Gram matrix; it remembers the subspaces where it last found eigenvectors."""
 
     gram: Tensor  # K_1
     kernels: list[Kernel]  # k_2, …, k_L
@@ -468,36 +485,36 @@ class LevelSolution:
         return self.solver != "levelwise"
 
 
-def solve(problem: LevelsProblem, sizes: Sequence[int | float], search: LevelSearch) -> LevelSolution:
+def find(energy: LevelEnergy, sizes: Sequence[int | float], search: LevelSearch) -> LevelSolution:
     """Find the hidden features of all levels."""
-    exact = search.solver == "levelwise" or len(problem) == 1
+    exact = search.solver == "levelwise" or len(energy) == 1
     widest = max([int(size) for size in sizes if isinstance(size, int)], default=1)
     # Eigenvectors are first looked for in random directions, which decide nothing.
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(len(problem.gram), widest, generator=generator, dtype=problem.gram.dtype).to(problem.gram)
-    if search.solver == "auto" and problem.has_closed_form:
-        state = problem.at(problem.nested(sizes, noise))
+    noise = torch.randn(len(energy.gram), widest, generator=generator, dtype=energy.gram.dtype).to(energy.gram)
+    if search.solver == "auto" and energy.has_closed_form:
+        state = energy.at(energy.nested(sizes, noise))
         return LevelSolution(state, "closed_form", True, "closed form", 1, [])
-    start = problem.levelwise(sizes, noise, EXACT if exact else START_ACCURACY)
+    start = energy.levelwise(sizes, noise, EXACT if exact else START_ACCURACY)
     if exact:
-        name = "levelwise" if len(problem) > 1 else "closed_form"
-        state = problem.at(start, coupled=False)
-        return LevelSolution(state, name, True, "one eigenvalue problem for each level", 1, [])
+        name = "levelwise" if len(energy) > 1 else "closed_form"
+        state = energy.at(start, coupled=False)
+        return LevelSolution(state, name, True, "one eigenvalue energy for each level", 1, [])
     from_levelwise = isinstance(search.init, str) and search.init == "levelwise"
     first = start if from_levelwise else initial(search.init, start, search.settings.seed)
-    _check_range(problem)
+    _check_range(energy)
     settings = search.settings
     with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
-        solution = _search(problem, first, search, monitor)
-        again = search.solves_equations and first is not start and problem.ascends and not solution.interrupted
-        if again and solution.state.energy < problem.at(start).energy:
-            solution = _search(problem, start, search, monitor)
+        solution = _search(energy, first, search, monitor)
+        again = search.solves_equations and first is not start and energy.ascends and not solution.interrupted
+        if again and solution.state.energy < energy.at(start).energy:
+            solution = _search(energy, start, search, monitor)
     if not search.solves_equations:
         return solution
-    return _with_exact_last_level(problem, solution, search.tolerance(problem.gram))
+    return _with_exact_last_level(energy, solution, search.tolerance(energy.gram))
 
 
-def _with_exact_last_level(problem: LevelsProblem, solution: LevelSolution, tol: float) -> LevelSolution:
+def _with_exact_last_level(energy: LevelEnergy, solution: LevelSolution, tol: float) -> LevelSolution:
     """The last level solved exactly where it has components of little variance.
 
     A residual is relative to its level: beside it, such a component may be wrong by λ_1/λ_s as much, and so would be
@@ -508,21 +525,21 @@ def _with_exact_last_level(problem: LevelsProblem, solution: LevelSolution, tol:
     if not state.residual * values.max() > EXTENDED * values.min():
         return solution
     last, H = len(hidden) - 1, hidden[-1]
-    product = problem.field(last, problem.gram_of(last, hidden), H, None)
-    hidden[-1] = problem.solve(last, product, H, H.shape[1], EXACT)
-    state = problem.at(hidden)
+    product = energy.field(last, energy.gram_of(last, hidden), H, None)
+    hidden[-1] = energy.solve(last, product, H, H.shape[1], EXACT)
+    state = energy.at(hidden)
     # Another solution than the one that was found would not be stationary with the levels below.
     return replace(solution, state=state) if state.residual <= max(tol, solution.state.residual) else solution
 
 
-def _check_range(problem: LevelsProblem) -> None:
+def _check_range(energy: LevelEnergy) -> None:
     """A search multiplies squares of eigenvalues: they must leave room for that."""
-    limit = torch.finfo(problem.gram.dtype).max ** 0.25
-    for j, pairs in problem.ritz.items():
+    limit = torch.finfo(energy.gram.dtype).max ** 0.25
+    for j, pairs in energy.ritz.items():
         largest = pairs.values.abs().max().item()
         if not largest < limit:
             raise ValueError(
-                f"Level {j} has eigenvalues up to {largest:.1e} (divided by eta={problem.etas[j]!r}), too large for a "
+                f"Level {j} has eigenvalues up to {largest:.1e} (divided by eta={energy.etas[j]!r}), too large for a "
                 "search. Choose a larger |eta| or another kernel, or scale the data."
             )
 
@@ -534,7 +551,7 @@ def initial(init: str | Sequence[ArrayLike], like: Hidden, seed: int) -> Hidden:
         return [orthonormal(torch.randn(H.shape, generator=generator, dtype=H.dtype).to(H)) for H in like]
     if len(init) != len(like):
         raise ValueError(f"init must have one array for each level, {len(like)}; got {len(init)}.")
-    return [orthonormal(_independent(j, part, H)) for j, (part, H) in enumerate(zip(init, like, strict=True))]
+    return [orthonormal(_independent(j, columns, H)) for j, (columns, H) in enumerate(zip(init, like, strict=True))]
 
 
 def _independent(level: int, columns: ArrayLike, like: Tensor) -> Tensor:
@@ -557,34 +574,34 @@ def _independent(level: int, columns: ArrayLike, like: Tensor) -> Tensor:
     return start
 
 
-def _search(problem: LevelsProblem, start: Hidden, search: LevelSearch, monitor: Monitor) -> LevelSolution:
+def _search(energy: LevelEnergy, start: Hidden, search: LevelSearch, monitor: Monitor) -> LevelSolution:
     """Search from one start, by self-consistent fields and then by Newton's method unless a solver is named."""
-    limits = SearchLimits(search.tolerance(problem.gram), search.settings.max_iter, monitor)
+    limits = SearchLimits(search.tolerance(energy.gram), search.settings.max_iter, monitor)
     runs: dict[str, ManifoldResult[Stationarity]] = {}
     if search.solver == "projected_gradient":
-        states = projected_steps(problem.residual_objective, problem.at, start, limits.tol)
+        states = projected_steps(energy.residual_objective, energy.at, start, limits.tol)
         runs[search.solver] = follow(states, limits, is_later)
     elif search.solver == "riemannian_adam":
-        states = adam_steps(problem.residual_objective, problem.at, start, search.learning_rate)
+        states = adam_steps(energy.residual_objective, energy.at, start, search.learning_rate)
         runs[search.solver] = follow(states, limits, is_closer)
     elif search.solver != "riemannian":
-        states = sweeps(problem.sweep, start, limits.tol, ascending=problem.ascends)
-        runs["scf"] = follow(states, limits, is_no_lower if problem.ascends else is_closer)
+        states = sweeps(energy.sweep, start, limits.tol, ascending=energy.ascends)
+        runs["scf"] = follow(states, limits, is_no_lower if energy.ascends else is_closer)
         start = runs["scf"].state.hidden
     if search.solves_equations and not any(run.converged or run.interrupted for run in runs.values()):
-        if problem.ascends:
-            states, is_better = ascent(problem.at, start, problem.preconditioner, limits.tol), is_later
+        if energy.ascends:
+            states, is_better = ascent(energy.at, start, energy.preconditioner, limits.tol), is_later
         else:
-            states, is_better = newton_steps(problem.at, start, problem.preconditioner), is_closer
+            states, is_better = newton_steps(energy.at, start, energy.preconditioner), is_closer
         runs["riemannian"] = follow(states, limits, is_better)
     solver = list(runs)[-1]
-    if not problem.ascends:  # No energy says which of two points is better, only the residual.
+    if not energy.ascends:  # No energy says which of two points is better, only the residual.
         solver = min(reversed(runs), key=lambda name: runs[name].state.residual)
     state = runs[solver].state
     return LevelSolution(
         state,
         solver,
-        runs[solver].converged or state.residual <= UNRESOLVED * torch.finfo(problem.gram.dtype).eps,
+        runs[solver].converged or state.residual <= UNRESOLVED * torch.finfo(energy.gram.dtype).eps,
         "; ".join(f"{name}: {run.message}" for name, run in runs.items()),
         sum(run.n_iter for run in runs.values()),
         monitor.history,
@@ -593,20 +610,20 @@ def _search(problem: LevelsProblem, start: Hidden, search: LevelSearch, monitor:
 
 
 # -- order and signs --------------------------------------------------------------------------------------------------
-def canonical(problem: LevelsProblem, solution: LevelSolution) -> Stationarity:
+def canonical(energy: LevelEnergy, solution: LevelSolution) -> LevelSolution:
     """The same solution with diagonal Λ_j, leading components first, and in each column the largest entry positive.
 
     A kernel above that does not see a rotation or a sign allows it; another one (ARD, ℓ₁ distances) keeps its columns.
     """
     hidden = list(solution.state.hidden)
     for j, H in enumerate(hidden):
-        above = problem.kernels[j] if j < len(problem.kernels) else None
-        sign = 1.0 if problem.etas[j] > 0 else -1.0
+        above = energy.kernels[j] if j < len(energy.kernels) else None
+        sign = 1.0 if energy.etas[j] > 0 else -1.0
         vectors = torch.linalg.eigh(sign * solution.state.multipliers[j]).eigenvectors
         rotated = _if_unseen(above, H, H @ vectors.flip(1))
         peaks = rotated.gather(0, rotated.abs().argmax(0, keepdim=True)).sign()
         hidden[j] = _if_unseen(above, rotated, rotated * torch.where(peaks == 0, 1.0, peaks)).contiguous()
-    return problem.at(hidden, coupled=solution.coupled)
+    return replace(solution, state=energy.at(hidden, coupled=solution.coupled))
 
 
 def _if_unseen(kernel: Kernel | None, before: Tensor, after: Tensor) -> Tensor:
@@ -618,3 +635,275 @@ def _if_unseen(kernel: Kernel | None, before: Tensor, after: Tensor) -> Tensor:
         if (old - new).abs().max() > torch.finfo(old.dtype).eps ** 0.75 * old.abs().max():
             return before
     return after
+
+
+# -- encoder and decoder networks around the first level (section 3.3) -------------------------------------------------
+@dataclass(frozen=True)
+class TrainedNetworks:
+    """Networks with learned weights, and how the training went."""
+
+    kernel: Kernel
+    decoder: torch.nn.Module
+    result: OptimizeResult
+
+
+def train(model: LevelModel, decoder: Network, X: Data, search: LevelSearch, device: str | None) -> TrainedNetworks:
+    """Train the network in the first kernel and the decoder, for components of all levels."""
+    first = model.kernels[0]
+    if not (isinstance(first, Mapped) and isinstance(first.kernel, Linear)):
+        raise ValueError(
+            f"preimage=Network(…) goes from features back to data: the first kernel must be Neural(module, Linear()), "
+            f"or Pullback(Linear(), function); got {first!r}."
+        )
+    decoder, first = decoder.__sklearn_clone__(), first.__sklearn_clone__()
+    modules = [decoder.module, *([first.module] if hasattr(first, "module") else [])]
+    weights = [weight for module in modules for weight in module.parameters()]
+    dtype = weights[0].dtype if weights else torch.float32
+    samples = torch.as_tensor(np.asarray(X), dtype=dtype, device=device)
+    for module in modules:
+        module.to(samples)
+    settings = search.settings
+    quiet = replace(
+        search,
+        settings=replace(settings, tol=max(settings.tol, TRAINING_ACCURACY), verbose=0, callback=keep_going),
+    )
+    last: Hidden | str = "levelwise"
+
+    def components(features: Tensor) -> Tensor:
+        nonlocal last
+        features = features.to(torch.float64)
+        energy = LevelEnergy(features @ features.mT, list(model.kernels[1:]), model.etas)
+        size = model.sizes[0]
+        if (len(energy) == 1 or energy.has_closed_form) and isinstance(size, int):
+            # The thin decomposition is far cheaper than the N × N problem.
+            return torch.linalg.svd(features, full_matrices=False).U[:, :size]
+        last = find(energy, model.sizes, replace(quiet, init=last)).state.hidden
+        return last[0]
+
+    return Alternation(first, decoder, samples, components, eta=model.etas[0], center=model.center).run(settings)
+
+
+class Alternation:
+    """Equation (11): residuals of the levels plus γ times the error of reconstructions, minimised by turns.
+
+    At the beginning of a pass over the data the components are solved for, exactly: H_1, and the directions
+    W = ΦᵀH_1/η_1 of the first level, for the features Φ as they are. During the pass both are fixed, and of all
+    residuals (9) only that of the first level depends on the networks. As it was zero, it is how far features have
+    moved along the directions, (φ(x) − φ_before(x)) W. Data are reconstructed from what the components keep of φ(x),
+    its projection on the span of W: that is what the decoder will be given. ``components`` maps features, centred or
+    not, to H_1.
+    """
+
+    def __init__(
+        self,
+        kernel: Mapped,
+        decoder: Network,
+        X: Tensor,
+        components: Callable[[Tensor], Tensor],
+        *,
+        eta: float,
+        center: bool,
+    ):
+        self.kernel, self.decoder, self.X, self.components = kernel, decoder, X, components
+        self.eta, self.center = eta, center
+        values = kernel.hyperparameter_values()
+        encoder = {name: values[name] for name in kernel.free()}
+        back = {name: w.detach() for name, w in decoder.module.named_parameters() if w.requires_grad}
+        self.packings = [packing(weights, dict.fromkeys(weights, Real())) for weights in (encoder, back)]
+        vectors = (pack.pack(weights) for pack, weights in zip(self.packings, (encoder, back), strict=True))
+        self.start = torch.cat([vector.to(X) for vector in vectors])
+        self.seen = 0  # the number of samples of the pass under way
+        self.features = self.directions = self.basis = self.mean = X.new_empty(0, 0)
+
+    def weights(self, point: Tensor) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The weights of the encoder and those of the decoder, out of one vector."""
+        encoder, decoder = point.split([pack.size for pack in self.packings])
+        return self.packings[0].unpack(encoder), self.packings[1].unpack(decoder)
+
+    def encode(self, weights: dict[str, Tensor], X: Tensor) -> Tensor:
+        """The features φ(X) that the encoder makes of samples."""
+        return self.kernel.replace(weights)._image(X)
+
+    def decode(self, weights: dict[str, Tensor], features: Tensor) -> Tensor:
+        """The data ψ that the decoder makes of features."""
+        try:
+            images = torch.func.functional_call(self.decoder.module, weights, (features.to(self.start),))
+        except RuntimeError as error:
+            raise ValueError(f"The decoder does not take features of shape {tuple(features.shape)}: {error}") from error
+        expected = (len(features), *self.X.shape[1:])
+        if images.numel() != math.prod(expected):
+            raise ValueError(f"The decoder gave {tuple(images.shape)}; data of shape {expected} are expected.")
+        return images.reshape(expected)
+
+    @torch.no_grad()
+    def begin(self, point: Tensor) -> None:
+        """Solve for the components of the features as they are."""
+        weights, _ = self.weights(point)
+        blocks = [self.encode(weights, self.X[rows]) for rows in row_blocks(len(self.X), 8 * self.X[0].numel() * 64)]
+        features = torch.cat(blocks)
+        self.mean = features.mean(0) if self.center else torch.zeros_like(features[0])
+        self.features = features - self.mean
+        self.directions = self.features.mT @ self.components(self.features).to(features) / self.eta
+        left, size, _ = torch.linalg.svd(self.directions, full_matrices=False)
+        self.basis = left[:, size > size.max() * len(left) * torch.finfo(size.dtype).eps]
+
+    def loss(self, point: Tensor, rows: Tensor) -> Tensor:
+        """The mean of the objective over a batch."""
+        encoder, decoder = self.weights(point)
+        X = self.X[rows]
+        features = self.encode(encoder, X) - self.mean
+        residual = (features - self.features[rows]) @ self.directions
+        projected = (features @ self.basis) @ self.basis.mT + self.mean
+        error = (self.decode(decoder, projected) - X).flatten(1)
+        return 0.5 * residual.square().sum(1).mean() + self.decoder.weight * error.square().sum(1).mean()
+
+    def __call__(self, point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Value and gradient on a batch; the first batch of a pass begins it."""
+        if self.seen == 0:
+            self.begin(point)
+        self.seen = (self.seen + len(rows)) % len(self.X)
+        return with_gradient(self.loss)(point, rows)
+
+    def run(self, settings: SearchSettings) -> TrainedNetworks:
+        """Train, and keep the best pass."""
+        result = adam(
+            self,
+            self.start,
+            n_samples=len(self.X),
+            batch_size=min(self.decoder.batch_size, len(self.X)),
+            learning_rate=self.decoder.learning_rate,
+            max_iter=self.decoder.max_iter,
+            random_state=settings.seed,
+            callback=settings.callback,
+            verbose=settings.verbose,
+            description="encoder and decoder",
+        )
+        encoder, decoder = self.weights(result.point)
+        module = self.decoder.module.eval()
+        with torch.no_grad():
+            for name, weight in module.named_parameters():
+                if name in decoder:
+                    weight.copy_(decoder[name])
+        return TrainedNetworks(self.kernel.replace(encoder).numbers(), module, result)
+
+
+# -- the problem ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class LevelsProblem:
+    """Deep kernel PCA of samples, in memory or on Dask: a search over hidden features, which make a function.
+
+    Which samples stand for all, whether a network is trained first, and what the Gram matrix of the data is, is decided
+    here: beyond it, exact fits, those to landmarks and those with networks are the same.
+    """
+
+    samples: Samples  # with inputs as users pass them, checked
+    model: LevelModel
+    search: LevelSearch
+    representation: Representation
+
+    @cached_property
+    def subset(self) -> np.ndarray:
+        """The numbers of the samples that are fitted to, chosen by a look at some of them."""
+        n, kernel, approximation = self.samples.n, self.model.kernels[0], self.model.approximation
+        rows = np.arange(n)
+        if approximation is not None:
+            approximation, seed = approximation.sized(n), self.search.settings.seed
+            approximation.check(kernel, n)
+            rows = approximation.rows(n, seed)
+            if len(rows) > approximation.size(n):
+                X = plain(self.samples.rows(rows).X)
+                data = self._represented(X).inputs(kernel, X)
+                rows = rows[plain(approximation.chosen(kernel.resolve(data), data, seed))]
+        if len(rows) < 2:
+            raise ValueError(f"Found {len(rows)} sample (n_samples = {n}): components need at least 2.")
+        self.model.check_samples(len(rows))
+        return rows
+
+    @cached_property
+    def anchors(self) -> Data:
+        """The samples that are fitted to."""
+        return plain(self.samples.rows(self.subset).X)
+
+    @cached_property
+    def networks(self) -> TrainedNetworks | None:
+        """The trained networks, if there is a decoder to train."""
+        model = self.model
+        if model.decoder is None:
+            return None
+        return train(model, model.decoder, self.anchors, self.search, self.representation.device)
+
+    @cached_property
+    def _data(self) -> tuple[DataLevel, Tensor]:
+        kernel = self.model.kernels[0] if self.networks is None else self.networks.kernel
+        return DataLevel.of(kernel, self.anchors, self._represented(self.anchors), center=self.model.center)
+
+    @cached_property
+    def energy(self) -> LevelEnergy:
+        """The energy that is made stationary."""
+        return LevelEnergy(self._data[1], list(self.model.kernels[1:]), self.model.etas)
+
+    def _represented(self, X: Data) -> Representation:
+        return replace(self.representation, sparse=hasattr(X, "toarray"))
+
+    @property
+    def free(self) -> list[str]:
+        """What the search moves: the hidden features of each level. Words in kernels are decided by the data."""
+        return [f"hidden__{j}" for j in range(len(self.model.sizes))]
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Minus the energy (b,) and its gradient (b, m) at hidden features, row after row and level after level.
+
+        All levels have numbers of components here, and all kernels have numbers.
+        """
+        energy = self.energy
+        if rows is not None:
+            energy = LevelEnergy(energy.gram[rows[:, None], rows], energy.kernels, energy.etas)
+        n, sizes = len(energy.gram), [int(size) for size in self.model.sizes]
+        states = [energy.at([H.reshape(n, -1) for H in point.split([n * size for size in sizes])]) for point in points]
+        values = points.new_tensor([-state.energy for state in states])
+        return values, torch.stack([-torch.cat([g.flatten() for g in state.gradients]) for state in states])
+
+    def choose(self) -> LevelSolution:
+        """The hidden features that a search finds."""
+        with recycling():  # Every step makes the Gram matrices of the upper levels anew.
+            return canonical(self.energy, find(self.energy, self.model.sizes, self.search))
+
+    def solve(self, choice: LevelSolution) -> Levels:
+        """The function whose values at the samples are the hidden features."""
+        state = choice.state
+        lists = (state.hidden, state.multipliers, state.variances)
+        hidden, multipliers, variances = (tuple(plain(a, copy=True) for a in tensors) for tensors in lists)
+        return Levels(
+            self._data[0],
+            tuple(self.energy.kernels),
+            tuple(self.energy.etas),
+            hidden,
+            multipliers,
+            variances,
+            plain(state.forward, copy=True),
+            coupled=choice.coupled,
+            extension=self.model.extension,
+        )
+
+    def held_out(self, folds: Iterable[tuple[Tensor, Tensor]]) -> Recovery:
+        """How well samples are recovered from hidden features by fits without them, NaN for those in no fold.
+
+        Each fit repeats the choice of samples and the training of networks, from levelwise kernel PCA if a user has
+        given arrays to start from.
+        """
+        init = self.search.init if isinstance(self.search.init, str) else "levelwise"
+        settings = replace(self.search.settings, verbose=0, callback=keep_going)
+        errors, variances = torch.full((2, self.samples.n), torch.nan, dtype=self.representation.dtype)
+        for training, held_out in folds:
+            block, others = (self.samples.rows(rows.numpy()) for rows in (training, held_out))
+            X, queries = plain(block.X), plain(others.X)
+            if self.model.kernels[0].domain == "gram":
+                X, queries = (gram[:, training.numpy()] for gram in (X, queries))
+            refit = replace(
+                self,
+                samples=InMemory(replace(block, X=X)),
+                search=replace(self.search, init=init, settings=settings),
+            )
+            recovery = refit.solve(refit.choose()).recovery(queries)
+            errors[held_out], variances[held_out] = recovery.errors.cpu(), recovery.variances.cpu()
+        return Recovery(errors, variances)

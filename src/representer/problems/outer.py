@@ -12,11 +12,10 @@ from torch import Tensor
 from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.operators import Decomposable, Identity, silent_repairs
-from representer.optimize.search import best_alpha, log_spaced
+from representer.optimize import system_alpha
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
-from representer.systems.frames import CentredFeatures, frame_of
-from representer.systems.ridge import SummedSystem, block_limit, normal_equations
+from representer.systems.ridge import SummedSystem, summed_system
 from representer.systems.sums import NormalStep
 
 
@@ -110,19 +109,20 @@ def fit_outer(
         inner = tuple(f.loaded for f in function.inner)
         block = source.rows(rows)
         sample = replace(block, X=_image(inner, block.X))
-        frame = frame_of(features, sample.X) if intercept else None
-        seen = features if frame is None else CentredFeatures(features, frame)
-        limit = block_limit(memory_limit, features.n_features, block.Y.shape[1], held=len(sample))
-        sums = source.total(NormalStep(ImageFeatures(inner, seen)), limit=limit)
         held = HeldSamples.of(sample, rows, part.seed)
-        kept = None if frame is None else frame.map(plain)
-        system = SummedSystem(stored, Identity(), sums.map(plain), held, alpha or 0.0, intercept, kept)
-        vars(system)["ridge"] = normal_equations(sums, Identity(), intercept, frame)
+        system = summed_system(
+            source,
+            stored,
+            held,
+            sample,
+            operator=Identity(),
+            intercept=intercept,
+            memory_limit=memory_limit,
+            step=lambda seen: NormalStep(ImageFeatures(inner, seen)),
+        )
         criterion = None
         if alpha is None:
-            least = system.least_alpha()
-            grid = log_spaced(least, least * torch.finfo(features.dtype).eps ** (-2 / 3) * 10.0)
-            alpha, criterion = best_alpha(lambda alphas: system.path(alphas, limit=limit), grid, refine=True)
+            alpha, criterion = system_alpha(system)
         system = system.changed(alpha=alpha)
         theta = system.coefficients()
         b = system.intercept()

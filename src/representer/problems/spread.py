@@ -15,7 +15,7 @@ from representer.functions import Composed
 from representer.kernels import Linear
 from representer.linalg import repair_gram, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
-from representer.optimize.search import SearchSettings
+from representer.optimize import SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepFit, Splits
 from representer.problems.fixed_gram import precompute

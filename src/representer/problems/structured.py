@@ -7,45 +7,41 @@ the outputs, or by the loss of a task.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
-from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
-from representer.kernels import Kernel, Linear
-from representer.linalg import BLOCK_BYTES, gram_factor, require
+from representer.approximation import Nystroem, input_output_pair
+from representer.functions import Embedding, EmbeddingFunction
+from representer.functions.embedding import squared_distances
+from representer.kernels import Kernel
 from representer.operators import (
     ConditionalCovariance,
-    DataDriven,
     Decomposable,
     Dense,
     Operator,
     PrincipalComponents,
-    Representation,
     original,
-    repaired_gram,
     silent_repairs,
 )
-from representer.optimize.runs import Monitor
-from representer.optimize.search import Choice, SearchSettings, best_alpha, log_spaced
+from representer.optimize import Choice, Monitor, Problem, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
-from representer.problems.ridge import RidgeChoice, Search
-from representer.samples import Block, Data, InMemory, Samples, count, plain, rows, take
+from representer.problems.ridge import Search
+from representer.samples import Data, InMemory, Samples, count, plain, rows, take
 from representer.systems import RidgeData
-from representer.systems.ridge import block_limit
 from representer.systems.structured import (
     DiagonalRegression,
-    OutputCoordinates,
-    OutputRegression,
-    RegressionInputs,
-    summed_regression,
+    Pairs,
+    StructuredModel,
+    StructuredSystem,
+    goes_by_sums,
+    guard_memory,
+    structured_system,
 )
-from representer.systems.sums import NormalStep, NormalSums
 from representer.values import Positive
 
 # Values of alpha on a first grid, and on a finer one between the neighbours of its best.
@@ -59,366 +55,295 @@ EPSILONS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 @dataclass(frozen=True)
-class StructuredModel:
-    """What is fitted: kernels with numbers, the operator, how both sides are approximated."""
+class Task:
+    """How decoded predictions are judged."""
 
-    kernel: Kernel  # k, adapted to the representation of the inputs
-    output_kernel: Kernel  # l
-    operator: Operator | None  # A; None is the identity, and "auto" in it is left to the criterion
-    alpha: float | np.ndarray | None  # the weight of ‖g‖², candidates, or None to choose any positive number
-    approximation: tuple[Approximation, Nystroem | Landmarks] | None  # of inputs and outputs; None is exact
-    fit_intercept: bool  # is the mean output taken away before the regression, and added afterwards?
-    representation: Representation  # how inputs become tensors
-    seed: int  # of landmarks and random subsets
-    memory_limit: int | str | None = None  # what sums over blocks may take
-
-    @property
-    def like(self) -> Tensor:
-        """A number in the precision and on the device of the fit."""
-        return torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
-
-    @property
-    def outputs(self) -> Representation:
-        """How outputs become tensors."""
-        return replace(self.representation, sparse=False)
-
-    @property
-    def opens_operator(self) -> bool:
-        """Is a number of the operator left to the criterion?"""
-        operator = self.operator
-        if isinstance(operator, ConditionalCovariance):
-            return isinstance(operator.epsilon, str)
-        return isinstance(operator, PrincipalComponents) and isinstance(operator.n_components, str)
-
-    @property
-    def is_open(self) -> bool:
-        """Is alpha or a number of the operator left to the criterion?"""
-        return self.opens_operator or not isinstance(self.alpha, float)
-
-    def on_axes(self, Y: Data) -> bool:
-        """Are outputs vectors that are their own features, fewer of these than samples, or with a given operator?"""
-        linear = isinstance(self.output_kernel, Linear) and isinstance(Y, Tensor)
-        if self.operator is None or isinstance(self.operator, DataDriven):
-            return linear and Y.shape[1] <= len(Y)
-        if not linear:
-            raise ValueError(
-                f"operator={self.operator!r} acts on the features of the outputs, which must be vectors with "
-                f"output_kernel='linear'; got {self.output_kernel!r}."
-            )
-        return True
+    decoder: Decoder  # what makes objects, before it knows the training outputs
+    loss: Callable[[Data, Data], float | np.ndarray] | None  # (outputs, predictions); None: the distance in the RKHS
+    splits: Callable[[Pairs], list[tuple[np.ndarray, np.ndarray]]]  # train and test rows among samples with an output
+    free: list[str]  # what is chosen of the output kernel
+    verbose: int = 0  # 1 shows progress
 
 
-# -- samples ----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Pairs(Block):
-    """The N inputs of a fit in memory, the outputs of n of them, and the weights and groups of the inputs."""
+class StructuredChoice(Choice):
+    """A choice: a model with numbers in kernels and operator, and the system that has been computed on the way."""
 
-    inputs: Data = None  # X as it is stored
-    outputs: Data = None  # Y as it is stored
-    labelled: Tensor | None = None  # the inputs that have an output; None: all
-    pairwise: tuple[bool, bool] = (False, False)  # are inputs, are outputs Gram matrices?
-
-    @property
-    def numbers(self) -> Tensor:
-        """The numbers of the inputs that have an output."""
-        return torch.arange(count(self.Y)) if self.labelled is None else self.labelled
-
-    def known(self, values: Tensor | None) -> Tensor | None:
-        """What belongs to the inputs that have an output."""
-        return values if values is None or self.labelled is None else values[self.labelled]
-
-    def rows(self, index: np.ndarray) -> Pairs:
-        """Some of the samples that have an output, without the inputs that have none."""
-        outputs = torch.from_numpy(np.asarray(index))
-        return self._chosen(self.numbers[outputs], outputs)
-
-    def sample(self, size: int, seed: int) -> Pairs:
-        """At most ``size`` random samples that have an output."""
-        order = torch.randperm(count(self.Y), generator=torch.Generator().manual_seed(seed))
-        return self.rows(order[:size].sort().values.numpy())
-
-    def positive(self) -> Pairs:
-        """The samples of positive weight; of a Gram matrix of inputs, the others stay as inputs without output."""
-        if self.weights is None or bool((self.weights > 0).all()):
-            return self
-        outputs = (self.weights[self.numbers] > 0).nonzero()[:, 0]
-        return self._chosen(None if self.pairwise[0] else (self.weights > 0).nonzero()[:, 0], outputs)
-
-    def _chosen(self, kept: Tensor | None, outputs: Tensor) -> Pairs:
-        """Some inputs in order, None for all, and some outputs."""
-        Y, stored = (part(data, outputs, columns=self.pairwise[1]) for data in (self.Y, self.outputs))
-        numbers = self.numbers[outputs]
-        if kept is None:
-            return replace(self, Y=Y, outputs=stored, labelled=numbers)
-        X, inputs = (part(data, kept, columns=self.pairwise[0]) for data in (self.X, self.inputs))
-        weights, groups = (None if a is None else a[kept] for a in (self.weights, self.groups))
-        labelled = None if len(numbers) == len(kept) else torch.searchsorted(kept, numbers)
-        return Pairs(X, Y, weights, groups, inputs, stored, labelled, self.pairwise)
+    system: StructuredSystem | None = None
 
 
-def part(data: Data, rows: Tensor, *, columns: bool) -> Data:
-    """Some samples; of a Gram matrix also the columns."""
-    chosen = take(data, rows)
-    return chosen[:, rows if isinstance(chosen, Tensor) else rows.numpy()] if columns else chosen
+class StructuredProblem(Problem):
+    """min (1/n) Σ w_i ‖l(·, y_i) − g(x_i)‖² + alpha ‖g‖² over the functions g of the operator-valued kernel k A.
 
-
-# -- both sides -------------------------------------------------------------------------------------------------------
-def _inputs(model: StructuredModel, pairs: Pairs) -> RegressionInputs:
-    """By landmarks; or by few explicit features if the kernel has them, by its Gram matrix otherwise."""
-    kernel, X, options = model.kernel, pairs.X, (pairs.labelled, pairs.weights)
-    if model.approximation is not None:
-        features = independent(model.approximation[0].features(kernel, X, seed=model.seed))
-        return RegressionInputs(features(X), True, *options, features)
-    factor = few_features(kernel, X)
-    if factor is not None:
-        return RegressionInputs(factor, True, *options)
-    gram, stayed = repaired_gram(kernel, X)
-    return RegressionInputs(gram, False, *options, stayed=stayed)
-
-
-def _outputs(model: StructuredModel, Y: Data) -> OutputCoordinates:
-    """The training outputs, vectors in their own coordinates, or landmarks among the outputs."""
-    if model.on_axes(Y):
-        return OutputCoordinates(lambda: (Y.to(model.like), None), True)
-    if model.approximation is not None:
-        kernel = model.outputs.adapted(model.output_kernel, repair=False)
-        features = independent(model.approximation[1].features(kernel, Y, seed=model.seed))
-        return OutputCoordinates(lambda: (features(Y), None), False, features)
-    return OutputCoordinates(lambda: output_factor(model.output_kernel, Y, model.like), False)
-
-
-def few_features(kernel: Kernel, X: Data) -> Tensor | None:
-    """Explicit features of the kernel, where there are fewer of them than samples; None otherwise."""
-    with torch.no_grad():
-        features = kernel.features(X) if kernel.domain != "gram" else None
-    if not isinstance(features, Tensor) or features.ndim != 2:
-        return None
-    return features if 0 < features.shape[1] < len(features) else None
-
-
-def output_factor(kernel: Kernel, Y: Data, like: Tensor) -> tuple[Tensor, Tensor | None]:
-    """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
-    features = few_features(kernel, Y)
-    if features is not None:
-        return features.to(like), None
-    gram = kernel._gram(Y, None).to(like)
-    return gram_factor(gram, repair=kernel.domain != "vectors", name="The Gram matrix of the outputs")
-
-
-# -- the problem ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class StructuredProblem:
-    """A fit but for its numbers: min (1/n) Σ w_i ‖l(·, y_i) − g(x_i)‖² + alpha ‖g‖² over g of the kernel k A."""
-
-    model: StructuredModel
-    regression: OutputRegression  # for any operator
-    stored: tuple[Data, Data] = (
-        None,
-        None,
-    )  # the inputs and outputs that an exact fit's functions are sums of
-    held_rows: np.ndarray | None = None  # of a fit by sums: which of the stored samples can be left out
-
-    def operators(self) -> list[Operator | None]:
-        """The operators to compare: the given one, or one for each epsilon of the grid."""
-        operator = self.model.operator
-        if isinstance(operator, ConditionalCovariance) and isinstance(operator.epsilon, str):
-            return [ConditionalCovariance(self.regression.scale * factor) for factor in EPSILONS]
-        return [operator]
-
-    def whole(self, operator: Operator | None) -> DiagonalRegression:
-        """The regression under an operator, with all principal components."""
-        components = isinstance(operator, PrincipalComponents)
-        return self.regression.under(PrincipalComponents("auto") if components else operator)
-
-    def alphas(self, system: DiagonalRegression) -> Tensor:
-        """The candidates; of alpha="auto", from where rounding takes over to where nothing is fitted."""
-        values = system.values
-        if self.model.alpha is not None:
-            return self.model.like.new_tensor(np.atleast_1d(self.model.alpha))
-        unit = self.regression.scale * float(values.max() if len(values) else 1.0)  # that of k(x, x) times A
-        info = torch.finfo(values.dtype)
-        low = values.new_tensor(max(unit * info.eps ** (2 / 3), info.tiny**0.5))
-        return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
-
-    def error(self, system: DiagonalRegression, alpha: float) -> tuple[float, int | None]:
-        """The mean squared leave-one-out error, and the number of components that it is for."""
-        errors, operator, number = system.errors(alpha), self.model.operator, None
-        if isinstance(operator, PrincipalComponents):
-            # Each component that is kept costs its error, each that is left out its variance.
-            totals = (errors - system.variances).cumsum(0)
-            number = int(totals.argmin()) + 1 if self.model.opens_operator else operator.checked()
-            total = totals[min(number, len(totals)) - 1] + system.variances.sum()
-        else:
-            total = errors.sum()
-        value = float(total + system.missed) / self.regression.weight
-        return value if math.isfinite(value) else math.inf, number
-
-    def choose(self) -> tuple[Choice, DiagonalRegression]:
-        """The operator and the alpha of least leave-one-out error in the RKHS of the outputs, and their system.
-
-        What is given stays; alpha is looked for on a grid that is refined, epsilon on one that is not, the number of
-        components among all.
-        """
-        trials = []
-        for operator in self.operators():
-            system = self.whole(operator)
-            error, grid = cache(partial(self.error, system)), self.alphas(system)
-            trials.append((best_alpha(partial(_path, error), grid, refine=False)[1], operator, system, error, grid))
-            trials = [min(trials, key=lambda trial: trial[0])]  # the systems of the others are forgotten
-        _, operator, system, error, grid = trials[0]
-        alpha, value = best_alpha(partial(_path, error), grid, refine=self.model.alpha is None, size=FINE)
-        number = error(alpha)[1]
-        if number is not None:
-            operator, system = PrincipalComponents(number), system.leading(number)
-        return Choice(operator, alpha, value), system
-
-    def solve(self, alpha: float, system: DiagonalRegression) -> EmbeddingFunction:
-        """The function g of a system of the regression."""
-        model, outputs = self.model, self.regression.outputs
-        anchors, landmarks = self.stored[1] if outputs.anchored else None, None
-        if outputs.features is not None:
-            assert model.approximation is not None
-            landmarks = StoredFeatures.of(model.approximation[1], outputs.features, model.outputs)
-            anchors = landmarks.landmarks
-        coefficients, constant = system.solution(alpha)
-        coordinates = self._function(plain(coefficients), None if constant is None else plain(constant))
-        return EmbeddingFunction(original(model.output_kernel), anchors, coordinates, model.outputs, landmarks)
-
-    def _function(self, coefficients: np.ndarray, constant: np.ndarray | None) -> Expansion | FeatureFunction:
-        """A sum over the inputs, or a function of the features of an approximation."""
-        model, features = self.model, self.regression.inputs.features
-        if features is None:
-            kernel = Decomposable(original(model.kernel))
-            return Expansion(kernel, self.stored[0], coefficients, constant, model.representation)
-        assert model.approximation is not None
-        stored = StoredFeatures.of(model.approximation[0], features, model.representation)
-        return FeatureFunction(stored, coefficients, constant)
-
-    def calibrated(
-        self,
-        decoder: Decoder,
-        function: EmbeddingFunction,
-        alpha: float,
-        system: DiagonalRegression,
-        outputs: Data,
-    ) -> Decoder:
-        """The decoder with its thresholds chosen on leave-one-out predictions, if it has some."""
-        if type(decoder).calibrate is Decoder.calibrate:
-            return decoder
-        if self.held_rows is not None:
-            outputs = take(outputs, torch.from_numpy(self.held_rows))
-        return decoder.calibrate(function.element(system.left_out_weights(alpha)), outputs)
-
-
-def _path(error: Callable[[float], tuple[float, int | None]], alphas: Tensor) -> Tensor:
-    """The leave-one-out errors of many values of alpha, (a,)."""
-    return alphas.new_tensor([error(alpha)[0] for alpha in alphas.tolist()])
-
-
-def structured_problem(model: StructuredModel, pairs: Pairs, source: Samples | None = None) -> StructuredProblem:
-    """The problem of samples in memory; with an approximation, of the sums of these or of all samples of a source."""
-    if model.approximation is not None and pairs.labelled is None:
-        return _summed_problem(model, pairs, InMemory(pairs) if source is None else source)
-    inputs, outputs = _inputs(model, pairs), _outputs(model, pairs.Y)
-    regression = OutputRegression(inputs, outputs, model.fit_intercept, pairs.known(pairs.groups))
-    return StructuredProblem(model, regression, (pairs.inputs, pairs.outputs))
-
-
-def _summed_problem(model: StructuredModel, pairs: Pairs, source: Samples) -> StructuredProblem:
-    """The regression of all samples on features of inputs and outputs, from one pass over them."""
-    assert model.approximation is not None
-    (first, second), seed, targets = model.approximation, model.seed, None
-    features = independent(first.choose(model.kernel, source.rows(first.rows(source.n, seed)).X, seed))
-    if not model.on_axes(pairs.Y):
-        kernel = model.outputs.adapted(model.output_kernel, repair=False)
-        targets = independent(second.choose(kernel, source.rows(second.rows(source.n, seed)).Y, seed))
-    sums = sum_samples(model, source, features, targets)
-    kept, held = source.random_rows(rows.KNOWN_ROWS, seed), source.random_rows(rows.HELD_ROWS, seed)
-    regression = summed_regression(sums, features, targets, source.rows(held), centred=model.fit_intercept)
-    return StructuredProblem(model, regression, held_rows=np.searchsorted(kept, held))
-
-
-def add_samples(
-    model: StructuredModel,
-    function: EmbeddingFunction,
-    before: NormalSums,
-    batch: Pairs,
-    held: Pairs,
-    rows: np.ndarray,
-) -> StructuredProblem:
-    """The problem of summed samples and a batch, with the features of a fitted function; ``held`` are left out."""
-    assert isinstance(function.coordinates, FeatureFunction)
-    features = function.coordinates.features.map
-    targets = None if function.features is None else function.features.map
-    sums = before.map(torch.from_numpy) + sum_samples(model, InMemory(batch), features, targets)
-    regression = summed_regression(sums, features, targets, held, centred=model.fit_intercept)
-    return StructuredProblem(model, regression, held_rows=rows)
-
-
-def sum_samples(
-    model: StructuredModel, source: Samples, features: FeatureMap, targets: FeatureMap | None
-) -> NormalSums:
-    """The sums of the features of all samples."""
-    width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
-    limit = block_limit(model.memory_limit, features.n_features, width)
-    total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
-    return total
-
-
-def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None:
-    """Estimate what a fit needs before anything of size n × n exists; fits by sums ask for themselves."""
-    n = count(pairs.X)
-    if model.approximation is None:
-        # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
-        direct = model.operator is None and model.output_kernel.domain == "vectors" and not chooses
-        elements = (3 if direct else 10) * n**2
-        advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
-    else:
-        labelled = pairs.labelled is not None
-        elements = 4 * n * sum(a.size(n) for a in model.approximation) if labelled else 0
-        advice = "Use fewer landmarks."
-    needed = elements * model.representation.dtype.itemsize
-    if needed > BLOCK_BYTES:  # less is not worth the question
-        require(needed, what=f"A fit to {n} samples", advice=advice)
-
-
-# -- the input kernel -------------------------------------------------------------------------------------------------
-def learn_kernel(
-    model: StructuredModel, pairs: Pairs, settings: SearchSettings
-) -> tuple[StructuredModel, RidgeChoice | None]:
-    """The model with numbers in its input kernel: what is free is learned by gradients of the leave-one-out error.
-
-    The operator stays that of the kernel where the search starts; the fit computes it anew.
+    Parameters
+    ----------
+    given : StructuredModel
+        Words in its kernels are left to the samples; shares in its approximation are, too.
+    pairs : Pairs
+        The samples of positive weight; of samples that are on Dask, those that are kept.
+    on_dask : Samples or None
+        All samples, if they are not in memory.
+    task : Task or None
+        What judges numbers; None is the leave-one-out error.
     """
-    free, model = model.kernel.free(), replace(model, kernel=model.kernel.resolve(pairs.X))
-    if not free:
-        return model, None
-    pairs = pairs.sample(rows.STRUCTURED_ROWS // 2, model.seed)
-    with silent_repairs():
+
+    def __init__(self, given: StructuredModel, pairs: Pairs, on_dask: Samples | None = None, task: Task | None = None):
+        samples = InMemory(pairs) if on_dask is None else on_dask
+        super().__init__(samples, given, given.representation, seed=given.seed)
+        self.given, self.task = given, task
+        if goes_by_sums(given, pairs) and len(pairs) > rows.KNOWN_ROWS:
+            pairs = pairs.rows(samples.random_rows(rows.KNOWN_ROWS, given.seed))
+        inputs, outputs = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
+        self.pairs = pairs = replace(pairs, inputs=inputs, outputs=outputs)  # a learner keeps them
+        n = count(pairs.X) if pairs.labelled is not None else samples.n
+        output = given.output_kernel
+        pair = given.approximation and input_output_pair(given.approximation, n, vectors=output.domain == "vectors")
+        self.model = replace(given, output_kernel=output.resolve(pairs.Y), approximation=pair)
+
+    @property
+    def free(self) -> list[str]:
+        """The hyperparameters of the input kernel that are left to the search."""
+        return self.given.kernel.free()
+
+    @property
+    def chooses(self) -> bool:
+        """Is alpha, a number of the operator or one of the output kernel left to the criterion?"""
+        return self.model.is_open or bool(self.task and self.task.free)
+
+    # -- the input kernel ---------------------------------------------------------------------------------------------
+    @cached_property
+    def _search(self) -> Search:
+        """The leave-one-out error as a function of the input kernel and alpha, on a part of the samples.
+
+        The operator is that of the kernel where the search starts; the fit computes it anew.
+        """
+        model = replace(self.model, kernel=self.given.kernel.resolve(self.pairs.X), approximation=None)
+        pairs = self.pairs.sample(rows.STRUCTURED_ROWS // 2, model.seed)
         trials = []
-        for kernel in rescaled(model.kernel, free, FACTORS):
-            problem = structured_problem(replace(model, kernel=kernel, approximation=None), pairs)
-            trials.append((*problem.choose(), kernel))
+        for kernel in rescaled(model.kernel, self.free, FACTORS):
+            trials.append((*choose_numbers(structured_system(replace(model, kernel=kernel), pairs)), kernel))
         choice, system, kernel = min(trials, key=lambda trial: trial[0].value or 0.0)
         if isinstance(model.operator, PrincipalComponents) and model.opens_operator:
             system = system.regression.identity()  # how many components there are is decided after the search
         # As a matrix, because the coordinates of a diagonal operator would be searched one by one.
         operator = Dense(np.diag(plain(system.values))) if len(system.values) > 1 else None
         w = system.Z.new_ones(len(system.Z)) if pairs.weights is None else pairs.weights
-        data = RidgeData(
-            Decomposable(kernel, operator),
-            pairs.X,
-            system.Z / w.sqrt()[:, None],
-            w / w.mean(),
-            None,
-            pairs.groups,
-        )
+        targets, shares = system.Z / w.sqrt()[:, None], w / w.mean()
+        data = RidgeData(Decomposable(kernel, operator), pairs.X, targets, shares, None, pairs.groups)
         # Of candidates for alpha, the one that is best where the search starts stays.
         alpha = None if model.alpha is None else choice.alpha
-        search = Search(data, [f"kernel__{name}" for name in free], alpha, choice.alpha)
-        learned = search.minimised(settings, "loo")
-    kernel = original(learned.model.kernel).numbers()
-    return replace(model, kernel=model.representation.adapted(kernel, repair=True)), learned
+        return Search(data, [f"kernel__{name}" for name in self.free], alpha, choice.alpha)
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The logarithm of the leave-one-out error and its gradient at points of raw hyperparameters (b, m)."""
+        search = self._search
+        if rows is not None:
+            data = search.data
+            X = data.X[rows][:, rows] if data.kernel.domain == "gram" else take(data.X, rows)
+            groups = None if data.groups is None else data.groups[rows]
+            search = replace(search, data=replace(data, X=X, Y=data.Y[rows], weights=data.weights[rows], groups=groups))
+        return search.value_and_gradient(points, "loo")
+
+    # -- all numbers --------------------------------------------------------------------------------------------------
+    def choose(self, settings: SearchSettings) -> StructuredChoice:
+        """What is free, chosen: the input kernel by leave-one-out, the rest by the criterion; what is fixed stays."""
+        guard_memory(self.model, self.pairs, chooses=self.chooses)
+        model, learned = self.model, None
+        if self.free:
+            with silent_repairs():
+                learned = self._search.minimised(settings, "loo")
+            kernel = model.representation.adapted(original(learned.model.kernel).numbers(), repair=True)
+            model = replace(model, kernel=kernel)
+        else:
+            model = replace(model, kernel=self.given.kernel.resolve(self.pairs.X))
+        if self.task is not None and self.chooses:
+            choice = self._by_task(model, self.task)
+        else:
+            choice = self._by_loo(model, evaluate=learned is not None and self.task is None)
+        if learned is None:
+            return choice
+        return replace(
+            choice,
+            history=learned.history,
+            unconverged=" ".join(filter(None, (learned.unconverged, choice.unconverged))) or None,
+        )
+
+    def _by_loo(self, model: StructuredModel, *, evaluate: bool) -> StructuredChoice:
+        """The numbers of least leave-one-out error; what is given is judged with ``evaluate`` only."""
+        system = structured_system(model, self.pairs, self.samples)
+        if model.output_kernel.domain != "vectors" and system.sums is None:
+            system.regression.outputs.made  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
+        if isinstance(model.alpha, float) and not (model.opens_operator or evaluate):
+            return settled(system, Choice(model.operator, model.alpha))
+        if model.approximation is None and len(self.pairs) > rows.STRUCTURED_ROWS:
+            with silent_repairs():
+                some = structured_system(model, self.pairs.sample(rows.STRUCTURED_ROWS, model.seed))
+                return settled(system, choose_numbers(some)[0])
+        return settled(system, *choose_numbers(system))
+
+    def _by_task(self, model: StructuredModel, task: Task) -> StructuredChoice:
+        """The numbers of least task loss, those of the output kernel included."""
+        best: tuple[StructuredSystem, Choice] | None = None
+        for output in rescaled(model.output_kernel, task.free, OUTPUT_FACTORS):
+            try:
+                system = structured_system(replace(model, output_kernel=output), self.pairs, self.samples)
+                choice = validate(system, task, keep_partial=best is None)
+            except KeyboardInterrupt:
+                if best is None:
+                    raise
+                message = "The search over output kernels was interrupted: the best so far is kept."
+                best = best[0], replace(best[1], interrupted=True, unconverged=message)
+                break
+            if best is None or choice.value < best[1].value:  # type: ignore[operator]
+                best = system, choice
+            if choice.interrupted:
+                break
+        assert best is not None
+        return settled(*best)
+
+    def solve(self, choice: StructuredChoice) -> tuple[EmbeddingFunction, StructuredSystem]:
+        """The function g at chosen numbers, and its system."""
+        system = choice.system
+        if system is None:
+            system = structured_system(choice.model, self.pairs, self.samples)
+            system = system.settled(choice.model.operator, choice.alpha)
+        return system.function(), system
+
+    def held_out(  # type: ignore[override]
+        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings
+    ) -> list[Embedding]:
+        """The elements g(x) for the test rows of each (train, test) by a fit without them that repeats the search.
+
+        Rows are numbers of samples that have an output.
+        """
+        if not isinstance(self.samples, InMemory):
+            raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
+        pairs, elements = self.samples.samples, []
+        assert isinstance(pairs, Pairs)
+        for train, test in folds:
+            task = self.task and fold_task(self.task, self.given.output_kernel, np.asarray(train))
+            problem = StructuredProblem(self.given, pairs.rows(train), task=task)
+            function, _ = problem.solve(problem.choose(settings))
+            elements.append(function.embedding(inputs_of_fold(pairs, np.asarray(train), np.asarray(test))))
+        return elements
+
+
+def settled(system: StructuredSystem, choice: Choice, diagonal: DiagonalRegression | None = None) -> StructuredChoice:
+    """A choice of an operator and alpha, with the system that has them."""
+    operator = choice.model
+    if isinstance(operator, PrincipalComponents):  # no more than have a variance
+        diagonal = system.regression.under(operator) if diagonal is None else diagonal
+        assert diagonal.vectors is not None
+        operator = PrincipalComponents(diagonal.vectors.shape[1])
+    system = system.settled(operator, choice.alpha, diagonal)
+    ending = (choice.history, choice.interrupted, choice.unconverged)
+    return StructuredChoice(system.model, choice.alpha, choice.value, *ending, system)
+
+
+def add_batch(
+    system: StructuredSystem,
+    batch: Pairs,
+    before: Choice,
+    operator: Operator | None,
+    alpha: float | np.ndarray | None,
+    *,
+    choose: bool,
+) -> StructuredChoice:
+    """The system of a fit by sums with one more batch; with ``choose``, what is open in its model is chosen."""
+    system = system.joined(batch)
+    opened = replace(system, model=replace(system.model, operator=operator, alpha=alpha))
+    if choose and opened.model.is_open:
+        return settled(opened, *choose_numbers(opened))
+    return settled(system, before)
+
+
+def calibrated(decoder: Decoder, function: EmbeddingFunction, system: StructuredSystem) -> Decoder:
+    """The decoder with its thresholds chosen on leave-one-out predictions, if it has some."""
+    if type(decoder).calibrate is Decoder.calibrate:
+        return decoder
+    outputs, weights = system.left_out_sample()
+    return decoder.calibrate(function.element(weights), outputs)
+
+
+def inputs_of_fold(pairs: Pairs, train: np.ndarray, test: np.ndarray) -> Data:
+    """The stored inputs of test rows as a fit to the training rows takes them."""
+    numbers = pairs.numbers
+    X = take(pairs.inputs, numbers[test])
+    return X[:, numbers[train].numpy()] if pairs.pairwise[0] else X
+
+
+def fold_task(task: Task, kernel: Kernel, train: np.ndarray) -> Task:
+    """The task of a fit to training rows; numbers of a Gram matrix of outputs are those among all samples."""
+    loss = task.loss
+    if loss is None or kernel.domain != "gram":
+        return task
+    return replace(task, loss=lambda outputs, predicted: loss(train[outputs], train[predicted]))
+
+
+# -- leave-one-out ----------------------------------------------------------------------------------------------------
+def operators_to_compare(system: StructuredSystem) -> list[Operator | None]:
+    """The given operator, or one for each epsilon of the grid."""
+    operator = system.model.operator
+    if isinstance(operator, ConditionalCovariance) and isinstance(operator.epsilon, str):
+        return [ConditionalCovariance(system.regression.scale * factor) for factor in EPSILONS]
+    return [operator]
+
+
+def with_all_components(system: StructuredSystem, operator: Operator | None) -> DiagonalRegression:
+    """The regression under an operator, with all principal components."""
+    components = isinstance(operator, PrincipalComponents)
+    return system.regression.under(PrincipalComponents("auto") if components else operator)
+
+
+def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
+    """The candidates; of alpha="auto", from where rounding takes over to where nothing is fitted."""
+    model = system.model
+    if model.alpha is not None:
+        return model.like.new_tensor(np.atleast_1d(model.alpha))
+    unit = system.regression.scale * float(values.max() if len(values) else 1.0)  # that of k(x, x) times A
+    info = torch.finfo(values.dtype)
+    low = values.new_tensor(max(unit * info.eps ** (2 / 3), info.tiny**0.5))
+    return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
+
+
+def left_out_error(model: StructuredModel, diagonal: DiagonalRegression, alpha: float) -> tuple[float, int | None]:
+    """The mean squared leave-one-out error, and the number of components that it is for."""
+    errors, operator, number = diagonal.errors(alpha), model.operator, None
+    if isinstance(operator, PrincipalComponents):
+        # Each component that is kept costs its error, each that is left out its variance.
+        totals = (errors - diagonal.variances).cumsum(0)
+        number = int(totals.argmin()) + 1 if model.opens_operator else operator.checked()
+        total = totals[min(number, len(totals)) - 1] + diagonal.variances.sum()
+    else:
+        total = errors.sum()
+    value = float(total + diagonal.missed) / diagonal.regression.weight
+    return value if math.isfinite(value) else math.inf, number
+
+
+def choose_numbers(system: StructuredSystem) -> tuple[Choice, DiagonalRegression]:
+    """The operator and the alpha of least leave-one-out error in the RKHS of the outputs, and their regression.
+
+    What is given stays; alpha is looked for on a grid that is refined, epsilon on one that is not, the number of
+    components among all.
+    """
+    trials = []
+    for operator in operators_to_compare(system):
+        diagonal = with_all_components(system, operator)
+        error = cache(partial(left_out_error, system.model, diagonal))
+        grid = alphas_to_compare(system, diagonal.values)
+        trials.append((best_alpha(partial(_path, error), grid, refine=False)[1], operator, diagonal, error, grid))
+        trials = [min(trials, key=lambda trial: trial[0])]  # the regressions of the others are forgotten
+    _, operator, diagonal, error, grid = trials[0]
+    alpha, value = best_alpha(partial(_path, error), grid, refine=system.model.alpha is None, size=FINE)
+    number = error(alpha)[1]
+    if number is not None:
+        operator, diagonal = PrincipalComponents(number), diagonal.leading(number)
+    return Choice(operator, alpha, value), diagonal
+
+
+def _path(error: Callable[[float], tuple[float, int | None]], alphas: Tensor) -> Tensor:
+    """The leave-one-out errors of many values of alpha, (a,)."""
+    return alphas.new_tensor([error(alpha)[0] for alpha in alphas.tolist()])
 
 
 def rescaled(kernel: Kernel, free: list[str], factors: Sequence[float]) -> Iterator[Kernel]:
@@ -431,76 +356,26 @@ def rescaled(kernel: Kernel, free: list[str], factors: Sequence[float]) -> Itera
         yield kernel.replace(packing.unpack(raw - math.log(factor) * shift)).numbers()
 
 
-# -- the choice -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Task:
-    """How decoded predictions are judged."""
-
-    decoder: Decoder  # what makes objects, before it knows the training outputs
-    loss: Callable[[Kernel, np.ndarray, np.ndarray, Data], float | np.ndarray]  # (l, train, test, predictions)
-    splits: list[tuple[np.ndarray, np.ndarray]]  # train and test rows among the samples that have an output
-    free: list[str]  # what is chosen of the output kernel
-    verbose: int = 0  # 1 shows progress
-
-
-def choose_by_loo(
-    model: StructuredModel, pairs: Pairs, source: Samples | None, *, evaluate: bool
-) -> tuple[StructuredProblem, Choice, DiagonalRegression]:
-    """The problem, its numbers by leave-one-out, and their system; what is given is judged with ``evaluate`` only."""
-    problem = structured_problem(model, pairs, source)
-    if model.output_kernel.domain != "vectors" and problem.held_rows is None:
-        problem.regression.outputs.made  # noqa: B018  repairs, or raises, if the outputs' Gram matrix is indefinite
-    if isinstance(model.alpha, float) and not (model.opens_operator or evaluate):
-        return problem, Choice(model.operator, model.alpha), problem.regression.under(model.operator)
-    if model.approximation is None and len(pairs) > rows.STRUCTURED_ROWS:
-        with silent_repairs():
-            some = structured_problem(model, pairs.sample(rows.STRUCTURED_ROWS, model.seed))
-            choice = some.choose()[0]
-        return problem, choice, problem.regression.under(choice.model)
-    return problem, *problem.choose()
-
-
-def choose_by_task(
-    model: StructuredModel, pairs: Pairs, source: Samples | None, task: Task
-) -> tuple[StructuredProblem, Choice, DiagonalRegression]:
-    """The problem and the numbers of least task loss, those of the output kernel included, and their system."""
-    best: tuple[StructuredProblem, Choice] | None = None
-    for output in rescaled(model.output_kernel, task.free, OUTPUT_FACTORS):
-        try:
-            problem = structured_problem(replace(model, output_kernel=output), pairs, source)
-            choice = validate(problem, pairs, task, keep_partial=best is None)
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            message = "The search over output kernels was interrupted: the best so far is kept."
-            best = best[0], replace(best[1], interrupted=True, unconverged=message)
-            break
-        if best is None or choice.value < best[1].value:  # type: ignore[operator]
-            best = problem, choice
-        if choice.interrupted:
-            break
-    assert best is not None
-    return *best, best[0].regression.under(best[1].model)
-
-
-def validate(problem: StructuredProblem, pairs: Pairs, task: Task, *, keep_partial: bool) -> Choice:
+# -- a task's loss ----------------------------------------------------------------------------------------------------
+def validate(system: StructuredSystem, task: Task, *, keep_partial: bool) -> Choice:
     """The setting of least task loss over the folds; the number of components is that of least leave-one-out error.
 
     An interrupt ends it: with ``keep_partial`` the folds so far decide, if there are any.
     """
+    model, pairs = system.model, system.pairs
     settings: list[tuple[Operator | None, float]] = []
-    for operator in problem.operators():
-        system = problem.whole(operator)
-        for alpha in problem.alphas(system).tolist():
-            number = problem.error(system, alpha)[1] if problem.model.opens_operator else None
+    for operator in operators_to_compare(system):
+        diagonal = with_all_components(system, operator)
+        for alpha in alphas_to_compare(system, diagonal.values).tolist():
+            number = left_out_error(model, diagonal, alpha)[1] if model.opens_operator else None
             settings.append((operator if number is None else PrincipalComponents(number), alpha))
     totals, seen, message = np.zeros(len(settings)), 0.0, None
-    known = pairs.known(pairs.weights)
+    known, splits = pairs.known(pairs.weights), task.splits(pairs)
     weights = np.ones(len(pairs)) if known is None else plain(known)
-    with Monitor(None, task.verbose, len(task.splits) * len(settings), "task loss") as monitor:
-        for train, test in task.splits:
+    with Monitor(None, task.verbose, len(splits) * len(settings), "task loss") as monitor:
+        for train, test in splits:
             try:
-                losses = _fold_losses(problem.model, pairs, settings, task, train, test, weights[test], monitor)
+                losses = _fold_losses(model, pairs, settings, task, train, test, weights[test], monitor)
             except KeyboardInterrupt:
                 if not (seen and keep_partial):
                     raise
@@ -532,23 +407,38 @@ def _fold_losses(
             Nystroem(a.at_most(len(train)), a.sampling) if isinstance(a, Nystroem) else a for a in model.approximation
         )
         model = replace(model, approximation=(first, second))
-    fold, numbers = pairs.rows(train), pairs.numbers
-    X = take(pairs.inputs, numbers[test])
-    X = X[:, numbers[train].numpy()] if pairs.pairwise[0] else X
-    problem = structured_problem(model, fold)
-    decoder = task.decoder.resolve(model.output_kernel, fold.outputs)
+    fold, X = pairs.rows(train), inputs_of_fold(pairs, train, test)
+    system, decoder = structured_system(model, fold), task.decoder.resolve(model.output_kernel, fold.outputs)
+    pairwise = model.output_kernel.domain == "gram"
+    true = test if pairwise else take(pairs.outputs, torch.from_numpy(test))
     losses: list[float] = []
     whole, last = None, None
     for operator, alpha in settings:
         if whole is None or not (operator == last or isinstance(operator, PrincipalComponents)):
-            whole, last = problem.whole(operator), operator
-        system = whole.leading(operator.checked()) if isinstance(operator, PrincipalComponents) else whole
-        function = problem.solve(alpha, system)
-        fitted = problem.calibrated(decoder, function, alpha, system, fold.outputs)
-        predicted = fitted.decode(function.embedding(X), X)
-        losses.append(mean_loss(task.loss(model.output_kernel, train, test, predicted), weights))
+            whole, last = with_all_components(system, operator), operator
+        diagonal = whole.leading(operator.checked()) if isinstance(operator, PrincipalComponents) else whole
+        fitted = system.settled(operator, alpha, diagonal)
+        function = fitted.function()
+        predicted = function.answers(calibrated(decoder, function, fitted).decode, X)
+        predicted = train[predicted] if pairwise else predicted
+        loss = output_losses(model, pairs, true, predicted) if task.loss is None else task.loss(true, predicted)
+        losses.append(mean_loss(loss, weights))
         monitor(len(monitor.history) + 1, losses[-1], math.nan, 1)
     return np.array(losses)
+
+
+def output_losses(model: StructuredModel, pairs: Pairs, true: Data, predicted: Data) -> np.ndarray:
+    """‖l(·, y) − l(·, ŷ)‖² of stored outputs, or of their numbers in a Gram matrix."""
+    kernel = model.output_kernel
+    if kernel.domain == "gram":
+        return gram_losses(pairs.outputs, true, predicted)
+    one, two = (model.outputs.inputs(kernel, outputs) for outputs in (true, predicted))
+    return plain(squared_distances(kernel, one, two))
+
+
+def gram_losses(gram: np.ndarray, true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """‖l(·, y) − l(·, ŷ)‖² of numbers of outputs with a Gram matrix."""
+    return np.maximum(gram[true, true] + gram[predicted, predicted] - 2.0 * gram[true, predicted], 0.0)
 
 
 def mean_loss(losses: float | np.ndarray, weights: np.ndarray) -> float:

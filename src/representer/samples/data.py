@@ -17,7 +17,7 @@ Array = Any  # a tensor, or the NumPy array that is stored of one
 Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
-def as_vectors(X: Any) -> Tensor:
+def as_vectors(X: object) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
 
     Examples
@@ -46,7 +46,7 @@ def as_vectors(X: Any) -> Tensor:
     return tensor
 
 
-def _as_floats(X: Any) -> Tensor:
+def _as_floats(X: object) -> Tensor:
     if isinstance(X, Tensor) and not X.is_complex() and X.layout == torch.strided:
         return X if X.is_floating_point() else X.to(torch.float64)
     if hasattr(X, "toarray") or (isinstance(X, Tensor) and X.layout != torch.strided):
@@ -88,17 +88,17 @@ class SparseRows(sparse.csr_array):
         return int(self.shape[0])
 
 
-def as_scipy(X: Any) -> Any:
+def as_scipy(X: Data) -> Data:
     """Sparse samples as SciPy's own type, for users; anything else as it is."""
     return sparse.csr_array(X) if isinstance(X, SparseRows) else X
 
 
-def count(X: Any) -> int:
+def count(X: Data) -> int:
     """The number of samples of prepared data: rows of a tensor (after batch dimensions), items of anything else."""
     return X.shape[-2] if isinstance(X, Tensor) and X.ndim > 1 else len(X)
 
 
-def is_single(X: Any) -> bool:
+def is_single(X: object) -> bool:
     """Is it one object (a string, a graph, a record, a number), where a collection with one for each sample is meant?
 
     Examples
@@ -115,12 +115,12 @@ def is_single(X: Any) -> bool:
     )
 
 
-def is_dask(X: Any) -> bool:
+def is_dask(X: object) -> bool:
     """Is it a Dask array, frame or series? Dask need not be installed to ask."""
     return type(X).__module__.partition(".")[0] == "dask" and hasattr(X, "dask")
 
 
-def as_items(X: Any) -> Any:
+def as_items(X: Data) -> Data:
     """One item a sample: the rows of a frame or an array, where a single column of objects is that column.
 
     Examples
@@ -157,7 +157,7 @@ def first_positions(positions: Sequence[int]) -> str:
     return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
 
 
-def take(X: Any, rows: Tensor) -> Any:
+def take(X: Data, rows: Tensor) -> Data:
     """The samples with these numbers of prepared data."""
     if isinstance(X, Tensor):
         return X[rows]
@@ -165,7 +165,7 @@ def take(X: Any, rows: Tensor) -> Any:
     return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]
 
 
-def plain(X: Any, *, copy: bool = False) -> Any:
+def plain(X: Data, *, copy: bool = False) -> Data:
     """Tensors as NumPy arrays, anything else as it is; with ``copy``, in memory that nobody else has."""
     if isinstance(X, Tensor):
         array = X.detach().cpu().numpy()

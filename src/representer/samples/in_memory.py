@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,21 +18,12 @@ from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 @dataclass(frozen=True)
 class Block:
-    """Samples at hand: inputs, targets, weights and groups, row by row.
+    """Samples at hand: inputs, targets, weights and groups, row by row."""
 
-    Parameters
-    ----------
-    X : prepared inputs
-    Y : tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights : tensor (n,), or None for ones
-    groups : integer tensor (n,), or None where every sample is a group of its own
-        Samples of one group are left out together.
-    """
-
-    X: Data
-    Y: Data
-    weights: Tensor | None = None
-    groups: Tensor | None = None
+    X: Data  # prepared inputs
+    Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
+    weights: Tensor | None = None  # (n,); None for ones
+    groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
 
     def __len__(self) -> int:
         return len(self.Y)
@@ -47,10 +38,18 @@ class Block:
 
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers."""
-        chosen = torch.from_numpy(np.asarray(index))
-        weights = None if self.weights is None else self.weights[chosen]
-        groups = None if self.groups is None else self.groups[chosen]
-        return Block(take(self.X, chosen), take(self.Y, chosen), weights, groups)
+        numbers = torch.from_numpy(np.asarray(index))
+        weights = None if self.weights is None else self.weights[numbers]
+        groups = None if self.groups is None else self.groups[numbers]
+        return Block(take(self.X, numbers), take(self.Y, numbers), weights, groups)
+
+    def positive_part(self, *, pairwise: bool = False) -> Block:
+        """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        index = self.weights.nonzero()[:, 0].cpu()
+        block = self.rows(index.numpy())
+        return replace(block, X=block.X[:, index]) if pairwise else block
 
 
 class Step(ABC):
@@ -143,35 +142,50 @@ class InMemory(Samples):
         result = None
         with torch.no_grad(), recycling():
             for rows in row_blocks(count(X), step.bytes_per_row, limit):
-                part = Block(X[rows], Y[rows], None if weights is None else weights[rows])
-                result = step(part, result)
+                result = step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
         return result
 
 
 @dataclass(frozen=True)
 class HeldSamples:
-    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``)."""
+    """A random sample of all samples seen so far: those with the least keys (see ``sampling_keys``).
+
+    Samples of one group have the key of the group, and are held together. Groups of keys from ``bound`` on have been
+    left away once, and are not complete: they never come back.
+    """
 
     keys: np.ndarray
     X: Data
     Y: Data
     weights: np.ndarray | None
     groups: np.ndarray | None = None
+    bound: np.uint64 | None = None
 
     @classmethod
-    def of(cls, block: Block, rows: np.ndarray, seed: int) -> HeldSamples:
-        """Some samples, whose numbers among all are ``rows``, in memory of their own."""
+    def of(cls, block: Block, rows: np.ndarray, seed: int, *, complete: bool = True) -> HeldSamples:
+        """The samples of a block, whose numbers among all are ``rows``, in memory of their own; are they all?"""
+        keys = sampling_keys(rows if block.groups is None else plain(block.groups), seed)
+        bound = None if complete or block.groups is None else keys.max() + np.uint64(1)
+        weights, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        return cls(keys, plain(block.X, copy=True), plain(block.Y, copy=True), weights, groups, bound)
+
+    @classmethod
+    def all_of(cls, block: Block, inputs: Data = None) -> HeldSamples:
+        """All samples of a fit, in memory of their own; ``inputs``, if given, are stored instead of prepared ones."""
         arrays = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
-        return cls(sampling_keys(rows, seed), plain(block.X, copy=True), plain(block.Y, copy=True), *arrays)
+        X = plain(block.X if inputs is None else inputs, copy=True)
+        return cls(np.empty(0, dtype=np.uint64), X, plain(block.Y, copy=True), *arrays)
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def joined(self, block: Block, seen: int, size: int, seed: int) -> HeldSamples:
         """The sample of all samples, after ``seen`` of them, with a block of more."""
+        if block.groups is not None:
+            return self._merged(HeldSamples.of(block, np.arange(len(block)), seed), size)
         keys = sampling_keys(np.arange(seen, seen + len(block)), seed)
-        chosen = np.sort(np.argsort(keys)[:size])
-        return self._merged(HeldSamples.of(block.rows(chosen), seen + chosen, seed), size)
+        least = np.sort(np.argsort(keys)[:size])
+        return self._merged(HeldSamples.of(block.rows(least), seen + least, seed), size)
 
     def block(self, kernel: Any, representation: Any) -> Block:
         """The samples as the tensors that a ``Representation`` makes of them."""
@@ -181,19 +195,26 @@ class HeldSamples:
         return Block(X, representation.tensor(self.Y), weights, groups)
 
     def _merged(self, other: HeldSamples, size: int) -> HeldSamples:
-        """The ``size`` samples of least keys of both, in the order in which they came."""
-        keys = np.concatenate([self.keys, other.keys])
-        kept = np.sort(np.argsort(keys)[:size])
-        X, Y = chosen_of_both(self.X, other.X, kept), chosen_of_both(self.Y, other.Y, kept)
+        """The ``size`` samples of least keys of both, in the order in which they came; of groups, whole ones."""
+        keys, bound, groups = np.concatenate([self.keys, other.keys]), self.bound, None
+        if self.groups is None or other.groups is None:
+            least = np.sort(np.argsort(keys)[:size])
+        else:
+            labels, sizes = np.unique(keys if bound is None else keys[keys < bound], return_counts=True)
+            enough = max(1, int((np.cumsum(sizes) <= size).sum()))
+            bound = labels[enough] if enough < len(labels) else bound
+            least = np.flatnonzero(np.isin(keys, labels[:enough]))
+            groups = np.concatenate([self.groups, other.groups])[least]
+        X, Y = rows_of_both(self.X, other.X, least), rows_of_both(self.Y, other.Y, least)
         weights = None
         if self.weights is not None or other.weights is not None:
-            parts = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
-            weights = np.concatenate(parts)[kept]
-        return HeldSamples(keys[kept], X, Y, weights)
+            both = [np.ones(len(s)) if s.weights is None else s.weights for s in (self, other)]
+            weights = np.concatenate(both)[least]
+        return HeldSamples(keys[least], X, Y, weights, groups, bound)
 
 
-def chosen_of_both(one: Any, two: Any, rows: np.ndarray) -> Any:
-    """Some rows of two collections of the same kind, one after the other."""
+def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
+    """The rows with these numbers of two collections of the same kind, one after the other."""
     if isinstance(one, SparseRows):
         return SparseRows(sparse.vstack([sparse.csr_array(X) for X in (one, two)]))[rows]
     if isinstance(one, np.ndarray):

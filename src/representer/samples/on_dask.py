@@ -34,7 +34,7 @@ def require_dask() -> Any:
     return dask
 
 
-def as_rows(collection: Any, name: str, *, sizes: bool = True) -> Any:
+def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
     """A Dask array whose chunks are whole rows, with known sizes unless these are not needed."""
     require_dask()
     if hasattr(collection, "to_dask_array"):
@@ -76,7 +76,7 @@ def _check_form(array: Any, name: str, dimensions: tuple[int, ...]) -> None:
         )
 
 
-def _numbers(values: Any, name: str) -> np.ndarray:
+def _numbers(values: Data, name: str) -> np.ndarray:
     """The numbers of a chunk; those of a frame with columns of several types come as objects."""
     values = np.asarray(values)
     if values.dtype.kind == "O":
@@ -87,10 +87,10 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     return values
 
 
-def _chunk_block(X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
+def _chunk_block(X: Data, Y: Data, weights: Data | None, dtype: torch.dtype, rows: np.ndarray | None = None) -> Block:
     """One chunk as tensors, checked: where it lives, not where the fit was called; or ``rows`` of all chunks."""
 
-    def tensor(values: Any, name: str) -> torch.Tensor:
+    def tensor(values: Data, name: str) -> torch.Tensor:
         values = _numbers(values, name)
         if not np.isfinite(values.sum(dtype=np.float64)):
             bad = np.argwhere(~np.isfinite(values))
@@ -104,10 +104,10 @@ def _chunk_block(X: Data, Y: Data, weights: Any | None, dtype: torch.dtype, rows
                 raise ValueError(f"{where}. Samples in Dask collections must be complete: drop or impute such rows.")
         return torch.as_tensor(np.require(values, requirements=["C", "W"]), dtype=dtype)
 
-    found = None if weights is None else tensor(weights, "sample_weight")
-    if found is not None and bool((found < 0).any()):
+    weights = None if weights is None else tensor(weights, "sample_weight")
+    if weights is not None and bool((weights < 0).any()):
         raise ValueError("Negative values in sample_weight.")
-    return Block(tensor(X, "X"), tensor(Y, "y"), found)
+    return Block(tensor(X, "X"), tensor(Y, "y"), weights)
 
 
 def _counted(weights: np.ndarray) -> np.ndarray:
@@ -118,13 +118,13 @@ def _counting(chunk: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return chunk[weights.reshape(len(weights)) != 0]
 
 
-def _chunk_total(step: Step, X: Data, Y: Data, weights: Any, dtype: torch.dtype, limit: int | None) -> Any:
+def _chunk_total(step: Step, X: Data, Y: Data, weights: Data, dtype: torch.dtype, limit: int | None) -> Any:
     return InMemory(_chunk_block(X, Y, weights, dtype)).total(step, limit=limit) if len(X) else None
 
 
-def _merged(parts: list[Any]) -> Any:
-    found = [part for part in parts if part is not None]  # a chunk may be empty
-    return reduce(add, found) if found else None
+def _merged(totals: list[Any]) -> Any:
+    totals = [total for total in totals if total is not None]  # a chunk may be empty
+    return reduce(add, totals) if totals else None
 
 
 @contextmanager
@@ -136,19 +136,12 @@ def _one_large_object() -> Iterator[None]:
 
 
 class OnDask(Samples):
-    """Samples in Dask arrays or frames.
+    """Samples in Dask arrays or frames; targets may also be an array, or None where there are none.
 
-    Parameters
-    ----------
-    X : Dask array or DataFrame (n, d)
-    Y : Dask array, DataFrame or Series (n,) or (n, p), array, or None for no targets
-    weights : Dask array or Series (n,), or None
-    dtype : torch.dtype
-    groups : array, Dask array or Series (n,), or None
-        Labels of what belongs together; they are brought into memory.
+    ``groups`` are labels of what belongs together, which are brought into memory.
     """
 
-    def __init__(self, X: Data, Y: Data, weights: Any | None, *, dtype: torch.dtype, groups: Any | None = None):
+    def __init__(self, X: Data, Y: Data, weights: Data | None, *, dtype: torch.dtype, groups: Data | None = None):
         self.X = as_rows(X, "X")
         _check_form(self.X, "X", (2,))
         self.n = int(self.X.shape[0])
@@ -200,21 +193,21 @@ class OnDask(Samples):
         """The number of each sample's group, (n,); None where every sample is a group of its own."""
         return self._groups
 
-    def _numbered(self, groups: Any) -> np.ndarray:
+    def _numbered(self, groups: Data) -> np.ndarray:
         labels = np.asarray(groups.compute() if is_dask(groups) else groups).reshape(-1)
         if len(labels) != self.n:
             raise ValueError(f"X and groups have inconsistent numbers of samples: {self.n} and {len(labels)}.")
         return np.unique(labels, return_inverse=True)[1]
 
-    def _aligned(self, collection: Any, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
+    def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
         """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
-        found = as_rows(collection, name)
-        _check_form(found, name, dimensions)
-        if found.shape[0] != self.n:
-            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {found.shape[0]}.")
-        return found.rechunk({0: rows})
+        array = as_rows(collection, name)
+        _check_form(array, name, dimensions)
+        if array.shape[0] != self.n:
+            raise ValueError(f"X and {name} have inconsistent numbers of samples: {self.n} and {array.shape[0]}.")
+        return array.rechunk({0: rows})
 
     def read_ahead(self, *indices: np.ndarray) -> None:
         """One pass over the chunks for all of them."""
@@ -225,16 +218,16 @@ class OnDask(Samples):
         """The samples with these numbers, brought here unless they are here already."""
         if self._read is None:
             return self._brought(index)
-        known, block = self._read
-        places = np.searchsorted(known, index)
-        if not np.array_equal(known[places.clip(max=len(known) - 1)], index):
+        numbers, block = self._read
+        places = np.searchsorted(numbers, index)
+        if not np.array_equal(numbers[places.clip(max=len(numbers) - 1)], index):
             return self._brought(index)
         return block.rows(places)
 
     def _brought(self, index: np.ndarray) -> Block:
         whole = [self.X, self.Y] + ([] if self.weights is None else [self.weights])
-        found = require_dask().compute(*(array[index] for array in whole))
-        block = _chunk_block(found[0], found[1], found[2] if len(found) > 2 else None, self.dtype, index)
+        X, Y, *weights = require_dask().compute(*(array[index] for array in whole))
+        block = _chunk_block(X, Y, weights[0] if weights else None, self.dtype, index)
         return block if self._groups is None else replace(block, groups=torch.from_numpy(self._groups[index]))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
@@ -243,15 +236,15 @@ class OnDask(Samples):
         shared = delayed(step, traverse=False, pure=False)
         columns = [array.to_delayed().ravel() for array in (self.X, self.Y)]
         columns.append([None] * len(columns[0]) if self.weights is None else self.weights.to_delayed())
-        parts = [
+        totals = [
             delayed(_chunk_total, pure=False)(shared, X, Y, w, self.dtype, limit)
             for X, Y, w in zip(*columns, strict=True)
         ]
-        while len(parts) > 1:
-            groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
-            parts = [delayed(_merged, pure=False)(group) for group in groups]
+        while len(totals) > 1:
+            groups = [totals[i : i + FAN_IN] for i in range(0, len(totals), FAN_IN)]
+            totals = [delayed(_merged, pure=False)(group) for group in groups]
         with _one_large_object():
-            return parts[0].compute()
+            return totals[0].compute()
 
 
 def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int | None, dtype: Any) -> Any:
@@ -260,10 +253,7 @@ def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int |
     rows = as_rows(X, "X", sizes=False)
     shared = dask.delayed(function, traverse=False, pure=False)
     shape = () if width is None else (width,)
-    options: dict[str, Any] = {
-        "dtype": dtype,
-        "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype),
-    }
+    options: dict[str, Any] = {"dtype": dtype, "meta": np.empty((0,) if width is None else (0, 0), dtype=dtype)}
     if width is None:
         options["drop_axis"] = 1
     else:

@@ -87,6 +87,6 @@ def sample_groups(groups: np.ndarray, size: int, seed: int) -> np.ndarray:
         return np.arange(len(groups))
     labels, members, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = np.argsort(sampling_keys(np.arange(len(labels)), seed))
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[order[: max(1, int((np.cumsum(sizes[order]) <= size).sum()))]] = True
-    return np.flatnonzero(chosen[members])
+    drawn = np.zeros(len(labels), dtype=bool)
+    drawn[order[: max(1, int((np.cumsum(sizes[order]) <= size).sum()))]] = True
+    return np.flatnonzero(drawn[members])

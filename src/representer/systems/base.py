@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from representer.linalg import row_blocks
 from representer.samples import Data
-from representer.systems.groups import Groups
 
 Criterion = Literal["loo", "gcv"]
 
@@ -23,9 +24,11 @@ class System(ABC):
     ``ValueError`` that says why. Criteria with gradients in what shapes the Gram matrix are objectives, not systems.
     """
 
+    refinable = True  # does the criterion of more alphas cost no more than products?
+
     @abstractmethod
     def coefficients(self) -> Tensor:
-        """The coefficients of f: (n, p) of the samples, or (m, p) of the features."""
+        """C (n, p) of the samples, zero where a target is missing; or U (m, p) of the features, f(x) = φ(x)ᵀU A."""
 
     def intercept(self) -> Tensor | None:
         """The constant b (p,), or None where there is none."""
@@ -33,7 +36,7 @@ class System(ABC):
 
     @abstractmethod
     def residual(self) -> float:
-        """The backward error: the norm of what the system's equations miss, over that of their right side."""
+        """The backward error: the norm of what the equations miss at known targets, over that of their right side."""
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """f₋ₛ(x_i) (n, p): the prediction for each sample by the fit without its group, or without it alone."""
@@ -51,12 +54,65 @@ class System(ABC):
         """∂f(x_i)/∂y_i (n, p) at the training samples; NaN where a target is missing."""
         raise self._unavailable("Leverages")
 
+    def least_alpha(self) -> Tensor:
+        """Below this, alpha·Σw leaves fewer than a third of the digits of a solution, and a criterion is rounding."""
+        raise self._unavailable("Criteria")
+
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one factorisation."""
         raise self._unavailable("Criteria of many alphas")
 
     def _unavailable(self, what: str) -> ValueError:
         return ValueError(f"{what} are not known to {type(self).__name__}.")
+
+
+# -- samples that are left out together --------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Groups:
+    """A partition of n rows into groups, which are left out together; groups of the same size are one batch.
+
+    Parameters
+    ----------
+    members : tuple of tensors of int (g, s)
+        The rows of g groups with s rows each, one tensor for each size s.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems import Groups
+    >>> groups = Groups.of(["a", "b", "a", "c"])
+    >>> [members.tolist() for members in groups.members]
+    [[[1], [3]], [[0, 2]]]
+    """
+
+    members: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, labels: Any, device: torch.device | str | None = None) -> Groups:
+        """The partition of rows by labels (n,), one for each row."""
+        _, numbers, sizes = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+        rows = np.split(np.argsort(numbers, kind="stable"), np.cumsum(sizes)[:-1])
+        stacks = [np.stack([group for group in rows if len(group) == size]) for size in np.unique(sizes)]
+        return cls(tuple(torch.from_numpy(stack).to(device) for stack in stacks))
+
+    def to(self, device: torch.device) -> Groups:
+        """The same partition on another device."""
+        return Groups(tuple(members.to(device) for members in self.members))
+
+    def blocks(self, matrix: Tensor) -> list[Tensor]:
+        """The diagonal blocks (..., g, s, s) of a matrix (..., n, n), one tensor for each size."""
+        return [matrix[..., members[:, :, None], members[:, None, :]] for members in self.members]
+
+    def parts(self, values: Tensor) -> list[Tensor]:
+        """The rows (..., g, s, q) of values (..., n, q), one tensor for each size."""
+        return [values[..., members, :] for members in self.members]
+
+    def joined(self, parts: list[Tensor], like: Tensor) -> Tensor:
+        """The values (..., n, q) of which ``parts`` are the rows."""
+        result = torch.empty_like(like)
+        for members, part in zip(self.members, parts, strict=True):
+            result[..., members, :] = part
+        return result
 
 
 def group_members(labels: Tensor) -> list[Tensor]:

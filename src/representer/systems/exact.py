@@ -36,6 +36,7 @@ from representer.linalg import (
     spectrum_of_factor,
     woodbury,
 )
+from representer.notices import warn
 from representer.operators import (
     Decomposable,
     DiagonalForm,
@@ -199,13 +200,18 @@ class GramInverse:
         root = self.root[index]
         return root[:, :, None] * root[:, None, :] * found
 
-    def residuals(self, dual: Tensor, blocks: list[Tensor] | None) -> Tensor:
-        """y_i − f₋ₛ(x_i), from the coefficients; ``blocks`` are the groups, if samples are not left out one by one."""
+    def residuals(self, dual: Tensor, blocks: list[Tensor] | None, *, mean: bool = False) -> Tensor:
+        """y_i − f₋ₛ(x_i), from the coefficients; ``blocks`` are the groups, if samples are not left out one by one.
+
+        With ``mean``, all blocks of one size are their mean, as in generalised cross-validation.
+        """
         if blocks is None:
             return dual / self.diagonal[:, None]
         found = torch.zeros_like(dual)
         for index in blocks:
-            found[index] = torch.linalg.solve(self.blocks(index), dual[index])
+            P = self.blocks(index)
+            P = P.mean(0, keepdim=True).expand_as(P) if mean else P
+            found[index] = torch.linalg.solve(P, dual[index])
         return found
 
     def explained(self, cross: Tensor) -> Tensor:
@@ -234,15 +240,15 @@ def spectral_path(
     blocks: list[Tensor] | None = None,
 ) -> Tensor:
     """Σ ‖y_i − f₋ₛ(x_i)‖² of rooted targets for each shift, from one spectrum: two products for all of them."""
+    if blocks is not None:
+        ones = torch.ones_like(Y[:, 0])
+        inverses = [GramInverse(spectrum, shift, ones, constants) for shift in shifts]
+        mean = criterion == "gcv"
+        return torch.stack([P.residuals(P.solve(Y), blocks, mean=mean).square().sum() for P in inverses])
     if constants is not None:
         Y = constants.project(Y)
     rotated = spectrum.vectors.mT @ Y
     outside = Y - spectrum.vectors @ rotated
-    if blocks is not None:
-        mean = criterion == "gcv"
-        return torch.stack(
-            [_grouped(spectrum, rotated, outside, shift, constants, blocks, mean=mean) for shift in shifts]
-        )
     diagonals = spectrum.inverse_diagonal(shifts)
     if constants is not None:
         along = constants.basis.square().sum(1)
@@ -255,28 +261,6 @@ def spectral_path(
         c = inside + outside[:, j, None] / shifts
         errors += ((c.mT / diagonals) ** 2).sum(1)
     return errors
-
-
-def _grouped(
-    spectrum: Eigenpairs,
-    rotated: Tensor,
-    outside: Tensor,
-    shift: Tensor,
-    constants: Constants | None,
-    blocks: list[Tensor],
-    *,
-    mean: bool,
-) -> Tensor:
-    dual = spectrum.vectors @ (rotated / (spectrum.values[:, None] + shift)) + outside / shift
-    total = shift.new_zeros(())
-    for index in blocks:
-        P = spectral_blocks(spectrum, index, shift)
-        if constants is not None:
-            E = constants.basis[index]
-            P = P - (E @ E.mT) / (shift + constants.level)
-        P = P.mean(0, keepdim=True).expand_as(P) if mean else P
-        total = total + torch.linalg.solve(P, dual[index]).square().sum()
-    return total
 
 
 Known = tuple[Eigenpairs, Constants | None]
@@ -395,6 +379,50 @@ class RidgeData:
             block = block[self.entries[:, None], self.entries]
         outputs = self.entries % p
         return beside_constants(block, self.entry_root, intercept=self.intercept, outputs=outputs, count=p)
+
+    # -- samples that a criterion looks at -----------------------------------------------------------------------------
+    def rows(self, index: Tensor) -> RidgeData:
+        """The data of the system on some of the samples."""
+        X, weights = take(self.X, index), self.weights[index]
+        return replace(
+            self,
+            X=X[:, index] if self.kernel.domain == "gram" else X,
+            Y=self.Y[index],
+            weights=weights / weights.mean(),
+            observed=None if self.observed is None else self.observed[index],
+            groups=None if self.groups is None else self.groups[index],
+            gram=None if self.gram is None else self.gram[index[:, None], index],
+            stayed=None,
+        )
+
+    def subset(self, limit: int, seed: int) -> RidgeData:
+        """As many random samples as a criterion can afford; all of them where the outputs come apart."""
+        n, p = self.Y.shape
+        affordable = n if self.form is not None else max(1, limits.DENSE_LIMIT // p)
+        limit, wanted = min(limit, affordable), min(limit, n)
+        if limit >= n:
+            return self
+        if affordable < wanted:
+            warn(
+                f"The outputs of {type(self.kernel).__name__} do not come apart, and {n} samples of {p} outputs are "
+                f"too many for its criterion: hyperparameters are chosen on {limit} random samples. Fix alpha and the "
+                "kernel's numbers to avoid it, and random_state to make it repeatable."
+            )
+        if self.groups is None:
+            generator = torch.Generator().manual_seed(seed)
+            return self.rows(torch.randperm(n, generator=generator)[:limit].sort().values)
+        return self.rows(torch.from_numpy(limits.sample_groups(self.groups.numpy(), limit, seed)))
+
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The criterion for many alphas; the spectrum of the only scalar kernel stays at hand for later ones."""
+        errors, known = criterion_path(self, alphas, criterion, vars(self).get("_spectrum"))
+        vars(self)["_spectrum"] = known
+        return errors
+
+    @property
+    def refinable(self) -> bool:
+        """Does one eigendecomposition serve all outputs, so that more alphas cost only products?"""
+        return self.form is not None and len(self.form.kernels) == 1 and self.mask is None
 
     # -- kernels that may need a repair -------------------------------------------------------------------------------
     def with_gram(self) -> RidgeData:
@@ -597,7 +625,6 @@ class SeparateOutputs(System):
         return dual
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._rotate_back(self._dual)
 
     @cached_property
@@ -613,11 +640,9 @@ class SeparateOutputs(System):
         return b
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return None if self._constant is None else self._rotate_back(self._constant)
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         rotated = self._rotate(self.data.targets)
         b = rotated.new_zeros(rotated.shape[1]) if self._constant is None else self._constant
         missed = torch.zeros_like(rotated)
@@ -730,11 +755,9 @@ class CoupledOutputs(System):
         return self.inverse.solve(self._flat(self.data.Y))
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._unflat(self._dual)
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         found = self.inverse.intercepts(self._flat(self.data.Y), self._dual)
         return None if found is None else found[:, 0]
 
@@ -744,7 +767,6 @@ class CoupledOutputs(System):
         return values if b is None else values + b
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         noise = (self.shift / self.data.weights)[:, None]
         missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
         size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
@@ -837,15 +859,12 @@ class IterativeOutputs(System):
         return dual - torch.einsum("jnp,j->np", solved, b), b
 
     def coefficients(self) -> Tensor:
-        """C (n, p), zero where a target is missing."""
         return self._solution[0]
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self._solution[1]
 
     def residual(self) -> float:
-        """The norm of Y − KC − 1bᵀ − noise·C at the known targets, over that of Y."""
         dual, b = self._solution
         missed = self.data.targets - self._matvec(dual) - (0.0 if b is None else self.mask * b)
         return float(missed.norm() / self.data.targets.norm().clamp(min=torch.finfo(missed.dtype).tiny))
@@ -920,7 +939,7 @@ def factor_system(
     alpha : float
         The weight of ‖f‖² beside the mean loss.
     known : (Eigenpairs, Constants or None), optional
-        What ``gram_spectrum`` gives of the only scalar kernel, if it is known already.
+        What ``gram_spectrum`` gives of the only scalar kernel; by default what ``data.path`` has left at hand.
     solver : {"auto", "dense", "iterative"}
         ``"auto"`` uses structure where there is some, the block matrix up to ``rows.DENSE_LIMIT``, and iterates above.
 
@@ -938,6 +957,7 @@ def factor_system(
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be one of {get_args(Solver)}; got {solver!r}.")
     p = data.Y.shape[1]
+    known = vars(data).get("_spectrum") if known is None else known
     expected = data.kernel.n_outputs(data.X)
     if expected not in (None, p):
         raise ValueError(f"{data.kernel!r} has {expected} outputs on these inputs, but there are {p} targets.")

@@ -1,11 +1,12 @@
 """The ridge system that a fitted learner keeps: a value of arrays that factors itself when it is first asked.
 
-``exact_system`` and ``feature_system`` choose its kind: nobody else tells exact, summed and iterative fits apart.
+``ridge_system`` chooses its kind: nobody else tells exact, summed and iterative fits apart.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -14,8 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import Falkon, FeatureMap, LandmarkFeatures, landmark_features
-from representer.functions import StoredFeatures
+from representer.approximation import (
+    Approximation,
+    Falkon,
+    FeatureMap,
+    LandmarkFeatures,
+    approximation_error,
+    landmark_features,
+)
+from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
 from representer.linalg import room_beside_sums, row_blocks
 from representer.operators import (
@@ -25,34 +33,58 @@ from representer.operators import (
     Operator,
     OperatorKernel,
     Representation,
+    original,
     silent_repairs,
 )
-from representer.samples import Block, Data, HeldSamples, InMemory, Samples, count, plain, take
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, System, whole_groups
-from representer.systems.exact import (
-    IterativeOutputs,
-    RidgeData,
-    criterion_path,
-    factor_system,
-    training_data,
-)
+from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
-from representer.systems.frames import CentredFeatures, Frame, frame_of
 from representer.systems.sums import (
+    CentredFeatures,
+    Frame,
     NormalRidge,
     NormalStep,
     NormalSums,
     SeparateRidge,
     SeparateStep,
     SeparateSums,
+    frame_of,
 )
 
+AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
+
+@dataclass(frozen=True, kw_only=True)
 class FittedSystem(System):
-    """A system as a learner keeps it; what it computes once to save time is no part of its state."""
+    """A system as a learner keeps it: a value of arrays; what it computes once to save time is no part of its state.
+
+    Parameters
+    ----------
+    alpha : float
+        The weight of ‖f‖² beside the mean loss.
+    fit_intercept : bool
+        Is there a constant beside f?
+    samples : HeldSamples or None
+        All samples of the fit, where they are in memory; those of weight zero are among them.
+    features : StoredFeatures or None
+        What f is spanned by, if that are not the samples.
+    value : float or None
+        The criterion at alpha, where that was chosen by it.
+    approximation_error : float or None
+        That of the features.
+    problem : str or None
+        What kept the equations from being solved, for a warning.
+    """
 
     alpha: float
+    fit_intercept: bool = False
+    samples: HeldSamples | None = None
+    features: StoredFeatures | None = None
+    value: float | None = None
+    approximation_error: float | None = None
+    problem: str | None = None
 
     @property
     @abstractmethod
@@ -60,12 +92,33 @@ class FittedSystem(System):
         """The sum of the samples' weights."""
 
     @abstractmethod
+    def function(self) -> Expansion | FeatureFunction:
+        """The fitted f + b, as a learner keeps it."""
+
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
+        raise self._unavailable("Deviations")
 
     @abstractmethod
-    def least_alpha(self) -> Tensor:
-        """Below this, alpha·Σw leaves fewer than a third of the digits of a solution, and a criterion is rounding."""
+    def norm(self) -> float:
+        """The norm ‖f‖ of the fit, without its constant."""
+
+    def left_out_sample(self) -> tuple[Block, Tensor]:
+        """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
+        raise self._unavailable("Leave-one-out predictions")
+
+    @abstractmethod
+    def report(self, samples: Samples, loss: Loss) -> Report:
+        """The sum of a loss of the fitted values over the samples of the fit, and the largest k(x, x)."""
+
+    @property
+    def n(self) -> int:
+        """The number of samples, those of weight zero not counted where they are not stored."""
+        return 0 if self.samples is None else len(self.samples.Y)
+
+    def added(self, block: Block) -> Self:
+        """The system with the samples of one more block, at the same alpha."""
+        raise self._unavailable("Fits to more samples")
 
     def deviation(self, X: Data) -> Tensor:
         """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
@@ -73,14 +126,23 @@ class FittedSystem(System):
 
     def changed(self, **changes: Any) -> Self:
         """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
-        system = replace(self, **changes)  # type: ignore[type-var]
-        stale = {"_solution"} if "alpha" in changes else set()
+        system = replace(self, **changes)
+        stale = {"_solution", "_function", "_system"} if "alpha" in changes else set()
         stay = {k: v for k, v in vars(self).items() if k not in vars(system) and k not in stale}
         vars(system).update(stay)
         return system
 
+    def settled(self, alpha: float | AlphaRule) -> Self:
+        """The system at an alpha, or at the one that a rule chooses for it."""
+        alpha, value = (alpha, None) if isinstance(alpha, float) else alpha(self)
+        return self.changed(alpha=alpha, value=value)
+
+    def at_rest(self) -> Self:
+        """The system as a learner keeps it, without matrices of all samples."""
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -94,148 +156,283 @@ def prior_scale_of(system: System, data: RidgeData) -> Tensor:
     return (ratios if data.mask is None else torch.where(data.mask, ratios, torch.nan)).nanmean(0)
 
 
-# -- all samples ------------------------------------------------------------------------------------------------------
+# -- the fit at its own samples ---------------------------------------------------------------------------------------
+Loss = Callable[[Tensor, Tensor], Tensor]  # fitted values and targets (n, p) -> losses (n,)
+
+
 @dataclass(frozen=True)
+class Report:
+    """The sum of the weighted losses of a fit at its own samples, and the largest k(x, x)."""
+
+    loss: float
+    largest: float
+
+    def __add__(self, other: Report) -> Report:
+        return Report(self.loss + other.loss, max(self.largest, other.largest))
+
+    @classmethod
+    def of(cls, losses: Tensor, weights: Tensor | None, diagonal: Tensor) -> Report:
+        """That of a block of samples."""
+        total = losses.sum() if weights is None else losses @ weights.to(losses)
+        return cls(float(total), float(diagonal.max()))
+
+
+@dataclass(frozen=True)
+class ReportStep(Step):
+    """Adds a block to the report of a function of features."""
+
+    function: FeatureFunction
+    loss: Loss
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """The columns, and what the kernel needs to make them."""
+        return 2 * self.function.features.map.n_features * self.function.features.map.dtype.itemsize
+
+    def __call__(self, block: Block, total: Report | None) -> Report:
+        coefficients, b, by_columns = self.function.loaded
+        features = self.function.features.map
+        values = features.columns(block.X) if by_columns else features(block.X)
+        losses = self.loss(values @ coefficients + b, block.Y.to(coefficients))
+        report = Report.of(losses, block.weights, features.kernel._diag(block.X))
+        return report if total is None else total + report
+
+
+# -- all samples ------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
 class ExactSystem(FittedSystem):
-    """The system of all samples, or of their features.
+    """The system of all samples, or of all their features; samples of weight zero are predicted, and no part of it.
 
     Parameters
     ----------
     kernel : OperatorKernel
         With numbers for all hyperparameters.
-    samples : HeldSamples
-        All samples of positive weight.
-    alpha : float
-    fit_intercept : bool
     representation : Representation
-    features : StoredFeatures or None
-        The features of an approximation whose samples lack targets of coupled outputs.
-    rows : integer array or None
-        The numbers of the samples among those of the fit, if some had no weight.
-    inputs : data or None
-        All inputs of the fit, if some had no weight.
+    seed : int
+        Of the samples that a criterion looks at, where it cannot afford all.
     """
 
     kernel: OperatorKernel
-    samples: HeldSamples
-    alpha: float
-    fit_intercept: bool
     representation: Representation
-    features: StoredFeatures | None = None
-    rows: np.ndarray | None = None
-    inputs: Data = None
+    seed: int = 0
+
+    @property
+    def _held(self) -> HeldSamples:
+        assert self.samples is not None
+        return self.samples
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
-        w = self.samples.weights
-        return float(len(self.samples.Y) if w is None else w.sum())
+        w = self._held.weights
+        return float(len(self._held.Y) if w is None else w.sum())
+
+    @property
+    def operator(self) -> Operator:
+        """The output operator A of a kernel k(x, y)A."""
+        assert isinstance(self.kernel, Decomposable)
+        return self.kernel._operator
+
+    @cached_property
+    def _rows(self) -> np.ndarray | None:
+        """The numbers of the samples that have a weight, if some have none."""
+        w = self._held.weights
+        return None if w is None or bool((w > 0).all()) else np.flatnonzero(w > 0)
+
+    @property
+    def _adapted(self) -> OperatorKernel:
+        return self.representation.adapted(self.kernel, repair=self.features is None)
+
+    @cached_property
+    def _block(self) -> Block:
+        """The samples that have a weight, as tensors."""
+        whole = self._held.block(self._adapted, self.representation)
+        return whole.positive_part(pairwise=self.kernel.domain == "gram")
 
     @cached_property
     def _training(self) -> RidgeData:
-        kernel = self.representation.adapted(self.kernel, repair=self.features is None)
-        block = self.samples.block(kernel, self.representation)
         features = None if self.features is None else self.features.map
         with silent_repairs():  # the fit has said it
-            found = training_data(kernel, block, intercept=self.fit_intercept, features=features)
-            return found.with_gram() if features is None else found
+            data = training_data(self._adapted, self._block, intercept=self.fit_intercept, features=features)
+            return data.with_gram() if features is None else data
+
+    @cached_property
+    def _judged(self) -> RidgeData:
+        """The samples that a criterion can afford."""
+        return self._training.subset(len(self._training.Y), self.seed)
 
     @cached_property
     def _system(self) -> System:
         return factor_system(self._training, self.alpha)
 
     def coefficients(self) -> Tensor:
-        """C (n, p) of the samples, or U (m, p) of the features, with f(x) = φ(x)ᵀU A."""
-        found = self._system.coefficients()
+        """C (n, p) of the samples, zero for those of weight zero, or U (m, p) of the features, with f(x) = φ(x)ᵀU A."""
+        dual = self._system.coefficients()
         if self.features is not None:
-            return self._training.X.mT @ found
-        return self._training.at_new_points(found)
+            return self._training.X.mT @ dual
+        return self._scattered(self._training.at_new_points(dual), dual.new_zeros(()))
+
+    def _scattered(self, values: Tensor, rest: Tensor) -> Tensor:
+        """Values of the samples that have a weight among ``rest``, those of all others."""
+        if self._rows is None:
+            return values
+        everything = rest.expand(len(self._held.Y), values.shape[1]).clone()
+        everything[torch.from_numpy(self._rows)] = values
+        return everything
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self._system.intercept()
 
+    @cached_property
+    def _function(self) -> Expansion | FeatureFunction:
+        if self.features is not None:
+            return feature_function(self.features, self.operator, self.coefficients(), self.intercept())
+        b = self.intercept()
+        constant = None if b is None else plain(b, copy=True)
+        C = plain(self.coefficients(), copy=True)
+        return Expansion(self.kernel, self._held.X, C, constant, self.representation)
+
+    def function(self) -> Expansion | FeatureFunction:
+        return self._function
+
     def residual(self) -> float:
-        """The norm of what the equations miss, over that of the targets."""
         return self._system.residual()
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
-        """The prediction f₋ₛ(x_i) (n, p) for each sample without its group, or without it alone."""
-        return self._system.left_out(groups)
+        """f₋ₛ(x_i) (n, p) for each sample without its group, or without it alone; the fit has not seen weight zero."""
+        if self._rows is None:
+            return self._system.left_out(groups)
+        seen = self._system.left_out(None if groups is None else groups[torch.from_numpy(self._rows)])
+        return self._scattered(seen, self._function(self._held.X))
+
+    def left_out_sample(self) -> tuple[Block, Tensor]:
+        """All samples of positive weight, and the prediction for each by the fit without its group."""
+        return self._block, self._system.left_out()
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale."""
-        return self._system.left_out_variance()
+        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
+        variance = self._system.left_out_variance()
+        return self._scattered(variance, variance.new_tensor(torch.nan))
 
     def leverage(self) -> Tensor:
-        """The derivative ∂f(x_i)/∂y_i (n, p) of each prediction in its own target."""
-        return self._system.leverage()
+        leverage = self._system.leverage()
+        return self._scattered(leverage, leverage.new_zeros(()))
+
+    def _fitted(self) -> Tensor:
+        """f(x_i) + b (n, p) at the samples of positive weight, from the residuals noise·C; all targets are known."""
+        data = self._training
+        noise = len(data.Y) * self.alpha / data.weights
+        return data.Y - noise[:, None] * self._system.coefficients()
+
+    def norm(self) -> float:
+        b = self.intercept()
+        fitted = self._fitted() if b is None else self._fitted() - b
+        return float((self._system.coefficients() * fitted).sum().clamp(min=0.0).sqrt())
+
+    def report(self, samples: Samples, loss: Loss) -> Report:
+        data = self._training
+        diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
+        return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
     def prior_scale(self) -> Tensor:
-        """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
         return prior_scale_of(self._system, self._training)
 
     def least_alpha(self) -> Tensor:
-        """The alpha below which a criterion is rounding."""
-        return self._training.least_alpha()
+        return self._judged.least_alpha()
+
+    @cached_property
+    def refinable(self) -> bool:  # type: ignore[override]
+        """Does one eigendecomposition serve all outputs and alphas?"""
+        return self._judged.refinable
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
-        """The criterion for many alphas, from one eigendecomposition."""
-        return criterion_path(self._training, alphas, criterion)[0]
+        """The criterion for many alphas, from one eigendecomposition, which serves the fit, too."""
+        return self._judged.path(alphas, criterion)
+
+    def at_rest(self) -> ExactSystem:
+        """The system as a learner keeps it: what was factored is factored again when it is asked for."""
+        return replace(self)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""
-        kernel = self.representation.adapted(self.kernel, repair=self.features is None)
-        if self.kernel.domain == "gram" and self.rows is not None:
-            X = X[:, self.rows]
-        inputs, data = self.representation.inputs(kernel, X), self._training
+        if self.kernel.domain == "gram" and self._rows is not None:
+            X = X[:, self._rows]
+        inputs, data = self.representation.inputs(self._adapted, X), self._training
         blocks = row_blocks(count(inputs), data.Y.numel() * data.Y.element_size())
         return torch.cat([self._variance(inputs[rows]) for rows in blocks])
 
     def _variance(self, inputs: Data) -> Tensor:
         if self.features is None:
             return self._system.variance(inputs)
-        features, kernel = self.features.map(inputs), self._training.kernel
-        assert isinstance(kernel, Decomposable)
+        features = self.features.map(inputs)
         missed = (self.features.map.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)
-        own = kernel._operator.as_matrix(self.samples.Y.shape[1], features).diagonal()
+        own = self.operator.as_matrix(self._training.Y.shape[1], features).diagonal()
         return self._system.variance(features) + missed[:, None] * own  # what no landmark sees is uncertain
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class SummedSystem(FittedSystem):
-    """The normal equations of features, from sums over the samples.
+@dataclass(frozen=True, kw_only=True)
+class FeatureSystem(FittedSystem):
+    """A system whose unknowns are the coefficients U (m, p) of features: f(x) = φ(x)ᵀU A.
 
     Parameters
     ----------
     features : StoredFeatures
+        φ.
     operator : Operator
         The output operator A.
-    sums : NormalSums or SeparateSums
-        Of arrays.
-    held : HeldSamples
-        The samples over which leave-one-out errors are averaged.
-    alpha : float
-    fit_intercept : bool
-    frame : Frame or None
-        Where sums beside a constant count from; of arrays.
-    samples : HeldSamples or None
-        All samples of the fit, where they are in memory.
     """
 
     features: StoredFeatures
     operator: Operator
+
+    @cached_property
+    def _function(self) -> Expansion | FeatureFunction:
+        return feature_function(self.features, self.operator, self.coefficients(), self.intercept())
+
+    def function(self) -> Expansion | FeatureFunction:
+        """The fitted f + b: an expansion in the landmarks, unless there are none or it would lose digits."""
+        return self._function
+
+    def norm(self) -> float:
+        U = self.coefficients()
+        return float((U * (U @ self.operator.as_matrix(U.shape[1], U))).sum().clamp(min=0.0).sqrt())
+
+    def _limit(self) -> int | None:
+        """The bytes that blocks of samples may take, or None for the usual ones."""
+        return None
+
+    def report(self, samples: Samples, loss: Loss) -> Report:
+        function = feature_function(self.features, self.operator, self.coefficients(), self.intercept(), expand=False)
+        assert isinstance(function, FeatureFunction)
+        return samples.total(ReportStep(function, loss), limit=self._limit())
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedSystem(FeatureSystem):
+    """The normal equations of features, from sums over the samples.
+
+    Parameters
+    ----------
+    sums : NormalSums or SeparateSums
+        Of arrays.
+    held : HeldSamples
+        The samples over which leave-one-out errors are averaged.
+    frame : Frame or None
+        Where sums beside a constant count from; of arrays.
+    memory_limit : int, str or None
+        What a fit may take beside the data.
+    seed : int
+        Of the held samples.
+    """
+
     sums: NormalSums | SeparateSums
     held: HeldSamples
-    alpha: float
-    fit_intercept: bool
     frame: Frame | None = None
-    samples: HeldSamples | None = None
+    memory_limit: Any = None
+    seed: int = 0
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return float(self.sums.weight)
 
     @cached_property
@@ -245,7 +442,7 @@ class SummedSystem(FittedSystem):
         return normal_equations(self.sums.map(torch.from_numpy), self.operator, self.fit_intercept, frame)
 
     @cached_property
-    def _map(self) -> FeatureMap:
+    def map(self) -> FeatureMap:
         """The features as they are summed."""
         features = self.features.map
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
@@ -260,68 +457,80 @@ class SummedSystem(FittedSystem):
         return self.ridge.coefficients(self.alpha)
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return self._solution
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return self.ridge.intercepts(self._solution) if self.fit_intercept else None
 
     def residual(self) -> float:
-        """The norm of what the normal equations miss, over that of their right side."""
         return self.ridge.residual(self.alpha)
 
     def least_alpha(self) -> Tensor:
-        """Below this, the digits of the blocks are used up."""
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
         largest = ridge.spectrum.values.sum() * own.max() / ridge.weight
         info = torch.finfo(self.features.map.dtype)
         return (largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2))
 
-    def path(self, alphas: Tensor, criterion: Criterion = "loo", *, limit: int | None = None) -> Tensor:
-        """The criterion for many alphas, from one eigendecomposition; leave-one-out is that of the held samples.
+    def _limit(self, held: int = 0) -> int | None:
+        """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
+        m, p = self.features.map.n_features, self.sums.cross.shape[1]
+        matrices = 5 if isinstance(self.sums, NormalSums) else 3 * p + 3
+        return room_beside_sums(self.memory_limit, m, p, held=held, matrices=matrices)
 
-        Beside the coordinates of these, about ``limit`` bytes are taken.
-        """
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The criterion for many alphas, from one eigendecomposition; leave-one-out is that of the held samples."""
         if criterion == "gcv":
             return self.ridge.generalised(alphas)
-        held, coordinates = self._held_coordinates(limit)
-        return self.ridge.leave_one_out(coordinates, held, alphas, limit)
+        held, coordinates = self._coordinates
+        return self.ridge.leave_one_out(coordinates, held, alphas, self._limit(len(held)))
 
-    def _held_coordinates(self, limit: int | None) -> tuple[Block, Tensor]:
-        if "_coordinates" not in vars(self):
-            held, features = self.block(self.held), self._map
-            found = self.ridge.cross.new_empty(len(held), features.n_features)
-            for rows in row_blocks(len(held), 3 * 8 * features.n_features, limit):
-                found[rows] = self.ridge.coordinates(features(held.X[rows]))
-            vars(self)["_coordinates"] = (held, found)
-        return vars(self)["_coordinates"]
+    @cached_property
+    def _coordinates(self) -> tuple[Block, Tensor]:
+        """The held samples, and their features in the eigenvectors of the sums."""
+        held, features = self.block(self.held), self.map
+        coordinates = self.ridge.cross.new_empty(len(held), features.n_features)
+        for rows in row_blocks(len(held), 3 * 8 * features.n_features, self._limit(len(held))):
+            coordinates[rows] = self.ridge.coordinates(features(held.X[rows]))
+        return held, coordinates
 
-    def _residuals(self, block: Block) -> tuple[Tensor, Tensor]:
-        """y_i − f₋ₛ(x_i), and the variance of y_i − f₋ᵢ(x_i) in units of the prior's scale; −f₋ₛ without a target."""
-        ridge, features = self.ridge, self._map
+    def _residuals(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+        """y_i − f₋ₛ(x_i), −f₋ₛ without a target; the variance of y_i − f₋ᵢ(x_i); and the leverages, (n, p) each."""
+        ridge, features = self.ridge, self.map
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
-        variances = torch.empty_like(residuals)
+        variances, leverages = torch.empty_like(residuals), torch.empty_like(residuals)
         for rows in whole_groups(block.groups, len(block), 4 * 8 * features.n_features):
             part = block.rows(rows.numpy())
-            found, rest = ridge.left_out_at(features(part.X), part, self.alpha)
-            w = found.new_ones(len(part)) if part.weights is None else part.weights.double()
-            variance = self.alpha * ridge.weight / (w[:, None] * rest)
+            missed, rest = ridge.left_out_at(features(part.X), part, self.alpha)
+            w = missed.new_ones(len(part)) if part.weights is None else part.weights.double()
+            variance, leverage = self.alpha * ridge.weight / (w[:, None] * rest), 1.0 - rest
             if ridge.rotation is not None:
-                found, variance = found @ ridge.rotation.mT, variance @ (ridge.rotation**2).mT
-            residuals[rows], variances[rows] = found, variance
-        return residuals, variances
+                squares = (ridge.rotation**2).mT
+                missed, variance, leverage = missed @ ridge.rotation.mT, variance @ squares, leverage @ squares
+            residuals[rows], variances[rows], leverages[rows] = missed, variance, leverage
+        return residuals, variances, leverages
 
-    def left_out(self, groups: Tensor | None = None) -> Tensor:
-        """f₋ₛ(x_i) (n, p) for the samples of the fit."""
+    def _everything(self) -> Block:
+        """All samples of the fit."""
         if self.samples is None:
             raise ValueError(
                 "Leave-one-out predictions need the training samples, and a fit by batches or on Dask keeps none."
             )
-        block = self.block(self.samples)
+        return self.block(self.samples)
+
+    def leverage(self) -> Tensor:
+        block = self._everything()
+        return torch.where(block.Y.isnan(), torch.nan, self._residuals(replace(block, groups=None))[2])
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        block = self._everything()
         block = block if groups is None else replace(block, groups=groups)
         return block.Y.double().nan_to_num(0.0) - self._residuals(block)[0]
+
+    def left_out_sample(self) -> tuple[Block, Tensor]:
+        """The held samples, and the prediction for each by the fit without its group."""
+        held = self.block(self.held)
+        return held, held.Y.double() - self._residuals(held)[0]
 
     def left_out_variance(self) -> Tensor:
         """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale, of the held samples."""
@@ -333,7 +542,7 @@ class SummedSystem(FittedSystem):
         held = self.block(self.held)
         kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
         held = replace(held.rows(kept), groups=None)
-        residuals, variances = self._residuals(held)
+        residuals, variances, _ = self._residuals(held)
         return torch.where(held.Y.isnan(), torch.nan, residuals**2 / variances).nanmean(0)
 
     def variance(self, X: Data) -> Tensor:
@@ -350,14 +559,20 @@ class SummedSystem(FittedSystem):
             parts.append(self.ridge.variance(seen, self.alpha) + missed[:, None] * own)
         return torch.cat(parts)
 
-    def joined(self, block: Block, seen: int, seed: int, limit: int | None) -> SummedSystem:
-        """The system with the samples of one more block."""
+    @property
+    def n(self) -> int:
+        """The number of samples of positive weight."""
+        sums = (self.sums,) if isinstance(self.sums, NormalSums) else self.sums.parts
+        return max(part.n for part in sums)
+
+    def added(self, block: Block, step: Step | None = None) -> Self:
+        """The system with the samples of one more block, at the same alpha; ``step`` is what is summed of them."""
         assert isinstance(self.sums, NormalSums)
-        if (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
+        if step is None and (p := block.Y.shape[1]) != self.sums.cross.shape[1]:
             raise ValueError(f"y has {p} outputs, but {self.sums.cross.shape[1]} before.")
-        fresh = InMemory(block).total(NormalStep(self._map), limit=limit)
-        held = self.held.joined(block, seen, limits.HELD_ROWS, seed)
-        return replace(self, sums=(self.sums.map(torch.from_numpy) + fresh).map(plain), held=held)
+        fresh = InMemory(block).total(NormalStep(self.map) if step is None else step, limit=self._limit())
+        held = self.held.joined(block, self.n, limits.HELD_ROWS, self.seed)
+        return replace(self, sums=(self.sums.map(torch.from_numpy) + fresh).map(plain), held=held, samples=None)
 
 
 def normal_equations(
@@ -372,53 +587,37 @@ def normal_equations(
 
 
 # -- conjugate gradients ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class FalkonSystem(FittedSystem):
+@dataclass(frozen=True, kw_only=True)
+class FalkonSystem(FeatureSystem):
     """The solution of conjugate gradients, which know no more than itself.
 
     Parameters
     ----------
-    features : StoredFeatures
-    operator : Operator
     solution : array (m, p)
         U, with f(x) = φ(x)ᵀU A.
     constant : array (p,) or None
     error : float
         The backward error that was reached.
-    alpha : float
     total_weight : float
         Σ w of the samples.
-    problem : str or None
-        What kept the iterations from their tolerance.
-    samples : HeldSamples or None
-        All samples of the fit, where they are in memory.
     """
 
-    features: StoredFeatures
-    operator: Operator
     solution: np.ndarray
     constant: np.ndarray | None
     error: float
-    alpha: float
     total_weight: float
-    problem: str | None = None
-    samples: HeldSamples | None = None
 
     @property
     def weight(self) -> float:
-        """The sum of the samples' weights."""
         return self.total_weight
 
     def coefficients(self) -> Tensor:
-        """U (m, p), with f(x) = φ(x)ᵀU A."""
         return torch.from_numpy(self.solution)
 
     def intercept(self) -> Tensor | None:
-        """The constant b (p,), or None where there is none."""
         return None if self.constant is None else torch.from_numpy(self.constant)
 
     def residual(self) -> float:
-        """The backward error that the iterations have reached."""
         return self.error
 
     def _unavailable(self, what: str) -> ValueError:
@@ -427,21 +626,23 @@ class FalkonSystem(FittedSystem):
             "conjugate gradients. Use solver='direct', or fewer landmarks."
         )
 
-    def prior_scale(self) -> Tensor:
-        """Refuse: the scale of the prior needs leave-one-out errors."""
-        raise self._unavailable("Deviations")
 
-    def least_alpha(self) -> Tensor:
-        """Refuse: conjugate gradients have no criterion."""
-        raise self._unavailable("Criteria")
+def feature_function(
+    features: StoredFeatures, operator: Operator, U: Tensor, intercept: Tensor | None, *, expand: bool = True
+) -> Expansion | FeatureFunction:
+    """φ(·)ᵀU A + b: an expansion in the landmarks, unless there are none or it would lose digits."""
+    full, how = features.map, features.representation
+    U = U.to(full.dtype)
+    weighted = U @ operator.as_matrix(U.shape[1], U)
+    b = None if intercept is None else intercept.to(full.dtype)
+    if expand and features.landmarks is not None and not full.loses_digits(weighted, 0.0 if b is None else b):
+        kernel = Decomposable(full.kernel, operator)
+        return Expansion(kernel, full.state, full.coefficients(U), b).stored(how)
+    constant = None if b is None else plain(b, copy=True)
+    return FeatureFunction(features.factored(), plain(weighted, copy=True), constant)
 
 
 # -- choices ----------------------------------------------------------------------------------------------------------
-def comes_apart(operator: Operator) -> bool:
-    """Do the outputs come apart, so that each can have the sums of the samples that know it?"""
-    return isinstance(operator, Identity | Diagonal)
-
-
 def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = False) -> bool:
     """Is a fit with features a sum over the samples? Coupled outputs with missing targets need all samples at once.
 
@@ -449,7 +650,258 @@ def goes_by_sums(samples: Samples, kernel: OperatorKernel, *, learned: bool = Fa
     """
     if not isinstance(kernel, Decomposable):
         return False
-    return samples.observed is None or (not learned and comes_apart(kernel._operator))
+    return samples.observed is None or (not learned and isinstance(kernel._operator, Identity | Diagonal))
+
+
+def ridge_system(
+    kernel: OperatorKernel,
+    samples: Samples,
+    alpha: float | AlphaRule,
+    representation: Representation,
+    *,
+    intercept: bool = False,
+    approximation: Approximation | None = None,
+    explicit: bool = False,
+    solver: str | Falkon = "auto",
+    memory_limit: Any = None,
+    inputs: Data = None,
+    data: RidgeData | None = None,
+    seed: int = 0,
+) -> FittedSystem:
+    """min over f and b of the weighted mean of ‖y_i − f(x_i) − b‖² plus alpha‖f‖²: solved exactly, by sums, or Falkon.
+
+    Parameters
+    ----------
+    kernel : OperatorKernel
+        Adapted to the data, with numbers for all hyperparameters.
+    samples : Samples
+        In memory or on Dask; those of weight zero are predicted, and no part of the fit.
+    alpha : float or callable
+        A number, or what chooses one for a system: alpha, and the criterion there.
+    representation : Representation
+        How the system stores its data.
+    intercept : bool
+        Is there a constant beside f?
+    approximation : Approximation or None
+        What makes features; None is exact.
+    explicit : bool
+        Is an exact fit one in the space of the kernel's own features, where these are fewer than the samples?
+    solver : {"auto", "direct", "cg"} or Falkon
+        How a fit with features solves for its coefficients.
+    memory_limit : int, str or None
+        What a fit with features may take beside the data.
+    inputs : data or None
+        The inputs of samples in memory as they are stored, before a kernel has prepared them.
+    data : RidgeData or None
+        The samples as an exact system takes them, if they are at hand.
+    seed : int
+        Of landmarks and of samples that stand for all.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable
+    >>> from representer.operators import Representation
+    >>> from representer.samples import Block, InMemory
+    >>> from representer.systems import ridge_system
+    >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
+    >>> system = ridge_system(Decomposable(Linear()), InMemory(Block(X, Y)), 2.5, Representation(torch.float64))
+    >>> system.function()([[4.0]]).item()  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
+    2.0
+    """
+    stored = None
+    if isinstance(samples, InMemory):
+        stored = HeldSamples.all_of(samples.samples, inputs)
+        samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
+    fit = RidgeFit(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
+    if approximation is None:
+        return fit.exactly(data, explicit=explicit)
+    return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
+
+
+@dataclass(frozen=True)
+class RidgeFit:
+    """What ``ridge_system`` has to solve: its arguments, samples of positive weight, and all samples as stored."""
+
+    kernel: OperatorKernel
+    samples: Samples
+    alpha: float | AlphaRule
+    representation: Representation
+    intercept: bool
+    solver: str | Falkon
+    memory_limit: Any
+    stored: HeldSamples | None
+    seed: int
+
+    @property
+    def _scalar(self) -> Decomposable:
+        assert isinstance(self.kernel, Decomposable)
+        return self.kernel
+
+    # -- all samples at once ------------------------------------------------------------------------------------------
+    def exactly(self, data: RidgeData | None, *, explicit: bool) -> ExactSystem:
+        """The system of all samples, or of their explicit features."""
+        block = self._block
+        size = self._scalar.kernel.n_features(block.X) if explicit and self.kernel.domain != "gram" else None
+        if size is not None and size < len(block):
+            features = KernelMap(self._scalar.kernel, size, self.representation.dtype)
+            return self._of_features(StoredFeatures.of(None, features, self.representation), None)
+        if data is None:
+            data = training_data(self.kernel, block, intercept=self.intercept)
+        return self._solved(data.with_gram(), None, None)
+
+    def by_features(self, approximation: Approximation) -> ExactSystem:
+        """The system of the features of all samples: coupled outputs with missing targets."""
+        kernel = self.representation.adapted(original(self._scalar.kernel), repair=False)
+        features = approximation.features(kernel, self._block.X, seed=self.seed)
+        stored = StoredFeatures.of(approximation, features, self.representation)
+        return self._of_features(stored, approximation_error(features, self._block.X))
+
+    @cached_property
+    def _block(self) -> Block:
+        return self.samples.rows(np.arange(self.samples.n))
+
+    def _of_features(self, features: StoredFeatures, error: float | None) -> ExactSystem:
+        data = training_data(self.kernel, self._block, intercept=self.intercept, features=features.map)
+        return self._solved(data, features, error)
+
+    def _solved(self, data: RidgeData, features: StoredFeatures | None, error: float | None) -> ExactSystem:
+        system = ExactSystem(
+            alpha=0.0,
+            fit_intercept=self.intercept,
+            samples=self.stored,
+            features=features,
+            approximation_error=error,
+            kernel=original(self.kernel),
+            representation=self.representation,
+            seed=self.seed,
+        )
+        vars(system).update(_training=data, _block=self._block)
+        with silent_repairs():
+            return system.settled(self.alpha)
+
+    # -- sums over the samples ----------------------------------------------------------------------------------------
+    def by_sums(self, approximation: Approximation) -> SummedSystem | FalkonSystem:
+        """The normal equations of features, or conjugate gradients on them where there are many."""
+        samples, seed = self.samples, self.seed
+        drawn = samples.rows(approximation.rows(samples.n, seed)).X
+        features = approximation.choose(self._scalar.kernel, drawn, seed)
+        stored = StoredFeatures.of(approximation, features, self.representation)
+        rows = samples.random_rows(limits.HELD_ROWS, seed)
+        sample = samples.rows(rows)
+        error = approximation_error(features, sample.X)
+        held = HeldSamples.of(sample, rows, seed, complete=len(rows) == samples.n)
+        falkon = iterates(self.solver, features.n_features)
+        system: SummedSystem | FalkonSystem
+        if falkon is None:
+            system = self._summed(stored, held, sample).settled(self.alpha)
+        else:
+            system = self._iterated(falkon, stored, held, sample)
+        function = system.function()
+        if isinstance(function, FeatureFunction):
+            system = system.changed(features=function.features)
+        return system.changed(approximation_error=error, samples=self.stored)
+
+    def _summed(self, features: StoredFeatures, held: HeldSamples, sample: Block) -> SummedSystem:
+        """The normal equations for any alpha; ``sample`` are the held samples as tensors."""
+        return summed_system(
+            self.samples,
+            features,
+            held,
+            sample,
+            operator=self._scalar._operator,
+            intercept=self.intercept,
+            memory_limit=self.memory_limit,
+            searched=not isinstance(self.alpha, float),
+            seed=self.seed,
+        )
+
+    def _iterated(self, falkon: Falkon, features: StoredFeatures, held: HeldSamples, sample: Block) -> FalkonSystem:
+        """Conjugate gradients, with the alpha of the normal equations of fewer landmarks."""
+        full, p = features.map, sample.Y.shape[1]
+        if self.samples.observed is not None:
+            raise ValueError(
+                f"Missing targets (NaN) take normal equations; use solver='direct', and fewer than the "
+                f"{full.n_features} features."
+            )
+        alpha, value = self.alpha, None
+        if not isinstance(alpha, float):
+            pilot = self._summed(pilot_features(features), held, sample).settled(alpha)
+            alpha, value = pilot.alpha, pilot.value
+        operator = self._scalar._operator
+        form = Decomposable(Linear(), operator).diagonal_form(p, sample.Y.double())
+        # The features' factor, the preconditioner with two of its steps, and a factor for each distinct scale.
+        matrices = 4 + len(form.weights[0].unique())
+        solution = solve_falkon(
+            falkon,
+            full,
+            self.samples,
+            full(full.landmarks if isinstance(full, LandmarkFeatures) else sample.X),
+            alpha=alpha,
+            scales=form.weights[0],
+            rotation=form.rotation,
+            intercept=self.intercept,
+            limit=room_beside_sums(self.memory_limit, full.n_features, p, held=0, matrices=matrices),
+        )
+        problem = solution.problem
+        return FalkonSystem(
+            alpha=alpha,
+            fit_intercept=self.intercept,
+            features=features,
+            value=value,
+            problem=None if problem is None else f"Conjugate gradients {problem}, or use solver='direct'.",
+            operator=operator,
+            solution=plain(solution.coefficients),
+            constant=None if solution.intercept is None else plain(solution.intercept),
+            error=solution.residual,
+            total_weight=self.samples.weight,
+        )
+
+
+def summed_system(
+    samples: Samples,
+    features: StoredFeatures,
+    held: HeldSamples,
+    sample: Block,
+    *,
+    operator: Operator,
+    intercept: bool,
+    memory_limit: Any = None,
+    searched: bool = True,
+    seed: int = 0,
+    step: Callable[[FeatureMap], Step] | None = None,
+    width: int | None = None,
+) -> SummedSystem:
+    """The normal equations of all samples, for any alpha.
+
+    ``sample`` are the held samples as tensors, ``searched`` says whether they are to choose alpha, and ``step`` what is
+    summed of the features, if not their products with the targets, for how many outputs (``width``).
+    """
+    m, complete = features.map.n_features, samples.observed is None
+    p = sample.Y.shape[1] if width is None else width
+    frame = frame_of(features.map, sample.X) if intercept else None
+    seen = features.map if frame is None else CentredFeatures(features.map, frame)
+    limit = room_beside_sums(
+        memory_limit, m, p, held=len(held) if searched else 0, matrices=5 if complete else 3 * p + 3
+    )
+    total = (NormalStep if complete else SeparateStep) if step is None else step
+    sums = samples.total(total(seen), limit=limit)
+    if not sums.weight > 0:
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    system = SummedSystem(
+        alpha=0.0,
+        fit_intercept=intercept,
+        features=features,
+        operator=operator,
+        sums=sums.map(plain),
+        held=held,
+        frame=None if frame is None else frame.map(plain),
+        memory_limit=memory_limit,
+        seed=seed,
+    )
+    vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
+    return system
 
 
 def iterates(solver: str | Falkon, m: int) -> Falkon | None:
@@ -457,35 +909,6 @@ def iterates(solver: str | Falkon, m: int) -> Falkon | None:
     if isinstance(solver, Falkon):
         return solver
     return Falkon() if solver == "cg" or (solver == "auto" and m > limits.DIRECT_LIMIT) else None
-
-
-def block_limit(memory_limit: Any, m: int, p: int, *, matrices: int = 5, held: int | None = None) -> int | None:
-    """What is left of a memory limit for blocks, when the sums of m features have taken their part."""
-    held = limits.HELD_ROWS if held is None else held
-    return room_beside_sums(memory_limit, m, p, held=held, matrices=matrices)
-
-
-def summed_system(
-    samples: Samples,
-    features: StoredFeatures,
-    operator: Operator,
-    held: HeldSamples,
-    sample: Block,
-    *,
-    intercept: bool,
-    limit: int | None,
-) -> SummedSystem:
-    """The normal equations of all samples, for any alpha; ``sample`` are the held samples as tensors."""
-    frame = frame_of(features.map, sample.X) if intercept else None
-    seen = features.map if frame is None else CentredFeatures(features.map, frame)
-    step = NormalStep(seen) if samples.observed is None else SeparateStep(seen)
-    sums = samples.total(step, limit=limit)
-    if not sums.weight > 0:
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    stored = None if frame is None else frame.map(plain)
-    system = SummedSystem(features, operator, sums.map(plain), held, 0.0, intercept, stored)
-    vars(system)["ridge"] = normal_equations(sums, operator, intercept, frame)
-    return system
 
 
 def pilot_features(features: StoredFeatures) -> StoredFeatures:
@@ -496,39 +919,3 @@ def pilot_features(features: StoredFeatures) -> StoredFeatures:
     some = limits.evenly_spaced(count(full.landmarks), limits.PILOT_LANDMARKS)
     fewer = landmark_features(full.kernel, take(full.landmarks, torch.from_numpy(some)))
     return StoredFeatures.of(features.approximation, fewer, features.representation)
-
-
-def falkon_system(
-    settings: Falkon,
-    samples: Samples,
-    features: StoredFeatures,
-    operator: Operator,
-    sample: Block,
-    alpha: float,
-    *,
-    intercept: bool,
-    memory_limit: Any,
-) -> FalkonSystem:
-    """The solution of conjugate gradients at an alpha."""
-    full = features.map
-    p = sample.Y.shape[1]
-    form = Decomposable(Linear(), operator).diagonal_form(p, sample.Y.double())
-    # The features' factor, the preconditioner with two of its steps, and a factor for each distinct scale.
-    matrices = 4 + len(form.weights[0].unique())
-    limit = block_limit(memory_limit, full.n_features, p, matrices=matrices, held=0)
-    standing = full(full.landmarks if isinstance(full, LandmarkFeatures) else sample.X)
-    found = solve_falkon(
-        settings,
-        full,
-        samples,
-        standing,
-        alpha=alpha,
-        scales=form.weights[0],
-        rotation=form.rotation,
-        intercept=intercept,
-        limit=limit,
-    )
-    b = None if found.intercept is None else plain(found.intercept)
-    solution = plain(found.coefficients)
-    weight = samples.weight
-    return FalkonSystem(features, operator, solution, b, found.residual, alpha, weight, found.problem)

@@ -3,15 +3,84 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from representer.linalg import factorize, shifted, symmetric_products
-from representer.systems.groups import BlockDiagonal, Groups, LeftOut
+from representer.systems.base import Groups
 
 
+# -- samples that are left out -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class BlockDiagonal:
+    """A symmetric matrix (..., n, n) with a block for each group and zeros elsewhere."""
+
+    groups: Groups
+    blocks: list[Tensor]
+
+    def __matmul__(self, right: Tensor) -> Tensor:
+        parts = zip(self.blocks, self.groups.parts(right), strict=True)
+        return self.groups.joined([block @ part for block, part in parts], right)
+
+    def inner(self, blocks: list[Tensor]) -> Tensor:
+        """The inner product with a matrix of which the diagonal blocks are given."""
+        products = [(own * other).sum((-3, -2, -1)) for own, other in zip(self.blocks, blocks, strict=True)]
+        return torch.stack(products).sum(0)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The errors y_i − f₋ᵢ(x_i) of samples that were left out, one by one or in groups, and their derivatives.
+
+    With S the group of i, they are E_S = P_SS⁻¹ C_S. From dP = −P dW P and dC = −P dW C follows, for a function whose
+    gradient in E is Γ and with Z_S = P_SS⁻¹ Γ_S, that its gradient in W is P B P − (PZCᵀ + CZᵀP)/2, where B is
+    block-diagonal with the symmetric parts of E_S Z_Sᵀ.
+
+    Parameters
+    ----------
+    errors : tensor (..., n, q)
+        E.
+    inverse : tensor (..., n, 1), or list of Cholesky factors (..., g, s, s)
+        The diagonal of P, or the factors of its blocks.
+    groups : Groups or None
+        None: every sample is a group of its own.
+    """
+
+    errors: Tensor
+    inverse: Any
+    groups: Groups | None = None
+
+    @classmethod
+    def of(cls, dual: Tensor, diagonal: Tensor) -> LeftOut:
+        """Leave samples out one by one; ``diagonal`` (..., n) is that of P."""
+        return cls(dual / diagonal[..., None], diagonal[..., None])
+
+    @classmethod
+    def of_groups(cls, dual: Tensor, blocks: list[Tensor], groups: Groups) -> LeftOut:
+        """Leave groups out; the ``blocks`` are those of P."""
+        factors = [torch.linalg.cholesky_ex(block)[0] for block in blocks]
+        return cls(_solved(groups, factors, dual), factors, groups)
+
+    def pulled(self, slope: Tensor) -> tuple[Tensor, Tensor | BlockDiagonal]:
+        """Z (..., n, q) and B, or its diagonal (..., n), for a gradient Γ in the errors."""
+        if self.groups is None:
+            Z = slope / self.inverse
+            return Z, (self.errors * Z).sum(-1)
+        Z = _solved(self.groups, self.inverse, slope)
+        halves = [E @ part.mT for E, part in zip(self.groups.parts(self.errors), self.groups.parts(Z), strict=True)]
+        return Z, BlockDiagonal(self.groups, [0.5 * (half + half.mT) for half in halves])
+
+
+def _solved(groups: Groups, factors: list[Tensor], right: Tensor) -> Tensor:
+    parts = zip(factors, groups.parts(right), strict=True)
+    return groups.joined([torch.cholesky_solve(part, factor) for factor, part in parts], right)
+
+
+# -- systems -----------------------------------------------------------------------------------------------------------
 class RidgeSystem(ABC):
     """P = W⁻¹ for W = K + N with the noise N = shift·diag(1/w); with an intercept P = W⁻¹ − W⁻¹11ᵀW⁻¹/(1ᵀW⁻¹1).
 
@@ -176,7 +245,8 @@ class DenseSystem(RidgeSystem):
         less = None if self.u is None else self.u / self.u.sum(-2, keepdim=True).sqrt()
         if self.root is None:
             return self.cholesky.inverse(less)
-        inverse = self.cholesky.inverse(None if less is None else less / self.root)
+        root = torch.where(self.root > 0, self.root, 1.0)  # rows of weight zero are zero already
+        inverse = self.cholesky.inverse(None if less is None else less / root)
         return inverse * self.root * self.root.mT
 
     def solve(self, right: Tensor) -> Tensor:

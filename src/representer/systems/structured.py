@@ -15,20 +15,171 @@ columns and the rows of R by √w_i, and n is then their sum.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import FeatureMap
-from representer.linalg import Eigenpairs, eigh, factorize, shifted, spectrum_of_factor
-from representer.operators import ConditionalCovariance, Covariance, Operator, PrincipalComponents, clipped_spectrum
-from representer.samples import Block
-from representer.systems.base import group_members, group_residuals
-from representer.systems.sums import NormalRidge, NormalSums, symmetric
+from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, independent
+from representer.functions import EmbeddingFunction, Expansion, FeatureFunction, StoredFeatures
+from representer.kernels import Kernel, Linear
+from representer.linalg import (
+    BLOCK_BYTES,
+    Eigenpairs,
+    by_rows,
+    eigh,
+    factorize,
+    gram_factor,
+    require,
+    room_beside_sums,
+    shifted,
+    spectrum_of_factor,
+)
+from representer.operators import (
+    ConditionalCovariance,
+    Covariance,
+    DataDriven,
+    Decomposable,
+    Operator,
+    PrincipalComponents,
+    Representation,
+    clipped_spectrum,
+    original,
+    repaired_gram,
+    silent_repairs,
+)
+from representer.samples import Block, Data, HeldSamples, InMemory, Samples, count, plain, sampling_keys, take
+from representer.samples import rows as limits
+from representer.systems.base import Criterion, System, group_members, group_residuals
+from representer.systems.sums import NormalRidge, NormalStep, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
+
+
+# -- what is fitted ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class StructuredModel:
+    """What is fitted: kernels with numbers, the operator, how both sides are approximated."""
+
+    kernel: Kernel  # k, adapted to the representation of the inputs
+    output_kernel: Kernel  # l
+    operator: Operator | None  # A; None is the identity, and "auto" in it is left to the criterion
+    alpha: float | np.ndarray | None  # the weight of ‖g‖², candidates, or None to choose any positive number
+    approximation: tuple[Approximation, Nystroem | Landmarks] | None  # of inputs and outputs; None is exact
+    fit_intercept: bool  # is the mean output taken away before the regression, and added afterwards?
+    representation: Representation  # how inputs become tensors
+    seed: int  # of landmarks and random subsets
+    memory_limit: int | str | None = None  # what sums over blocks may take
+
+    @property
+    def like(self) -> Tensor:
+        """A number in the precision and on the device of the fit."""
+        return torch.zeros((), dtype=self.representation.dtype, device=self.representation.device)
+
+    @property
+    def outputs(self) -> Representation:
+        """How outputs become tensors."""
+        return replace(self.representation, sparse=False)
+
+    @property
+    def opens_operator(self) -> bool:
+        """Is a number of the operator left to the criterion?"""
+        operator = self.operator
+        if isinstance(operator, ConditionalCovariance):
+            return isinstance(operator.epsilon, str)
+        return isinstance(operator, PrincipalComponents) and isinstance(operator.n_components, str)
+
+    @property
+    def is_open(self) -> bool:
+        """Is alpha or a number of the operator left to the criterion?"""
+        return self.opens_operator or not isinstance(self.alpha, float)
+
+    def on_axes(self, Y: Data) -> bool:
+        """Are outputs vectors that are their own features, fewer of these than samples, or with a given operator?"""
+        linear = isinstance(self.output_kernel, Linear) and isinstance(Y, Tensor)
+        if self.operator is None or isinstance(self.operator, DataDriven):
+            return linear and Y.shape[1] <= len(Y)
+        if not linear:
+            raise ValueError(
+                f"operator={self.operator!r} acts on the features of the outputs, which must be vectors with "
+                f"output_kernel='linear'; got {self.output_kernel!r}."
+            )
+        return True
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Pairs(Block):
+    """The N inputs of a fit in memory, the outputs of n of them, and the weights and groups of the inputs."""
+
+    inputs: Data = None  # X as it is stored
+    outputs: Data = None  # Y as it is stored
+    labelled: Tensor | None = None  # the inputs that have an output; None: all
+    pairwise: tuple[bool, bool] = (False, False)  # are inputs, are outputs Gram matrices?
+
+    @classmethod
+    def of(
+        cls,
+        kernel: Kernel,
+        output: Kernel,
+        how: Representation,
+        inputs: Data,
+        outputs: Data,
+        labelled: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+    ) -> Pairs:
+        """Checked samples, also as the tensors and objects that kernels take."""
+        X, Y = how.inputs(kernel, inputs), replace(how, sparse=False).inputs(output, outputs)
+        w = None if weights is None else how.tensor(weights)
+        numbers, known = (None if a is None else torch.from_numpy(a) for a in (groups, labelled))
+        return cls(X, Y, w, numbers, inputs, outputs, known, (kernel.domain == "gram", output.domain == "gram"))
+
+    @property
+    def numbers(self) -> Tensor:
+        """The numbers of the inputs that have an output."""
+        return torch.arange(count(self.Y)) if self.labelled is None else self.labelled
+
+    def known(self, values: Tensor | None) -> Tensor | None:
+        """What belongs to the inputs that have an output."""
+        return values if values is None or self.labelled is None else values[self.labelled]
+
+    def rows(self, index: np.ndarray) -> Pairs:
+        """Some of the samples that have an output, without the inputs that have none."""
+        outputs = torch.from_numpy(np.asarray(index))
+        return self._chosen(self.numbers[outputs], outputs)
+
+    def sample(self, size: int, seed: int) -> Pairs:
+        """At most ``size`` random samples that have an output."""
+        order = torch.randperm(count(self.Y), generator=torch.Generator().manual_seed(seed))
+        return self.rows(order[:size].sort().values.numpy())
+
+    def positive(self) -> Pairs:
+        """The samples of positive weight; of a Gram matrix of inputs, the others stay as inputs without output."""
+        if self.weights is None or bool((self.weights > 0).all()):
+            return self
+        outputs = (self.weights[self.numbers] > 0).nonzero()[:, 0]
+        return self._chosen(None if self.pairwise[0] else (self.weights > 0).nonzero()[:, 0], outputs)
+
+    def _chosen(self, kept: Tensor | None, outputs: Tensor) -> Pairs:
+        """Some inputs in order, None for all, and some outputs."""
+        Y, stored = (part(data, outputs, columns=self.pairwise[1]) for data in (self.Y, self.outputs))
+        numbers = self.numbers[outputs]
+        if kept is None:
+            return replace(self, Y=Y, outputs=stored, labelled=numbers)
+        X, inputs = (part(data, kept, columns=self.pairwise[0]) for data in (self.X, self.inputs))
+        weights, groups = (None if a is None else a[kept] for a in (self.weights, self.groups))
+        labelled = None if len(numbers) == len(kept) else torch.searchsorted(kept, numbers)
+        return Pairs(X, Y, weights, groups, inputs, stored, labelled, self.pairwise)
+
+
+def part(data: Data, rows: Tensor, *, columns: bool) -> Data:
+    """Some samples; of a Gram matrix also the columns."""
+    chosen = take(data, rows)
+    return chosen[:, rows if isinstance(chosen, Tensor) else rows.numpy()] if columns else chosen
 
 
 # -- both sides -------------------------------------------------------------------------------------------------------
@@ -403,6 +554,18 @@ class DiagonalRegression:
         own = own if diagonal is None else own + diagonal
         return right.div_(own if held is None else own.clamp(min=torch.finfo(own.dtype).eps))
 
+    def leverage(self, alpha: float) -> Tensor:
+        """The derivative (n, s) of each prediction in its own output, in each coordinate; a mean output moves, too."""
+        regression, inputs = self.regression, self.regression.inputs
+        U, filters, shift = inputs.spectrum.vectors, self._filters(alpha), regression.weight * alpha
+        own = U.square() @ (filters - 1.0 / shift)
+        leverage = -shift * own
+        if regression.centred:
+            root = U.new_ones(len(U)) if inputs.root is None else inputs.root
+            fitted = -shift * (U @ ((filters - 1.0 / shift) * (U.mT @ root)[:, None])) / root[:, None]  # to ones
+            leverage = leverage + inputs.shares[:, None] * (1.0 - fitted)
+        return leverage
+
     @property
     def _held(self) -> Tensor:
         """The coordinates (n, s) of √w_i φ(y_i), of the samples that can be left out."""
@@ -537,3 +700,305 @@ def summed_regression(
         rows = Block(features(held.X) @ vectors.to(dtype), (Y.double() - mean).to(dtype), weights)
     outputs = OutputCoordinates(lambda: (R, None), targets is None, targets)
     return OutputRegression(inputs, outputs, centred, held.groups, sums, rows)
+
+
+# -- exact fits -------------------------------------------------------------------------------------------------------
+def exact_regression(
+    model: StructuredModel, pairs: Pairs, features: FeatureMap | None, targets: FeatureMap | None
+) -> OutputRegression:
+    """The regression of all samples: by features of an approximation, if there are some, or by Gram matrices."""
+    options = (pairs.labelled, pairs.weights)
+    if features is not None:
+        inputs = RegressionInputs(features(pairs.X), True, *options, features)
+    elif (factor := few_features(model.kernel, pairs.X)) is not None:
+        inputs = RegressionInputs(factor, True, *options)
+    else:
+        gram, stayed = repaired_gram(model.kernel, pairs.X)
+        inputs = RegressionInputs(gram, False, *options, stayed=stayed)
+    Y = pairs.Y
+    if targets is not None:
+        outputs = OutputCoordinates(lambda: (targets(Y), None), False, targets)
+    elif model.on_axes(Y):
+        outputs = OutputCoordinates(lambda: (Y.to(model.like), None), True)
+    else:
+        outputs = OutputCoordinates(lambda: output_factor(model.output_kernel, Y, model.like), False)
+    return OutputRegression(inputs, outputs, model.fit_intercept, pairs.known(pairs.groups))
+
+
+def explicit_features(kernel: Kernel, X: Data) -> Tensor | None:
+    """Explicit features of the kernel at prepared inputs, if it has some."""
+    with torch.no_grad():
+        return kernel.features(X) if kernel.domain != "gram" else None
+
+
+def few_features(kernel: Kernel, X: Data) -> Tensor | None:
+    """Explicit features of the kernel, where there are fewer of them than samples; None otherwise."""
+    features = explicit_features(kernel, X)
+    if not isinstance(features, Tensor) or features.ndim != 2:
+        return None
+    return features if 0 < features.shape[1] < len(features) else None
+
+
+def output_factor(kernel: Kernel, Y: Data, like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """R with R Rᵀ = l(Y), and, if that took a repair, the eigenvectors that have stayed."""
+    features = few_features(kernel, Y)
+    if features is not None:
+        return features.to(like), None
+    gram = kernel._gram(Y, None).to(like)
+    return gram_factor(gram, repair=kernel.domain != "vectors", name="The Gram matrix of the outputs")
+
+
+# -- the system of a fit ----------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class StructuredSystem(System):
+    """The regression of a fitted predictor: a value of arrays, which factors itself when it is first asked.
+
+    What it says of single outputs is said in the coordinates where the operator is diagonal, or in the weights that
+    the fitted function gives.
+
+    Parameters
+    ----------
+    model : StructuredModel
+        With numbers in its kernels and, once they are settled, in its operator and for alpha.
+    samples : HeldSamples
+        Inputs and outputs as they are stored: all of the fit, or as many random ones as a fit by sums keeps.
+    labelled : array or None
+        The inputs that have an output; None: all.
+    features, targets : StoredFeatures or None
+        Of inputs and outputs, in an approximate fit.
+    sums : NormalSums or None
+        The sums of all samples, as arrays, in a fit by sums.
+    held : array or None
+        The numbers of the samples that the criterion of a fit by sums leaves out.
+    """
+
+    model: StructuredModel
+    samples: HeldSamples
+    labelled: np.ndarray | None = None
+    features: StoredFeatures | None = None
+    targets: StoredFeatures | None = None
+    sums: NormalSums | None = None
+    held: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The samples as kernels take them."""
+        model, samples = self.model, self.samples
+        arrays = (self.labelled, samples.weights, samples.groups)
+        return Pairs.of(
+            original(model.kernel), model.output_kernel, model.representation, samples.X, samples.Y, *arrays
+        )
+
+    @cached_property
+    def regression(self) -> OutputRegression:
+        """The regression for any operator and alpha; the fit speaks of repairs, this does not."""
+        held = None if self.held is None else self.pairs.rows(self.held)
+        with silent_repairs():
+            return self._regression(held)
+
+    def _regression(self, held: Pairs | None) -> OutputRegression:
+        features, targets = (None if stored is None else stored.map for stored in (self.features, self.targets))
+        if self.sums is None or held is None:
+            return exact_regression(self.model, self.pairs, features, targets)
+        assert features is not None
+        sums = self.sums.map(torch.from_numpy)
+        return summed_regression(sums, features, targets, held, centred=self.model.fit_intercept)
+
+    @cached_property
+    def diagonal(self) -> DiagonalRegression:
+        """The regression in the coordinates where the operator is diagonal."""
+        return self.regression.under(self.model.operator)
+
+    @property
+    def alpha(self) -> float:
+        """The weight of ‖g‖² in the mean loss."""
+        assert isinstance(self.model.alpha, float)
+        return self.model.alpha
+
+    def settled(
+        self, operator: Operator | None, alpha: float, diagonal: DiagonalRegression | None = None
+    ) -> StructuredSystem:
+        """The system with numbers in its operator and for alpha; what is factored already stays at hand."""
+        system = replace(self, model=replace(self.model, operator=operator, alpha=alpha))
+        vars(system).update({name: value for name, value in vars(self).items() if name in ("pairs", "regression")})
+        if diagonal is not None:
+            vars(system)["diagonal"] = diagonal
+        return system
+
+    def at_rest(self) -> StructuredSystem:
+        """The system as a learner keeps it, without what it has factored."""
+        return replace(self)
+
+    # -- its solution -------------------------------------------------------------------------------------------------
+    def coefficients(self) -> Tensor:
+        """Of the inputs, or of their features: those of the weights of outputs, or of the coordinates of g."""
+        return self.diagonal.solution(self.alpha)[0]
+
+    def intercept(self) -> Tensor | None:
+        """The mean output, where that is taken away."""
+        return self.diagonal.solution(self.alpha)[1]
+
+    def function(self) -> EmbeddingFunction:
+        """The fitted g."""
+        model, anchored = self.model, self.regression.outputs.anchored
+        anchors = self.samples.Y if anchored else None if self.targets is None else self.targets.landmarks
+        solution = self.diagonal.solution(self.alpha)
+        C, b = (None if values is None else plain(values) for values in solution)
+        coordinates: Expansion | FeatureFunction
+        if self.features is None:
+            coordinates = Expansion(Decomposable(original(model.kernel)), self.samples.X, C, b, model.representation)
+        else:
+            assert C is not None
+            coordinates = FeatureFunction(self.features, C, b)
+        return EmbeddingFunction(original(model.output_kernel), anchors, coordinates, model.outputs, self.targets)
+
+    def residual(self) -> float:
+        """The backward error of the coefficients in all coordinates."""
+        return self.diagonal.residual(self.alpha)
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        """The weights that the fit without each sample that has an output, or without its group, gives it.
+
+        They are those of ``function()``: of outputs, landmarks or axes. A fit by sums does so for all samples it keeps.
+        """
+        diagonal = self.diagonal
+        if self.sums is not None:
+            pairs = self.pairs
+            everyone = self._regression(pairs if groups is None else replace(pairs, groups=groups))
+            diagonal = replace(diagonal, regression=everyone)
+        elif groups is not None:
+            diagonal = replace(diagonal, regression=replace(self.regression, groups=groups))
+        return diagonal.left_out_weights(self.alpha)
+
+    def left_out_sample(self) -> tuple[Data, Tensor]:
+        """The stored outputs of the samples that the criterion leaves out, and the weights of their predictions."""
+        outputs = self.samples.Y if self.held is None else take(self.samples.Y, torch.from_numpy(self.held))
+        return outputs, self.diagonal.left_out_weights(self.alpha)
+
+    def leverage(self) -> Tensor:
+        """The share (n, s) of each output in its own prediction, in the coordinates where the operator is diagonal."""
+        if self.sums is not None:
+            raise self._unavailable("Leverages of a fit by sums")
+        return self.diagonal.leverage(self.alpha)
+
+    def variance(self, X: Data) -> Tensor:
+        """a_j k(x, x) − a_j² k_xᵀ(a_j k + nα)⁻¹k_x (m, s) at checked inputs, as if the mean output were certain."""
+        model, inputs, a = self.model, self.regression.inputs, self.diagonal.values
+        new = model.representation.inputs(model.kernel, X)
+        known, U = times(inputs.known(inputs.matrix), inputs.root), inputs.spectrum.vectors
+        right = (known.mT @ U) if inputs.by_factor else times(U, inputs.root)
+        filters = self.diagonal._filters(self.alpha) * a.square()
+
+        def variances(block: slice) -> Tensor:
+            x = new[block]
+            if inputs.features is not None:
+                cross = inputs.features(x)
+            elif inputs.by_factor:
+                features = explicit_features(model.kernel, x)
+                assert features is not None  # as in the fit
+                cross = features
+            else:
+                cross = model.kernel._gram(x, self.pairs.X)
+                if inputs.stayed is not None:
+                    cross = (cross @ inputs.stayed) @ inputs.stayed.mT
+                cross = cross if inputs.labelled is None else cross[:, inputs.labelled]
+            return (model.kernel._diag(x)[:, None] * a - (cross @ right).square() @ filters).clamp(min=0.0)
+
+        return by_rows(variances, count(new), 3 * len(known) * known.element_size())
+
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The mean squared leave-one-out errors in the RKHS of the outputs for many alphas."""
+        if criterion != "loo":
+            raise self._unavailable("Generalised cross-validation errors")
+        missed, weight = self.diagonal.missed, self.regression.weight
+        return torch.stack([(self.diagonal.errors(alpha).sum() + missed) / weight for alpha in alphas.tolist()])
+
+    @cached_property
+    def operator_root(self) -> Tensor | None:
+        """The F (anchors of outputs × s) with A = Σ_s f_s ⊗ f_s, f_s = Σ_j F_js φ(y_j); None for the identity."""
+        return None if self.model.operator is None else self.diagonal.operator_root()
+
+    # -- more samples -------------------------------------------------------------------------------------------------
+    def joined(self, batch: Pairs) -> StructuredSystem:
+        """The system of the samples of a fit by sums and of one more batch, with the same features."""
+        if self.sums is None or self.features is None:
+            raise ValueError("Only fits by sums take more samples. Give approximation=, and an output to each input.")
+        seed, targets = self.model.seed, None if self.targets is None else self.targets.map
+        fresh = sum_samples(self.model, InMemory(batch), self.features.map, targets)
+        block = Block(batch.inputs, batch.outputs, batch.weights)
+        samples = self.samples.joined(block, self.sums.n, limits.KNOWN_ROWS, seed)
+        held = np.sort(np.argsort(samples.keys)[: limits.HELD_ROWS])
+        sums = (self.sums.map(torch.from_numpy) + fresh).map(plain)
+        return replace(self, sums=sums, samples=samples, held=held)
+
+
+def structured_system(model: StructuredModel, pairs: Pairs, source: Samples | None = None) -> StructuredSystem:
+    """The regression of samples in memory, for any operator and alpha; of all samples of a source, if there is one.
+
+    Without an approximation it is exact. With one it goes by sums over the samples, unless some have no output.
+    """
+    weights, groups, labelled = (None if a is None else plain(a) for a in (pairs.weights, pairs.groups, pairs.labelled))
+    samples = HeldSamples(np.empty(0, dtype=np.uint64), pairs.inputs, pairs.outputs, weights, groups)
+    system = StructuredSystem(model, samples, labelled)
+    if model.approximation is not None:
+        (first, second), seed, how = model.approximation, model.seed, model.representation
+        source = InMemory(pairs) if source is None else source
+        everyone = labelled is not None  # inputs without outputs take part: features are chosen among all
+
+        def choose(side: Approximation, kernel: Kernel, data: str) -> FeatureMap:
+            if everyone:
+                return independent(side.features(kernel, getattr(pairs, data), seed=seed))
+            block = source.rows(side.rows(source.n, seed))
+            return independent(side.choose(kernel, getattr(block, data), seed))
+
+        features, targets = choose(first, model.kernel, "X"), None
+        if not model.on_axes(pairs.Y):
+            targets = choose(second, model.outputs.adapted(model.output_kernel, repair=False), "Y")
+        stored = None if targets is None else StoredFeatures.of(second, targets, model.outputs)
+        system = replace(system, features=StoredFeatures.of(first, features, how), targets=stored)
+        if not everyone:
+            kept, held = source.random_rows(limits.KNOWN_ROWS, seed), source.random_rows(limits.HELD_ROWS, seed)
+            sums = sum_samples(model, source, features, targets).map(plain)
+            samples = replace(samples, keys=sampling_keys(kept, seed))
+            system = replace(system, samples=samples, sums=sums, held=np.searchsorted(kept, held))
+    vars(system)["pairs"] = pairs
+    vars(system)["regression"] = system._regression(None if system.held is None else pairs.rows(system.held))
+    return system
+
+
+def goes_by_sums(model: StructuredModel, pairs: Pairs) -> bool:
+    """Is the fit a sum over the samples, of which the learner keeps some?"""
+    return model.approximation is not None and pairs.labelled is None
+
+
+def sum_samples(
+    model: StructuredModel, source: Samples, features: FeatureMap, targets: FeatureMap | None
+) -> NormalSums:
+    """The sums of the features of all samples."""
+    width = source.rows(np.arange(1)).Y.shape[1] if targets is None else targets.n_features
+    limit = room_beside_sums(model.memory_limit, features.n_features, width, held=limits.HELD_ROWS)
+    total: NormalSums = source.total(NormalStep(features, targets), limit=limit)
+    return total
+
+
+def guard_memory(model: StructuredModel, pairs: Pairs, *, chooses: bool) -> None:
+    """Estimate what a fit needs before anything of size n × n exists; fits by sums ask for themselves."""
+    n = count(pairs.X)
+    if model.approximation is None:
+        # Measured peaks, in matrices: a Cholesky factor and its inverse; two eigendecompositions with products.
+        direct = model.operator is None and model.output_kernel.domain == "vectors" and not chooses
+        elements = (3 if direct else 10) * n**2
+        advice = "Use approximation=Nystroem(m), fewer samples or dtype='float32'."
+    else:
+        labelled = pairs.labelled is not None
+        elements = 4 * n * sum(a.size(n) for a in model.approximation) if labelled else 0
+        advice = "Use fewer landmarks."
+    needed = elements * model.representation.dtype.itemsize
+    if needed > BLOCK_BYTES:  # less is not worth the question
+        require(needed, what=f"A fit to {n} samples", advice=advice)

@@ -1,11 +1,14 @@
-"""Kernels of the difference of numeric vectors."""
+"""Kernels of numeric vectors: of their inner product, or of their distance (stationary kernels)."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Mapping
-from functools import reduce
+from dataclasses import replace
+from functools import cache, reduce
+from itertools import combinations_with_replacement
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +16,182 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from representer.kernels.base import ONE, Kernel
-from representer.kernels.heuristics import ard_lengthscales, median_distance, median_manhattan
+from representer.kernels.base import FACTOR, ONE, Kernel
 from representer.linalg import combine, empty_matrix
-from representer.values import Hyperparameter, Positive, Setting, Word, is_real, number
+from representer.values import (
+    COUNT,
+    Hyperparameter,
+    NonNegative,
+    Positive,
+    Rule,
+    Setting,
+    Word,
+    is_real,
+    number,
+    per_row,
+)
+
+# Enough rows for a stable median; the heuristic is O(rows²).
+MEDIAN_ROWS = 1000
+
+
+def _evenly_spaced_rows(X: Tensor, rows: int) -> Tensor:
+    """At most so many rows of X, in double precision."""
+    flat = X.detach().reshape(-1, X.shape[-1]).to(torch.float64)
+    if len(flat) <= rows:
+        return flat
+    return flat[torch.linspace(0, len(flat) - 1, rows, dtype=torch.float64).round().long()]
+
+
+def median_of(distances: Tensor) -> Tensor:
+    """The median of distances between pairs; of those above 0 if at least half of the pairs coincide, 1 if all do."""
+    if not bool((distances > 0).any()):
+        return torch.ones((), dtype=torch.float64)
+    median = distances.median()
+    return median if median > 0 else distances[distances > 0].median()
+
+
+def _median_distance(X: Tensor, p: float) -> Tensor:
+    """The median of the finite distances ‖x − y‖_p between samples."""
+    distances = torch.nn.functional.pdist(_evenly_spaced_rows(X, MEDIAN_ROWS), p=p)
+    return median_of(distances[distances.isfinite()])
+
+
+def median_distance(X: Tensor) -> Tensor:
+    """The median Euclidean distance between samples."""
+    return _median_distance(X, 2.0)
+
+
+def median_manhattan(X: Tensor) -> Tensor:
+    """The median ℓ₁ distance between samples."""
+    return _median_distance(X, 1.0)
+
+
+def _deviation(entries: Tensor, dim: tuple[int, ...], *, otherwise: float) -> Tensor:
+    """The standard deviation, or ``otherwise`` where it is not finite, or no more than the rounding of the entries."""
+    deviation = entries.std(dim, correction=0)
+    rounding = 8.0 * torch.finfo(entries.dtype).eps * entries.abs().amax(dim)
+    return torch.where((deviation > rounding) & deviation.isfinite(), deviation, otherwise)
+
+
+def ard_lengthscales(X: Tensor) -> Tensor:
+    """One lengthscale a feature: √(2d) standard deviations, the median heuristic on standardised features."""
+    sample = _evenly_spaced_rows(X, MEDIAN_ROWS)
+    return math.sqrt(2.0 * sample.shape[-1]) * _deviation(sample, (0,), otherwise=1.0)
+
+
+def inverse_size(X: Tensor) -> Tensor:
+    """The number 1 / (d · variance), scikit-learn's ``gamma="scale"``; 1 for constant data."""
+    d = X.shape[-1]
+    deviation = _deviation(X.detach().to(torch.float64), (), otherwise=d**-0.5)
+    return 1.0 / (d * deviation.clamp(1e-100, 1e100) ** 2)
+
+
+# A polynomial kernel with more monomials than this has too many features to write them down.
+MONOMIALS = 10_000
+
+
+class Linear(Kernel):
+    """k(x, y) = xᵀy. ``Linear() + 1.0`` is the kernel of affine functions.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> Linear()([[1.0, 2.0], [3.0, 4.0]]).tolist()
+    [[5.0, 11.0], [11.0, 25.0]]
+    """
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return X @ (X if Y is None else Y).mT
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return (X**2).sum(-1)
+
+    def features(self, X: Tensor) -> Tensor:
+        """The vectors themselves, which are their own features."""
+        return X
+
+    def _product(self, X: Tensor, Y: Tensor, coefficients: Tensor) -> Tensor:
+        return X @ (Y.mT @ coefficients)
+
+
+class Polynomial(Kernel):
+    """k(x, y) = (gamma·xᵀy + coef0)^degree.
+
+    Parameters
+    ----------
+    degree : int
+        At least 1.
+    gamma : float, "scale" or "auto"
+        ``"scale"`` is 1 / (n_features · variance); ``"auto"`` learns gamma, starting from there.
+    coef0 : float or "auto"
+        Not negative; ``"auto"`` learns it, starting from 1.
+
+    Examples
+    --------
+    >>> from representer.kernels import Polynomial
+    >>> Polynomial(degree=2)([[1.0], [2.0]]).tolist()
+    [[4.0, 9.0], [9.0, 25.0]]
+    """
+
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "gamma": Hyperparameter(
+            Positive(), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True
+        ),
+        "coef0": FACTOR,
+    }
+
+    rules = {"degree": COUNT}
+
+    def __init__(self, degree: int = 2, gamma: Setting = 1.0, coef0: Setting = 1.0):
+        self.degree = degree
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    def _own_specification(self, name: str) -> Hyperparameter:
+        """The specification of a number that, while it is learned, stays so small that its power is in range."""
+        constraint = NonNegative(self.degree) if name == "coef0" else Positive(self.degree)
+        return replace(super()._own_specification(name), constraint=constraint)
+
+    def _of(self, product: Tensor, gamma: Tensor, coef0: Tensor) -> Tensor:
+        """The kernel of inner products, which may be overwritten."""
+        base = combine("add", combine("mul", product, gamma), coef0)
+        return base.pow(int(self.degree)) if base.requires_grad else base.pow_(int(self.degree))
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        product = X @ (X if Y is None else Y).mT
+        return self._of(product, number(self, "gamma", X), number(self, "coef0", X))
+
+    def _diag(self, X: Tensor) -> Tensor:
+        gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))
+        return self._of((X**2).sum(-1), gamma, coef0)
+
+    def n_features(self, X: Tensor) -> int | None:
+        """The number of monomials up to the degree, if they are not too many."""
+        size = math.comb(X.shape[-1] + int(self.degree), int(self.degree))
+        return size if size <= MONOMIALS else None
+
+    def features(self, X: Tensor) -> Tensor | None:
+        """The monomials of u = [√gamma·x, √coef0], whose (uᵀv)^degree is a multinomial sum."""
+        if self.n_features(X) is None:
+            return None
+        gamma, coef0 = number(self, "gamma", X), number(self, "coef0", X)
+        scaled = gamma.sqrt() * X
+        u = torch.cat([scaled, coef0.sqrt() * torch.ones_like(scaled[..., :1])], -1)
+        if int(self.degree) == 1:
+            return u
+        indices, weights = _monomials(u.shape[-1], int(self.degree))
+        return u[..., indices.to(u.device)].prod(-1) * weights.to(u)
+
+
+@cache
+def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
+    """The variables of each monomial (m, degree), and the roots of the multinomial coefficients."""
+    indices = list(combinations_with_replacement(range(variables), degree))
+    repetitions = [math.prod(map(math.factorial, Counter(index).values())) for index in indices]
+    weights = [math.sqrt(math.factorial(degree) / number) for number in repetitions]
+    return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
+
 
 # Rows computed at a time when no gradient is asked. Few large blocks lose least to waiting threads; a kernel whose
 # formula needs temporaries of the block's size takes smaller ones, to stay small beside the Gram matrix.
@@ -27,11 +202,7 @@ MIDDLE_ROWS = 64
 
 def _lengthscale(median: Word) -> Hyperparameter:
     """A lengthscale whose words start from a median distance."""
-    words = {
-        "median": median,
-        "auto": Word(median.value, learned=True),
-        "ard": Word(ard_lengthscales, learned=True),
-    }
+    words = {"median": median, "auto": Word(median.value, learned=True), "ard": Word(ard_lengthscales, learned=True)}
     return Hyperparameter(Positive(), words)
 
 
@@ -286,18 +457,17 @@ class Matern(Radial):
     [[1.0, 0.524], [0.524, 1.0]]
     """
 
+    rules = {
+        "nu": Rule(
+            "0.5, 1.5, 2.5, … or inf",
+            lambda nu: is_real(nu) and nu > 0 and (math.isinf(nu) or nu % 1 == 0.5),
+            " Between them choose the nearest: the functions of other nu have no closed form.",
+        )
+    }
+
     def __init__(self, nu: float = 1.5, lengthscale: Setting = "median"):
         self.nu = nu
         self.lengthscale = lengthscale
-
-    def check_hyperparameters(self) -> None:
-        """Refuse what is inadmissible; nu must be a positive half-integer or infinity."""
-        if not (is_real(self.nu) and self.nu > 0 and (math.isinf(self.nu) or self.nu % 1 == 0.5)):
-            raise ValueError(
-                f"nu of Matern must be 0.5, 1.5, 2.5, … or inf; got {self.nu!r}. Between them choose the nearest: the "
-                "functions of other nu have no closed form."
-            )
-        super().check_hyperparameters()
 
     # An error of √eps in a small distance reaches the kernel only for nu = 1/2: there, take true differences.
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -360,7 +530,7 @@ class TensorMatern(Stationary):
     """
 
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": MANHATTAN}
-    positive_integers = ("order",)
+    rules = {"order": COUNT}
     block_rows = SMALL_BLOCK
 
     def __init__(self, order: int = 1, lengthscale: Setting = "median"):

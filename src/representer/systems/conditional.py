@@ -1,0 +1,598 @@
+"""The regressions of conditional embeddings: weights of all samples, or sums over cells of targets around landmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
+from representer.functions import ConditionalEmbedding, FeatureFunction, Function, StoredFeatures
+from representer.functions.conditional import middle
+from representer.kernels import Kernel
+from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks
+from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
+from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
+from representer.samples import rows as limits
+from representer.systems.base import Criterion, Groups, System
+from representer.systems.ridge import SummedSystem, normal_equations, summed_system
+from representer.systems.scalar import DenseSystem
+from representer.systems.sums import NormalStep, NormalSums, add_gram
+
+
+# -- weights of all samples -------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Solved:
+    """A kernel, prepared training inputs, and their factored system."""
+
+    kernel: Kernel
+    anchors: Data
+    system: DenseSystem
+    kept: Tensor | None  # if the Gram matrix was repaired, the eigenvectors that have stayed
+
+    def cross(self, X: Data) -> Tensor:
+        """k(X, X_train), projected where the Gram matrix was repaired."""
+        cross = self.kernel._gram(X, self.anchors)
+        return cross if self.kept is None else (cross @ self.kept) @ self.kept.mT
+
+
+@dataclass(frozen=True)
+class SampleWeights(Function):
+    """w(x) = P k(X, x) + g: the fit to any targets Y takes the value Yᵀw(x), with P and g of the ridge system.
+
+    The system is factored when it is first asked for; what is stored are the training inputs.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With numbers for all hyperparameters.
+    anchors : data
+        The training inputs X as they are stored.
+    shift : float
+        n·alpha, or alpha times the sum of the samples' weights.
+    intercept : bool
+        Do the weights sum to one?
+    representation : Representation
+        How stored arrays become tensors.
+    sample_weight : array (n,) or None for ones
+        The weights of the samples in the fit; zero leaves a sample out.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from representer.kernels import Gaussian
+    >>> from representer.operators import Representation
+    >>> from representer.systems.conditional import SampleWeights
+    >>> w = SampleWeights(Gaussian(1.0), np.array([[0.0], [9.0]]), 1e-9, True, Representation(torch.float64))
+    >>> w(np.array([[0.0], [9.0]])).round(decimals=6).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    kernel: Kernel
+    anchors: Data
+    shift: float
+    intercept: bool
+    representation: Representation
+    sample_weight: np.ndarray | None = None
+
+    @cached_property
+    def solved(self) -> Solved:
+        """The system, factored when it is first asked for."""
+        with silent_repairs():  # the fit has said it
+            return self._solve(self._adapted)
+
+    def with_system(self, kernel: Kernel) -> SampleWeights:
+        """The same function with its system factored, for a kernel that is adapted; a repair is announced."""
+        function = replace(self)
+        vars(function)["solved"] = self._solve(kernel)
+        return function
+
+    def _solve(self, kernel: Kernel) -> Solved:
+        how = self.representation
+        anchors = how.inputs(kernel, self.anchors)
+        gram, kept = repaired_gram(kernel, anchors)
+        weights = None if self.sample_weight is None else how.tensor(self.sample_weight)
+        shift = gram.new_tensor(self.shift)
+        system = DenseSystem(gram, shift, intercept=self.intercept, sample_weight=weights)
+        return Solved(kernel, anchors, system, kept)
+
+    @property
+    def _adapted(self) -> Kernel:
+        how = self.representation
+        if self.kernel.domain == "vectors" and not how.sparse:
+            return self.kernel
+        return Adapted(self.kernel, how.dtype, how.device, repair=True)
+
+    def _inputs(self, X: Data) -> Any:
+        return self.representation.inputs(self.solved.kernel, X)
+
+    def __call__(self, X: Data) -> Tensor:
+        """The weights w(x_i) of the training samples as rows, (q, n)."""
+        solved = self.solved
+        with torch.no_grad():
+            # P is symmetric, and annihilates constants: P k = W⁻¹(k − 1 gᵀk).
+            weights = solved.system.solve(solved.cross(self._inputs(X)).mT).mT
+            return weights if solved.system.g is None else weights + solved.system.g[:, 0]
+
+    def combined(self, X: Data, values: Tensor) -> Tensor:
+        """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""
+        solved, inputs = self.solved, self._inputs(X)
+        with torch.no_grad():
+            dual = solved.system.solve(values)
+            constant = 0.0 if solved.system.g is None else solved.system.g.mT @ values
+            bytes_per_row = 2 * len(dual) * dual.element_size()
+            return by_rows(lambda rows: solved.cross(inputs[rows]) @ dual, count(inputs), bytes_per_row) + constant
+
+
+@dataclass(frozen=True)
+class WeightSystem(System):
+    """The exact regression of unit targets: what it says of sample i is a row of weights of all samples.
+
+    Parameters
+    ----------
+    targets : ConditionalEmbedding
+        The targets and their kernel, without weights.
+    weights : SampleWeights
+        The function of the weights, which has the factored system.
+    alpha : float
+    groups : array (n,) or None
+        What is left out together.
+    """
+
+    targets: ConditionalEmbedding
+    weights: SampleWeights
+    alpha: float
+    groups: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def function(self) -> ConditionalEmbedding:
+        """The fitted embedding."""
+        w = self.weights.sample_weight
+        shares = None if w is None else w / w.sum()
+        return replace(self.targets, weights=self.weights, total_is_one=self.weights.intercept, shares=shares)
+
+    @property
+    def _system(self) -> DenseSystem:
+        return self.weights.solved.system
+
+    @property
+    def _counted(self) -> Tensor:
+        """The numbers of the samples that have a weight."""
+        w = self._system.sample_weight
+        return torch.arange(len(self._system.matrix)) if w is None else w.nonzero()[:, 0].cpu()
+
+    def coefficients(self) -> Tensor:
+        """P (n, n), symmetric: w(x) = P k(X, x) + g."""
+        return self._system.unit_coefficients
+
+    def intercept(self) -> Tensor | None:
+        """The constant g (n,), or None where there is none."""
+        return None if self._system.g is None else self._system.g[:, 0]
+
+    def residual(self) -> float:
+        """‖K P + N P + 1gᵀ − I‖ / ‖I‖, with the noise N; samples without weight are no part of it."""
+        rows, P, g = self._counted, self.coefficients(), self.intercept()
+        w = P.new_ones(len(P)) if self._system.sample_weight is None else self._system.sample_weight
+        missing = self._system.matrix[rows] @ P[:, rows] + self.weights.shift * P[rows][:, rows] / w[rows, None]
+        missing = missing if g is None else missing + g[rows]
+        missing.diagonal().sub_(1.0)
+        return float(missing.norm()) / len(rows) ** 0.5
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        """The weights (n, n) that the fit without a sample, or without its group, gives it; its own are zero."""
+        rows, P = self._counted, self.coefficients()
+        labels = self.groups if groups is None else groups.cpu().numpy()
+        parts = Groups.of(np.arange(len(rows)) if labels is None else labels[rows.numpy()], P.device)
+        inside = P[rows][:, rows]
+        blocks = [
+            torch.linalg.solve(own, part) for own, part in zip(parts.blocks(inside), parts.parts(inside), strict=True)
+        ]
+        weights = P.new_zeros(len(P), len(P))
+        if len(rows) < len(P):  # the fit has not seen the others
+            weights = self.weights(self.weights.anchors)
+        weights[rows] = 0.0
+        for members, block in zip(parts.members, blocks, strict=True):
+            for own, values in zip(members, block, strict=True):
+                weights[rows[own][:, None], rows] = -values
+                weights[rows[own][:, None], rows[own]] = 0.0
+        return weights
+
+    def leverage(self) -> Tensor:
+        """The own weight w_i(x_i) (n, 1) of each sample: 1 − noise·P_ii; zero without a weight."""
+        diagonal, w = self.coefficients().diagonal(), self._system.sample_weight
+        noise = self.weights.shift / (torch.ones_like(diagonal) if w is None else torch.where(w > 0, w, torch.inf))
+        own = 1.0 - noise * diagonal
+        return (own if w is None else torch.where(w > 0, own, 0.0))[:, None]
+
+    def variance(self, X: Data) -> Tensor:
+        """The variance (m, 1) of each coordinate of f + b at checked inputs, in units of the prior's scale."""
+        solved, system = self.weights.solved, self._system
+        inputs = self.weights.representation.inputs(solved.kernel, X)
+
+        def variances(rows: slice) -> Tensor:
+            cross, x = solved.cross(inputs[rows]), inputs[rows]
+            inverse = system._solve(cross.mT).mT  # k_xᵀW⁻¹
+            own = solved.kernel._diag(x) - (inverse * cross).sum(1)
+            if system.u is not None:
+                own = own + (1.0 - inverse.sum(1)).square() / system.u.sum()
+            return own.clamp(min=0.0)[:, None]
+
+        with torch.no_grad():
+            return by_rows(variances, count(inputs), 3 * len(system.matrix) * system.matrix.element_size())
+
+
+# -- cells of targets -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Cells:
+    """Each output belongs to the landmark that is nearest to it in the RKHS of its kernel, the first of equals.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems.conditional import Cells
+    >>> from representer.kernels import Gaussian
+    >>> cells = Cells(Gaussian(1.0), torch.tensor([[0.0], [10.0]]))
+    >>> cells(torch.tensor([[1.0], [6.0], [-2.0], [500.0]])).tolist()
+    [0, 1, 0, 1]
+    """
+
+    kernel: Kernel
+    landmarks: Data  # prepared
+
+    def __len__(self) -> int:
+        return count(self.landmarks)
+
+    @cached_property
+    def _halves(self) -> Tensor:
+        return 0.5 * self.kernel._diag(self.landmarks)
+
+    def __call__(self, Y: Data) -> Tensor:
+        """The number of its landmark for each of some prepared outputs, in blocks."""
+        blocks = row_blocks(count(Y), 2 * self._halves.element_size() * len(self))
+        return torch.cat([self._block(Y[rows]) for rows in blocks])
+
+    def _block(self, Y: Data) -> Tensor:
+        similar = self.kernel._gram(Y, self.landmarks)
+        found = (similar - self._halves).argmax(1)  # of least l(y, y) − 2 l(y, z) + l(z, z)
+        if isinstance(Y, Tensor):
+            far = (similar == 0).all(1)  # too far for digits of the kernel
+            if bool(far.any()):
+                found[far] = torch.cdist(Y[far], self.landmarks).argmin(1)
+        return found
+
+
+@dataclass(frozen=True)
+class CellStep(Step):
+    """Adds to the sums of a ridge regression of cells, as columns of zeros and ones, and of the outputs' moments.
+
+    The fit to the columns is the sum of the samples' weights in each cell, and that to y − c and (y − c)² is the mean
+    and the variance of all samples: so the moments are exact, however large the cells.
+
+    Parameters
+    ----------
+    features : FeatureMap
+        Of the inputs.
+    n_cells : int
+    cells : Cells or None
+        Of the outputs in blocks; None: blocks hold the numbers of cells.
+    centre : tensor (d,) or None
+        The c of the moments; None: there are no moments.
+    """
+
+    features: FeatureMap
+    n_cells: int
+    cells: Cells | None
+    centre: Tensor | None
+
+    @property
+    def width(self) -> int:
+        """How many columns the cells and the moments have together."""
+        return self.n_cells + (0 if self.centre is None else 2 * len(self.centre))
+
+    @property
+    def bytes_per_row(self) -> int:  # type: ignore[override]
+        """Columns, features, those in double, and the similarities of outputs."""
+        return 8 * (3 * self.features.n_features + 2 * self.width)
+
+    def numbers(self, Y: Tensor) -> Tensor:
+        """The number of the cell that each of some outputs falls into."""
+        return Y[:, 0].long() if self.cells is None else self.cells(Y)
+
+    def moments(self, Y: Tensor) -> Tensor:
+        """y − c and (y − c)² of some outputs, (n, 2d)."""
+        if self.centre is None:
+            return Y.new_zeros(len(Y), 0, dtype=torch.float64)
+        centred = Y.double() - self.centre.double()
+        return torch.cat([centred, centred.square()], 1)
+
+    def columns(self, Y: Tensor) -> Tensor:
+        """The columns (n, width) whose regression is that of the sums: zeros and ones of the cells, and moments."""
+        cells = torch.nn.functional.one_hot(self.numbers(Y), self.n_cells)
+        return torch.cat([cells.double(), self.moments(Y)], 1)
+
+    def __call__(self, block: Block, total: NormalSums | None) -> NormalSums:
+        B, moments = self.features(block.X), self.moments(block.Y)
+        m, r, d = B.shape[1], self.n_cells, moments.shape[1]
+        if total is None:
+            total = NormalSums.zeros(m, r + d, like=moments)
+        n, ones = len(B), moments.new_ones(len(B), 1)
+        w = ones if block.weights is None else block.weights.double()[:, None]
+        add_gram(total.gram, B if block.weights is None else B * w.sqrt().to(B))
+        B = B.double()
+        rows = torch.cat([B, moments, ones], 1)
+        if block.weights is not None:
+            n, rows = int((w > 0).sum()), w * rows
+        sums = rows.new_zeros(r, m + d + 1).index_add_(0, self.numbers(block.Y), rows)
+        weighted = rows[:, m : m + d]
+        counts = sums[:, -1]
+        total.cross[:, :r].add_(sums[:, :m].mT)
+        total.cross[:, r:].add_(B.mT @ weighted)
+        total.squares.diagonal()[:r].add_(counts)
+        total.squares[:r, r:].add_(sums[:, m:-1])
+        total.squares[r:, :r].add_(sums[:, m:-1].mT)
+        total.squares[r:, r:].add_(moments.mT @ weighted)
+        total.feature_sum.add_(rows[:, :m].sum(0))
+        total.target_sum.add_(torch.cat([counts, weighted.sum(0)]))
+        return replace(total, n=total.n + n, weight=total.weight + float(w.sum()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellSystem(SummedSystem):
+    """The regression of the cells of targets and of their moments, from sums over the samples.
+
+    Parameters
+    ----------
+    targets : ConditionalEmbedding
+        The anchors of the cells and their kernel, without weights.
+    scale : float or None
+        The mean k(x, x), where alpha is that over the number of samples.
+    first_alpha : float or None
+        An alpha that was chosen with the kernel, and that more samples keep.
+    """
+
+    sums: NormalSums
+    targets: ConditionalEmbedding
+    scale: float | None = None
+    first_alpha: float | None = None
+
+    @cached_property
+    def step(self) -> CellStep:
+        """The sums of the fit."""
+        return cell_step(self.targets, self.map)
+
+    def block(self, held: HeldSamples) -> Block:
+        """Stored samples, whose targets are columns of cells and moments."""
+        block = super().block(held)
+        return replace(block, Y=self.step.columns(block.Y))
+
+    @cached_property
+    def in_rkhs(self) -> SummedSystem:
+        """The regression of the same samples whose targets, in the RKHS of l, are those of their anchors."""
+        gram, _ = repaired_gram(self.targets.output_kernel, self.targets.prepared_anchors)
+        anchors = target_factor(gram.double(), like=gram)
+        moments = anchors.new_zeros(self.step.width - self.step.n_cells, anchors.shape[1])
+        sums = self.sums.map(torch.from_numpy).combined(torch.cat([anchors, moments]))
+        held = replace(self.held, Y=plain(anchors[self.step.numbers(super().block(self.held).Y)]))
+        own = {field.name: getattr(self, field.name) for field in fields(SummedSystem)}
+        return SummedSystem(**{**own, "sums": sums.map(plain), "held": held})
+
+    def least_alpha(self) -> Tensor:
+        """Below this, the digits of the blocks are used up."""
+        return self.in_rkhs.least_alpha()
+
+    def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
+        """The criterion of the held samples in the RKHS of l for many alphas."""
+        return self.in_rkhs.path(alphas, criterion)
+
+    def function(self) -> ConditionalEmbedding:  # type: ignore[override]
+        """The fitted embedding: weights of the cells, and moments of vectors."""
+        theta, r = self.coefficients(), self.step.n_cells
+        C, b = plain(theta), plain(self.ridge.intercepts(theta))
+        weights = FeatureFunction(self.features, C[:, :r].copy(), b[:r].copy())
+        moments = None
+        if self.targets.centre is not None:
+            moments = FeatureFunction(self.features, C[:, r:].copy(), b[r:].copy())
+        shares = (self.sums.target_sum[:r] / self.sums.weight).copy()
+        intercept = self.fit_intercept
+        return replace(self.targets, weights=weights, moments=moments, shares=shares, total_is_one=intercept)
+
+    def regressed(self, samples: Samples) -> FeatureFunction:
+        """E[g(Y) | X = x] as a function of x from samples whose targets are g(y): their ridge regression."""
+        width = samples.rows(np.arange(1)).Y.shape[1]
+        limit = room_beside_sums(self.memory_limit, self.map.n_features, width, held=0)
+        sums = samples.total(NormalStep(self.map), limit=limit)
+        frame = None if self.frame is None else self.frame.map(torch.from_numpy)
+        ridge = normal_equations(sums, self.operator, self.fit_intercept, frame)
+        theta = ridge.coefficients(self.alpha)
+        return FeatureFunction(self.features, plain(theta, copy=True), plain(ridge.intercepts(theta), copy=True))
+
+    def joined(self, samples: Samples, source: TargetSource) -> Self:
+        """The system with more samples in memory and their targets, at the same alpha."""
+        cells = with_targets(samples, source.column(Cells(cell_kernel(self.targets), self.targets.prepared_anchors)))
+        assert isinstance(cells, InMemory)
+        return self.added(cells.samples, self.step)
+
+    def at_rest(self) -> Self:
+        """The system as a learner keeps it, without matrices of the held samples."""
+        return replace(self)
+
+
+def target_factor(gram: Tensor, like: Tensor | None = None) -> Tensor:
+    """R with RRᵀ = L: to this tolerance the RKHS is spanned by few of the samples, which is what the criteria cost."""
+    dtype = (gram if like is None else like).dtype
+    factor, _ = pivoted_cholesky(gram, tol=torch.finfo(dtype).eps ** 0.75)
+    return factor.contiguous()
+
+
+def cell_kernel(function: ConditionalEmbedding) -> Kernel:
+    """The output kernel as cells take it: nothing is repaired, for no Gram matrix is formed."""
+    kernel, how = function.kernel, function.representation
+    return kernel if kernel.domain == "vectors" else Adapted(kernel, how.dtype, how.device)
+
+
+def cell_step(targets: ConditionalEmbedding, features: FeatureMap) -> CellStep:
+    """The sums of a fit with these features of inputs and these anchors of targets."""
+    cells = Cells(cell_kernel(targets), targets.prepared_anchors)
+    if targets.centre is None:
+        return CellStep(features, len(cells), None, None)
+    return CellStep(features, len(cells), cells, targets.representation.tensor(targets.centre))
+
+
+# -- targets of many samples ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class TargetSource:
+    """Targets in memory, checked, or in a Dask array, to be checked where they are read.
+
+    Parameters
+    ----------
+    values : array, list or Dask array
+    kernel : Kernel
+        That takes them.
+    representation : Representation
+    check : callable
+        Raw targets -> checked ones.
+    """
+
+    values: Any
+    kernel: Kernel
+    representation: Representation
+    check: Any
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self, index: np.ndarray) -> Any:
+        """Some of them, here and checked."""
+        if is_dask(self.values):
+            return self.check(self.values[index].compute())
+        return take(self.values, torch.from_numpy(index))
+
+    def prepared(self, values: Any) -> Any:
+        """As the kernel takes them."""
+        numeric = self.kernel.domain == "vectors"
+        return self.kernel.prepare(self.representation.tensor(values) if numeric else values)
+
+    def column(self, cells: Cells) -> Any:
+        """What blocks of samples hold: vectors, or the numbers (n, 1) of the cells of anything else."""
+        if not is_dask(self.values):
+            prepared = self.prepared(self.values)
+            return prepared if self.kernel.domain == "vectors" else cells(prepared)[:, None]
+        if self.kernel.domain == "vectors":
+            return self.values
+        form: dict[str, Any] = {"new_axis": 1} if self.values.ndim == 1 else {}
+        form["chunks"] = (self.values.chunks[0], (1,))
+        reader = replace(self, values=None)
+        return self.values.map_blocks(_numbers, reader, cells, dtype=float, meta=np.empty((0, 0)), **form)
+
+    def fold(self, rows: np.ndarray) -> TargetSource:
+        """Some of the targets in memory; of a Gram matrix also the columns."""
+        values = self.rows(rows)
+        return replace(self, values=values[:, rows] if self.kernel.domain == "gram" else values)
+
+    def anchors(self, kernel: Kernel, approximation: Nystroem | Landmarks, seed: int) -> Any:
+        """Targets that stand for all, as they were given."""
+        if isinstance(approximation, Landmarks):
+            return self.check(approximation.points)
+        some = self.rows(approximation.rows(len(self), seed))
+        if kernel.domain == "vectors":  # means, perhaps
+            return plain(approximation.choose(kernel, self.prepared(some), seed).landmarks, copy=True)
+        return take(some, approximation.samples(kernel, self.prepared(some), seed=seed))
+
+
+def _numbers(chunk: np.ndarray, reader: TargetSource, cells: Cells) -> np.ndarray:
+    return plain(cells(reader.prepared(reader.check(chunk))))[:, None].astype(float)
+
+
+def with_targets(samples: Samples, Y: Data) -> Samples:
+    """The same inputs, weights and groups, with targets in memory or on Dask."""
+    if isinstance(samples, OnDask):
+        return OnDask(samples.X, plain(Y), samples.weights, dtype=samples.dtype, groups=samples.groups)
+    assert isinstance(samples, InMemory)
+    values = Y if isinstance(Y, Tensor) else torch.as_tensor(np.asarray(Y.compute() if is_dask(Y) else Y))
+    return InMemory(replace(samples.samples, Y=values))
+
+
+# -- the choice -------------------------------------------------------------------------------------------------------
+def conditional_system(
+    kernel: Kernel,
+    samples: Samples,
+    source: TargetSource,
+    targets: ConditionalEmbedding,
+    alpha: float,
+    *,
+    intercept: bool,
+    pair: tuple[Approximation, Nystroem | Landmarks] | None,
+    inputs: Data = None,
+    memory_limit: Any = None,
+    scale: float | None = None,
+    first_alpha: float | None = None,
+) -> WeightSystem | CellSystem:
+    """The regression into the RKHS of the targets: exact without an approximation, by sums over cells with one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of the inputs, adapted, with numbers for all hyperparameters.
+    samples : Samples
+        The inputs; an exact fit has them in memory, those of weight zero among them.
+    source : TargetSource
+        Their targets.
+    targets : ConditionalEmbedding
+        The output kernel with numbers; for an exact fit the targets, too. It has no weights.
+    alpha : float
+    intercept : bool
+    pair : pair of approximations or None
+        Of inputs and targets.
+    inputs : data or None
+        The inputs of samples in memory as they are stored.
+    memory_limit : int, str or None
+        What a fit by sums may take beside the data.
+    scale, first_alpha : float or None
+        What a fit by sums remembers of its alpha.
+    """
+    if pair is None:
+        block = samples.rows(np.arange(samples.n))
+        w, groups = (None if a is None else plain(a, copy=True) for a in (block.weights, block.groups))
+        total = float(samples.n if block.weights is None else block.weights.sum())
+        how = targets.representation
+        weights = SampleWeights(original(kernel), inputs, total * alpha, intercept, how, w).with_system(kernel)
+        return WeightSystem(targets, weights, alpha, groups)
+    seed, how = targets.seed, targets.representation
+    anchors = source.anchors(cell_kernel(targets), pair[1], seed)
+    centre = plain(middle(how.tensor(anchors))) if targets.kernel.domain == "vectors" else None
+    targets = replace(targets, anchors=anchors, centre=centre)
+    columns = source.column(Cells(cell_kernel(targets), targets.prepared_anchors))
+    cells = with_targets(samples, columns)
+    numbers = cells.random_rows(limits.HELD_ROWS, seed)
+    held = cells.rows(numbers)
+    features = pair[0].choose(kernel, samples.rows(pair[0].rows(samples.n, seed)).X, seed)
+    stored = None
+    if inputs is not None and isinstance(cells, InMemory):
+        block = cells.samples
+        arrays = (None if a is None else plain(a) for a in (block.weights, block.groups))
+        stored = HeldSamples(np.empty(0, dtype=np.uint64), inputs, plain(block.Y), *arrays)
+    system = summed_system(
+        cells,
+        StoredFeatures.of(pair[0], features, how),
+        HeldSamples.of(held, numbers, seed),
+        held,
+        operator=Identity(),
+        intercept=intercept,
+        memory_limit=memory_limit,
+        seed=seed,
+        step=lambda seen: cell_step(targets, seen),
+        width=cell_step(targets, features).width,
+    )
+    own = {field.name: getattr(system, field.name) for field in fields(SummedSystem)}
+    error = approximation_error(features, held.X)
+    own |= {"alpha": alpha, "samples": stored, "approximation_error": error}
+    return CellSystem(**own, targets=targets, scale=scale, first_alpha=first_alpha)
