@@ -707,7 +707,7 @@ def ridge_system(
     >>> from representer.systems import ridge_system
     >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
     >>> system = ridge_system(Decomposable(Linear()), InMemory(Block(X, Y)), 2.5, Representation(torch.float64))
-    >>> system.function()([[4.0]]).item()  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
+    >>> round(system.function()([[4.0]]).item(), 4)  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
     2.0
     """
     stored = None
