@@ -30,7 +30,7 @@ from representer.estimators.validation import (
     needs_approximation,
 )
 from representer.kernels import NAMES, Kernel, as_kernel
-from representer.operators import OperatorKernel, Representation, on_device, takes_sparse
+from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
@@ -125,13 +125,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def named_kernel(self, name: str) -> Kernel:
         """The kernel that a short name means to this learner."""
         return as_kernel(name)
-
-    def _given_kernel(self, argument: str = "kernel") -> Kernel:
-        """A copy of a kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
-        value = getattr(self, argument)
-        named = argument == "kernel" and isinstance(value, str)
-        kernel = self.named_kernel(value) if named else as_kernel(value, argument=argument)
-        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Get parameters, with ``deep`` also those of a kernel that is given by its name."""

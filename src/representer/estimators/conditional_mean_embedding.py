@@ -42,6 +42,7 @@ from representer.problems.conditional_embedding import (
 )
 from representer.problems.embedding import (
     EmbeddingSettings,
+    on_device,
     require_groups,
 )
 from representer.samples import (
@@ -284,7 +285,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     ) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
-        model, seed = self._model(self._given_kernel(), self._given_kernel("output_kernel")), seed_of(self.random_state)
+        model, seed = self._model(self._given_kernel(), self._given_output_kernel()), seed_of(self.random_state)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
         how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
@@ -328,6 +329,15 @@ class ConditionalMeanEmbedding(KernelLearner):
     def named_kernel(self, name: str) -> Kernel:
         """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
         return Gaussian("ard") if name in ("rbf", "gaussian") else as_kernel(name)
+
+    def _given_kernel(self) -> Kernel:
+        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+        named = isinstance(self.kernel, str)
+        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
+        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
+
+    def _given_output_kernel(self) -> Kernel:
+        return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
 
     def _samples(
         self, model: ConditionalModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool = False

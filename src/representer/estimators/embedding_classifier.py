@@ -44,7 +44,7 @@ from representer.preimage.probabilities import (
     entropy_of,
 )
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution
-from representer.problems.embedding import EmbeddingSettings, require_groups
+from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
 from representer.systems import FittedSystem
 from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
@@ -372,6 +372,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if name in ("rbf", "gaussian"):
             return Gaussian("median" if self.criterion is None else "ard")
         return as_kernel(name)
+
+    def _given_kernel(self) -> Kernel:
+        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+        named = isinstance(self.kernel, str)
+        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
+        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
 
     def _sparse_representation(self, X: Data) -> Representation:
         return self._representation(sparse=isinstance(X, SparseRows))

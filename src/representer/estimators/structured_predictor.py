@@ -265,7 +265,10 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernel, output = (self._given_kernel(name) for name in self.kernel_arguments)
+        kernel, output = (
+            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
+            for name in self.kernel_arguments
+        )
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
         pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)

@@ -13,6 +13,7 @@ from representer.kernels.base import (
     Product,
     Scaled,
     Sum,
+    Tangent,
     Wrapped,
 )
 from representer.kernels.columns import Columns, as_records
@@ -83,6 +84,7 @@ __all__ = [
     "Stationary",
     "Subsequence",
     "Sum",
+    "Tangent",
     "Tanimoto",
     "TensorMatern",
     "VertexHistogram",

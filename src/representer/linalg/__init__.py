@@ -9,6 +9,7 @@ from representer.linalg.cholesky import (
     NotPositiveDefiniteError,
     Woodbury,
     factorize,
+    factorize_products,
     is_finite,
     pivoted_cholesky,
     shifted,
@@ -39,8 +40,10 @@ from representer.linalg.spectral import (
     orthonormal,
     repair_gram,
     spectrum_of_factor,
+    thin_svd,
 )
 from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
+from representer.linalg.units import power_of_two
 
 __all__ = [
     "BLOCK_BYTES",
@@ -61,6 +64,7 @@ __all__ = [
     "eigh",
     "empty_matrix",
     "factorize",
+    "factorize_products",
     "gram_factor",
     "is_finite",
     "jacobian",
@@ -70,6 +74,7 @@ __all__ = [
     "nearest_kronecker",
     "orthonormal",
     "pivoted_cholesky",
+    "power_of_two",
     "recycling",
     "repair_gram",
     "require",
@@ -79,5 +84,6 @@ __all__ = [
     "shifted",
     "spectrum_of_factor",
     "symmetric_products",
+    "thin_svd",
     "woodbury",
 ]

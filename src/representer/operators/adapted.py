@@ -19,7 +19,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from representer.kernels import NAMES, Kernel, Neural, Pair, Wrapped
+from representer.kernels import NAMES, Kernel, Pair, Wrapped
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.samples import Data, SparseRows
@@ -177,14 +177,3 @@ def takes_sparse(kernel: Kernel | OperatorKernel | str) -> bool:
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate):
         return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse
-
-
-def on_device(kernel: Kernel, device: str | None) -> Kernel:
-    """The kernel (a copy of the user's) with its networks moved to a device."""
-    if device is not None:
-        for _, child in kernel._children():
-            if isinstance(child, Kernel):
-                on_device(child, device)
-        if isinstance(kernel, Neural):
-            kernel.module.to(device)
-    return kernel

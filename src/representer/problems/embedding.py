@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FourierFeatures, RandomFeatures
-from representer.kernels import Kernel
+from representer.kernels import Kernel, Neural
 from representer.linalg import NotPositiveDefiniteError, recycling, require
 from representer.notices import warn
 from representer.objectives.low_rank import OnFactor
@@ -146,6 +146,17 @@ def require_memory(n: int, searched: int, approximation: Approximation | None, e
         elements = max(8 * searched**2, 3 * n**2)
         advice = "Use approximation=Nystroem(m) or RandomFeatures(m), a smaller batch_size, or fewer samples."
     require(elements * element_size, what=f"A fit to {n} samples", advice=advice)
+
+
+def on_device(kernel: Kernel, device: str | None) -> Kernel:
+    """The kernel (a copy of the user's) with its networks moved to a device."""
+    if device is not None:
+        for _, child in kernel._children():
+            if isinstance(child, Kernel):
+                on_device(child, device)
+        if isinstance(kernel, Neural):
+            kernel.module.to(device)
+    return kernel
 
 
 def held_out_rows(labels: Tensor, fraction: float, seed: int, groups: Tensor | None = None) -> Tensor:
