@@ -30,7 +30,6 @@ TOLERANCE, WORSE = 1e-8, 1e-3
 # Relative errors of the data that show how strongly a case depends on rounding, and the share that they explain.
 JITTER, EXPLAINED = 1e-13, 100.0
 SECONDS = 120.0
-WITHOUT_NUMBERS = ("strings", "graphs", "molecules")
 
 Spec = dict[str, Any]
 
@@ -379,9 +378,8 @@ def answer(spec: Spec, jitter: float = 0.0) -> Spec:
 
     def options(data: Any) -> dict[str, Any]:
         values = {name: eval(text, scope | {"data": data}) for name, text in spec["arguments"].items()}
-        # Strings and graphs have no numbers that could be inexact; their kernels and weights such as alpha have.
-        inexact = (float, kernels.Kernel) if jitter and spec["data"] in WITHOUT_NUMBERS else float
-        return {n: (1.0 + jitter) * v if isinstance(v, inexact) else v for n, v in values.items()}
+        # Strings and graphs have no numbers that could be inexact; weights such as alpha have.
+        return {n: v * (1.0 + jitter) if isinstance(v, float) else v for n, v in values.items()}
 
     fields = {name: spec[name] for name in ("learner", "data", "y", "how", "n", "seed", "minimised")}
     case = Case(**fields, options=options, weighted=spec.get("weighted", False), jitter=jitter)

@@ -125,6 +125,7 @@ LARGE: dict[str, Any] = {
 
 LEAST_SECONDS = 0.3  # a shorter case is run several times in a turn
 DISTURBED = 0.1  # the share of the processors that other programs may use in a turn
+TRIES = 4  # so many times a disturbed turn is taken
 
 
 def processor_seconds() -> float:
@@ -260,7 +261,6 @@ def main() -> None:
     parser.add_argument("--new", type=Path, default=HERE)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--tries", type=int, default=4, help="how often a disturbed turn is taken")
     parser.add_argument("--only", nargs="*", default=[], help="words of the cases to run")
     parser.add_argument("--million", action="store_true", help=f"only {MILLION}, once a tree")
     parser.add_argument("--out", type=Path)
@@ -284,7 +284,7 @@ def main() -> None:
     for threads in arguments.threads:
         workers = [start(source, threads) for source in sources]
         for name in [MILLION] if arguments.million else wanted:
-            repeats, tries = (1, 1) if arguments.million else (arguments.repeats, arguments.tries)
+            repeats, tries = (1, 1) if arguments.million else (arguments.repeats, TRIES)
             add(name, threads, [turn(workers, name, tries) for _ in range(repeats)])
         for worker in workers:
             worker.kill()

@@ -11,6 +11,10 @@ PACKAGE = str(Path(__file__).parent)
 BETWEEN = ("sklearn", "joblib")
 
 
+class NumericalWarning(UserWarning):
+    """An answer has fewer digits than usual, or a matrix needed help; the text says why and what to do."""
+
+
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn at the innermost line that is neither this library's nor of a package that calls it for the user."""
     frame, level = sys._getframe(1), 2

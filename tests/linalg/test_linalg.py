@@ -21,12 +21,14 @@ from representer.linalg import (
     conjugate_gradient,
     eigh,
     factorize,
+    factorize_products,
     is_finite,
     kronecker_solve,
     leading,
     nearest_kronecker,
     orthonormal,
     pivoted_cholesky,
+    power_of_two,
     repair_gram,
     spectrum_of_factor,
     symmetric_products,
@@ -629,3 +631,31 @@ def test_symmetric_products(shape: tuple[int, ...]) -> None:
     close(symmetric_products(left, right), expected)
     expected = expected + torch.einsum("...i,...ij,...ik->...jk", weights, rows, rows)
     close(symmetric_products(left, right, rows, weights), expected)
+
+
+# -- scales ------------------------------------------------------------------------------------------------------------
+def test_powers_of_two_are_those_below() -> None:
+    sizes = torch.tensor([5.0, 4.0, 0.3, 0.0, torch.inf, 1e-300, 1e300], dtype=torch.float64)
+    expected = [4.0, 4.0, 0.25, 1.0, 1.0, 2.0 ** math.floor(math.log2(1e-300)), 2.0 ** math.floor(math.log2(1e300))]
+    assert power_of_two(sizes).tolist() == expected
+
+
+def test_the_spectrum_of_a_factor_keeps_what_its_products_lose() -> None:
+    Q, _ = torch.linalg.qr(matrix(30, 3))
+    factor = Q * torch.tensor([1e9, 1.0, 1e-3], dtype=torch.float64)
+    spectrum = spectrum_of_factor(factor)
+    relative = spectrum.values.sqrt() / torch.tensor([1e-3, 1.0, 1e9], dtype=torch.float64)
+    close(relative, torch.ones(3), 1e-3)  # 1e9 is rounded by 1e-7
+    close(spectrum.vectors.mT @ spectrum.vectors, torch.eye(3))
+
+
+def test_the_factor_of_products_plus_a_shift_keeps_what_the_products_lose() -> None:
+    Q, _ = torch.linalg.qr(matrix(30, 2))
+    rows = Q * torch.tensor([1e6, 1e-3], dtype=torch.float64)
+    factor = factorize_products(rows, torch.tensor(1e-9, dtype=torch.float64)).factor
+    relative = factor.diagonal() / torch.tensor([1e6, math.sqrt(1e-6 + 1e-9)], dtype=torch.float64)
+    close(relative, torch.ones(2), 1e-6)
+    batch = torch.stack([matrix(5, 3), matrix(5, 3)])
+    shifts = torch.tensor([0.5, 2.0], dtype=torch.float64)
+    found = factorize_products(batch, shifts)
+    close(found.factor @ found.factor.mT, batch.mT @ batch + shifts[:, None, None] * torch.eye(3))

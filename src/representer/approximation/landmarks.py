@@ -25,7 +25,6 @@ from representer.linalg import (
     repair_gram,
     row_blocks,
     shifted,
-    spectrum_of_factor,
 )
 from representer.samples import Data, count, same_features, sample_rows, take
 from representer.values import COUNT, Rule, Value, is_count, is_real, number
@@ -270,8 +269,9 @@ def landmark_features(kernel: Kernel, landmarks: Data) -> LandmarkFeatures:
         factor = factorize(gram, name=name)
         return LandmarkFeatures(kernel, landmarks, factor)
     except NotPositiveDefiniteError:
-        repaired = repair_gram(kernel._gram(landmarks, None), name=name)
-    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum_of_factor(eigh(repaired).root()).root()))
+        spectrum = eigh(repair_gram(kernel._gram(landmarks, None), name=name))
+    stays = spectrum.values > spectrum.values[-1:] * len(spectrum.values) * torch.finfo(spectrum.values.dtype).eps
+    return LandmarkFeatures(kernel, landmarks, PositivePart(spectrum.root()[:, stays]))
 
 
 def independent(features: FeatureMap) -> FeatureMap:

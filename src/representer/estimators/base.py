@@ -33,7 +33,7 @@ from representer.estimators.validation import (
 )
 from representer.kernels import NAMES, Kernel, as_kernel
 from representer.operators import OperatorKernel, Representation, takes_sparse
-from representer.optimize import Deadline, HistoryEntry, as_seconds
+from representer.optimize import Deadline, HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
@@ -92,8 +92,8 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         learner.__dict__ = vars(draft)
         if deadline.was_missed:
             warn_unconverged(
-                f"max_time={deadline.max_time!r} ended the search after {as_seconds(deadline.max_time):.3g} seconds: the "
-                "best point so far is kept. Give it more time, or less to search."
+                f"max_time={deadline.max_time!r} ended the search: the best point so far is kept. Give it more time, "
+                "or less to search."
             )
         return learner
 
@@ -136,7 +136,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
-    _deadline: Deadline  # of a fit under way
+    _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
@@ -201,10 +201,21 @@ class Chain:
             images.append(factors[0] @ theta if outputs.plain else outputs.values(factors, theta))
         return images
 
-    def unfolded(self, flat: Tensor) -> tuple[list[Tensor], Tensor]:
-        """The coordinates of a batch of flat vectors, and the last images."""
-        coordinates = self.split(flat)
-        return coordinates, self.images(coordinates)[-1]
+    @property
+    def linear_factor(self) -> Tensor | None:
+        """The B of images BΘ, where the only layer is linear in its coordinates; otherwise None."""
+        return self.factors[0] if len(self.outputs) == 1 and self.outputs[0].plain else None
+
+    def with_pullback(self, flat: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """The last images of a batch of flat vectors, and what takes a gradient in them to one in the vectors."""
+        factor = self.linear_factor
+        if factor is not None:
+            images = factor @ self.split(flat)[0]
+            return images, lambda gradient: (factor.mT @ gradient).flatten(-2)
+        with torch.enable_grad():
+            leaf = flat.detach().requires_grad_()
+            images = self.images(self.split(leaf))[-1]
+        return images.detach(), lambda gradient: torch.autograd.grad(images, leaf, gradient)[0]
 
     def project(self, images: Sequence[Tensor]) -> list[Tensor]:
         """Coordinates whose images come closest to the given ones at the training points, layer by layer.

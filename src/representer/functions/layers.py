@@ -135,6 +135,14 @@ class Layer(Value):
         shape = squared_norm if self.penalty is None else self.penalty(squared_norm)
         return torch.as_tensor(self.alpha, dtype=shape.dtype, device=shape.device) * shape
 
+    def penalty_slope(self, squared_norm: Tensor) -> Tensor | float:
+        """The derivative of the penalty in ‖f‖²."""
+        if self.penalty is None:
+            return self.alpha
+        with torch.enable_grad():
+            norm = squared_norm.detach().requires_grad_()
+            return torch.autograd.grad(self.penalized(norm).sum(), norm)[0]
+
 
 @dataclass(frozen=True)
 class OutputBlock:

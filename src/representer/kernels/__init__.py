@@ -13,6 +13,7 @@ from representer.kernels.base import (
     Product,
     Scaled,
     Sum,
+    Tangent,
     Wrapped,
     is_bounded,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "Stationary",
     "Subsequence",
     "Sum",
+    "Tangent",
     "Tanimoto",
     "TensorMatern",
     "VertexHistogram",

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -90,6 +90,21 @@ def with_derivative(function: Callable[[float, bool], Sequence[Tensor]], argumen
     return values + slopes[0] * (argument - argument.detach()) if slope else values
 
 
+class Tangent(Protocol):
+    """A Gram matrix K of points with its first and second derivatives in them."""
+
+    gram: Tensor
+
+    def pull(self, G: Tensor) -> Tensor:
+        """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
+
+    def push(self, dX: Tensor) -> Tensor:
+        """The change dK that follows a change of the points."""
+
+    def pull_change(self, G: Tensor, dG: Tensor, dX: Tensor, dK: Tensor) -> Tensor:
+        """The change of ``pull(G)`` that follows changes of G and of the points; ``dK`` is ``push(dX)``."""
+
+
 class Kernel(Value, ABC):
     """A positive semi-definite function k(x, y), called with data: ``k(X)``, ``k(X, Y)``, ``k.diag(X)``.
 
@@ -121,6 +136,10 @@ class Kernel(Value, ABC):
     @abstractmethod
     def _diag(self, X: Data) -> Tensor:
         """The vector k(x_i, x_i) of prepared data."""
+
+    def tangent(self, X: Tensor) -> Tangent | None:
+        """The Gram matrix of points X (..., n, d) with its derivatives in closed form; None where autograd has them."""
+        return None
 
     def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
         """The product k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""

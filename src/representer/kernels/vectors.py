@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from representer.kernels.base import FACTOR, ONE, Kernel
-from representer.linalg import combine, empty_matrix
+from representer.linalg import combine, empty_matrix, power_of_two
 from representer.values import (
     COUNT,
     Hyperparameter,
@@ -52,9 +52,13 @@ def median_of(distances: Tensor) -> Tensor:
 
 
 def _median_distance(X: Tensor, p: float) -> Tensor:
-    """The median of the finite distances ‖x − y‖_p between samples."""
-    distances = torch.nn.functional.pdist(_evenly_spaced_rows(X, MEDIAN_ROWS), p=p)
-    return median_of(distances[distances.isfinite()])
+    """The median of the finite distances ‖x − y‖_p between samples, in a unit whose squares stay in range."""
+    sample = _evenly_spaced_rows(X, MEDIAN_ROWS)
+    sample = sample - _middle(sample)
+    unit = power_of_two(median_of(sample.abs().reshape(-1)))
+    distances = torch.nn.functional.pdist(sample / unit, p=p)
+    distances = distances[distances.isfinite()]
+    return median_of(distances) * unit if bool((distances > 0).any()) else median_of(distances)
 
 
 def median_distance(X: Tensor) -> Tensor:
@@ -69,7 +73,8 @@ def median_manhattan(X: Tensor) -> Tensor:
 
 def _deviation(entries: Tensor, dim: tuple[int, ...], *, otherwise: float) -> Tensor:
     """The standard deviation, or ``otherwise`` where it is not finite, or no more than the rounding of the entries."""
-    deviation = entries.std(dim, correction=0)
+    unit = power_of_two(entries.abs().amax(dim, keepdim=True))
+    deviation = (entries / unit).std(dim, correction=0) * unit.squeeze(dim)
     rounding = 8.0 * torch.finfo(entries.dtype).eps * entries.abs().amax(dim)
     return torch.where((deviation > rounding) & deviation.isfinite(), deviation, otherwise)
 
@@ -198,6 +203,8 @@ def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
 LARGE_BLOCK, SMALL_BLOCK = 1024, 256
 # The middle of points is that of so many of them.
 MIDDLE_ROWS = 64
+# Half the squared norm, in lengthscales, from which on two points have their distance from true differences.
+FAR = 1e4
 
 
 def _lengthscale(median: Word) -> Hyperparameter:
@@ -244,10 +251,19 @@ class Stationary(Kernel, ABC):
             )
         return X / lengthscale
 
+    def _around_middle(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """The scaled points around the middle of the second ones, so that the first may come in any blocks.
+
+        The middle is taken off before the points are divided by lengthscales: after that, the rounding of points far
+        from the origin would be one of their differences.
+        """
+        centre = _middle((X if Y is None else Y).detach())
+        return self._scaled(X - centre), None if Y is None else self._scaled(Y - centre)
+
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """The points in the form that ``_pairs`` takes."""
-        left = self._scaled(X)
-        return left, left if Y is None else self._scaled(Y)
+        left, right = self._around_middle(X, Y)
+        return left, left if right is None else right
 
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
         left, right = self._coordinates(X, Y)
@@ -310,15 +326,13 @@ class Radial(Stationary, ABC):
     def _coordinates(self, X: Tensor, Y: Tensor | None) -> tuple[Tensor, Tensor]:
         """Points with two more coordinates, [x, −‖x‖²/2, 1] and [y, 1, −‖y‖²/2], whose inner product is t at once.
 
-        They are centred first, as the rounding error of t is relative to the squared norms: around the middle of the
-        second points, which an outlier does not move, so that the first may come in any blocks.
+        The rounding error of t is relative to the squared norms, so that the middle of points must not be far from 0;
+        an outlier does not move it.
         """
-        left = self._scaled(X)
-        right = left if Y is None else self._scaled(Y)
-        centre = _middle(right.detach())
-        left, right = left - centre, right - centre
+        left, right = self._around_middle(X, Y)
         left_norms = -0.5 * (left**2).sum(-1, keepdim=True)
-        right_norms = left_norms if Y is None else -0.5 * (right**2).sum(-1, keepdim=True)
+        right_norms = left_norms if right is None else -0.5 * (right**2).sum(-1, keepdim=True)
+        right = left if right is None else right
         return (
             torch.cat([left, left_norms, torch.ones_like(left_norms)], -1),
             torch.cat([right, torch.ones_like(right_norms), right_norms], -1),
@@ -326,7 +340,20 @@ class Radial(Stationary, ABC):
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         t = torch.matmul(left, right.mT, out=out)
-        return self._profile(t.clamp(max=0.0) if t.requires_grad else t.clamp_(max=0.0))
+        if t.requires_grad:
+            return self._profile(t.clamp(max=0.0))
+        return self._profile(_mended(t, left, right).clamp_(max=0.0))
+
+
+def _mended(t: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """The t of pairs that are both far from the middle from true differences, in place: their squares cancel."""
+    if t.ndim > 2:
+        return t
+    rows, columns = (norms < -FAR for norms in (left[:, -2], right[:, -1]))
+    if bool(rows.any()) and bool(columns.any()):
+        far = torch.cdist(left[rows, :-2], right[columns, :-2], compute_mode="donot_use_mm_for_euclid_dist")
+        t[rows.nonzero(), columns.nonzero()[:, 0]] = -0.5 * far**2
+    return t
 
 
 class Gaussian(Radial):
@@ -353,11 +380,16 @@ class Gaussian(Radial):
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
         if not self._learns(X, Y):
             return super()._gram(X, Y)
-        left = self._scaled(X)
-        right = None if Y is None else self._scaled(Y)
-        centre = (left if right is None else right).detach().mean(-2, keepdim=True)
-        gram: Tensor = GaussianGram.apply(left - centre, None if right is None else right - centre)
+        gram: Tensor = GaussianGram.apply(*self._around_middle(X, Y))
         return gram
+
+    def tangent(self, X: Tensor) -> GaussianTangent | None:
+        """The Gram matrix with its derivatives in closed form; a subclass may be another function, and has none."""
+        if type(self) is not Gaussian:
+            return None
+        lengthscale = number(self, "lengthscale", X)
+        points = self._scaled(X)
+        return GaussianTangent(points - points.mean(-2, keepdim=True), lengthscale)
 
     def _profile(self, t: Tensor) -> Tensor:
         return t.exp() if t.requires_grad else t.exp_()
@@ -541,6 +573,46 @@ class TensorMatern(Stationary):
 
 
 # -- Gram matrices with gradients of their own: autograd keeps several matrices more, and passes over each of them --
+class GaussianTangent:
+    """K_ij = exp(−‖u_i − u_j‖²/2) of centred points u = x/ℓ with derivatives in x, for batches.
+
+    For a symmetric G and M = G ∘ K, the gradient of ⟨G, K⟩ in u is 2(M U − diag(M1) U).
+    """
+
+    def __init__(self, points: Tensor, lengthscale: Tensor):
+        self.points, self.lengthscale = points, lengthscale
+        self.gram = _gaussian_gram(points, points)
+        self.gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+        self.extended = torch.cat([points, torch.ones_like(points[..., :1])], -1)
+
+    def pull(self, G: Tensor) -> Tensor:
+        """The gradient of ⟨G, K⟩ in the points, for a symmetric G."""
+        sums = (self.extended.mT @ (G * self.gram)).mT  # so ordered, thin products are faster
+        return (sums[..., :-1] - sums[..., -1:] * self.points) * (2.0 / self.lengthscale)
+
+    def push(self, dX: Tensor) -> Tensor:
+        """dK = K ∘ (u_i·du_j + du_i·u_j − u_i·du_i − u_j·du_j)."""
+        dU = dX / self.lengthscale
+        own = (self.points * dU).sum(-1, keepdim=True)
+        cross = self.points @ dU.mT
+        return (cross + cross.mT - own - own.mT).mul_(self.gram)
+
+    def pull_change(self, G: Tensor, dG: Tensor, dX: Tensor, dK: Tensor) -> Tensor:
+        """The change of ``pull(G)`` that follows changes of G and of the points; ``dK`` is ``push(dX)``."""
+        U, dU = self.points, dX / self.lengthscale
+        moved = (dG * self.gram).addcmul_(G, dK) @ self.extended
+        still = (G * self.gram) @ torch.cat([dU, self.extended[..., -1:]], -1)
+        change = moved[..., :-1] - moved[..., -1:] * U + still[..., :-1] - still[..., -1:] * dU
+        return change * (2.0 / self.lengthscale)
+
+
+def _gaussian_gram(X: Tensor, Y: Tensor) -> Tensor:
+    """exp(−‖x_i − y_j‖²/2) of points around zero."""
+    left = 0.5 * X.square().sum(-1, keepdim=True)
+    right = left if Y is X else 0.5 * Y.square().sum(-1, keepdim=True)
+    return (X @ Y.mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+
+
 class GaussianGram(torch.autograd.Function):
     """K_ij = exp(−‖x_i − y_j‖²/2) of points around zero, differentiable twice; without Y, of X with itself.
 
@@ -549,9 +621,7 @@ class GaussianGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, X: Tensor, Y: Tensor | None) -> Tensor:
-        left = 0.5 * X.square().sum(-1, keepdim=True)
-        right = left if Y is None else 0.5 * Y.square().sum(-1, keepdim=True)
-        K = (X @ (X if Y is None else Y).mT).sub_(left).sub_(right.mT).clamp_(max=0.0).exp_()
+        K = _gaussian_gram(X, X if Y is None else Y)
         if Y is None:
             K.diagonal(dim1=-2, dim2=-1).fill_(1.0)
         ctx.save_for_backward(X, Y, K)

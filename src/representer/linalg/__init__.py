@@ -10,6 +10,7 @@ from representer.linalg.cholesky import (
     NotPositiveDefiniteError,
     Woodbury,
     factorize,
+    factorize_products,
     is_finite,
     pivoted_cholesky,
     shifted,
@@ -40,8 +41,10 @@ from representer.linalg.spectral import (
     orthonormal,
     repair_gram,
     spectrum_of_factor,
+    thin_svd,
 )
 from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
+from representer.linalg.units import power_of_two
 
 __all__ = [
     "BLOCK_BYTES",
@@ -63,6 +66,7 @@ __all__ = [
     "eigh",
     "empty_matrix",
     "factorize",
+    "factorize_products",
     "gram_factor",
     "is_finite",
     "jacobian",
@@ -72,6 +76,7 @@ __all__ = [
     "nearest_kronecker",
     "orthonormal",
     "pivoted_cholesky",
+    "power_of_two",
     "recycling",
     "repair_gram",
     "require",
@@ -81,5 +86,6 @@ __all__ = [
     "shifted",
     "spectrum_of_factor",
     "symmetric_products",
+    "thin_svd",
     "woodbury",
 ]

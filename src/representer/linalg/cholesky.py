@@ -19,6 +19,9 @@ from representer.linalg.memory import empty_matrix
 # that the matrix is not a rounded positive semi-definite matrix but an indefinite one.
 JITTER_GROWTH = 100.0
 
+# Products of rows with themselves that take no more multiplications have their factor from the rows themselves.
+ORTHOGONAL_WORK = 10**7
+
 # Rows of so many columns and their transpose fit into a processor's fast memory.
 STRIP = 128
 
@@ -210,8 +213,26 @@ class Woodbury:
 
 def woodbury(factor: Tensor, shift: float) -> Woodbury:
     """Factor B Bᵀ + shift·I from the n × r factor B in O(n r²)."""
-    inner = shifted(factor.mT @ factor, shift)
-    return Woodbury(factor, shift, factorize(inner, name="The inner matrix of the low-rank factor"))
+    name = "The inner matrix of the low-rank factor"
+    return Woodbury(factor, shift, factorize_products(factor, factor.new_tensor(shift), name=name))
+
+
+def factorize_products(
+    rows: Tensor, shift: Tensor, *, name: str = "The matrix BᵀB + shift·I", strict: bool = True
+) -> Cholesky:
+    """The Cholesky factor of BᵀB + shift·I for rows B (..., n, m) and shifts (...).
+
+    Up to ``ORTHOGONAL_WORK`` it is the triangle R of [B; √shift·I] = Q R: the products BᵀB would square the condition
+    number of B, and lose what is small beside the square root of the rounding.
+    """
+    if rows.shape[-2] * rows.shape[-1] ** 2 <= ORTHOGONAL_WORK and rows.shape[-1]:
+        eye = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+        lower = shift.sqrt()[..., None, None] * eye
+        _, R = torch.linalg.qr(torch.cat([rows, lower.expand(*rows.shape[:-2], *lower.shape[-2:])], -2), mode="r")
+        diagonal = R.diagonal(dim1=-2, dim2=-1)
+        if bool((diagonal != 0).all() & diagonal.isfinite().all()):
+            return Cholesky(R.mT * diagonal.sign()[..., None, :], rows.new_zeros(rows.shape[:-2]))
+    return factorize(lambda: shifted(rows.mT @ rows, shift[..., None]), name=name, strict=strict)
 
 
 @torch.no_grad()

@@ -106,11 +106,25 @@ def _eigh(matrix: Tensor, *, name: str, overwrite: bool = False) -> tuple[Tensor
 
 
 def spectrum_of_factor(factor: Tensor) -> Eigenpairs:
-    """The spectrum of B Bᵀ from one n × r factor B, in O(n r²): directions that vanish to rounding are left out."""
-    small = eigh(factor.mT @ factor, name="the inner product of the factor")
-    keep = small.values > small.values[-1:] * factor.shape[-1] * torch.finfo(factor.dtype).eps
-    values = small.values[keep]
-    return Eigenpairs(factor @ (small.vectors[:, keep] / values.sqrt()), values)
+    """The spectrum of B Bᵀ from one n × r factor B, in O(n r²): directions that vanish to rounding are left out.
+
+    By a thin singular value decomposition: the inner products BᵀB would square its condition number.
+    """
+    vectors, roots, _ = thin_svd(factor)
+    keep = (roots > roots[:1] * factor.shape[-1] * torch.finfo(factor.dtype).eps).flip(0)  # ascending, as of eigh
+    return Eigenpairs(vectors.flip(1)[:, keep], roots.flip(0)[keep].square())
+
+
+def thin_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U (n, k), the k = min(n, r) singular values σ, descending, and V (r, k) of a factor U diag(σ) Vᵀ (n, r)."""
+    if not is_finite(factor):
+        raise NotPositiveDefiniteError(f"The factor of a Gram matrix {NOT_FINITE}")
+    if len(factor) <= factor.shape[1]:
+        U, roots, V = torch.linalg.svd(factor, full_matrices=False)
+        return U, roots, V.mT
+    Q, R = torch.linalg.qr(factor)  # of a tall factor, the decomposition of its triangle is cheap
+    inner, roots, V = torch.linalg.svd(R)
+    return Q @ inner, roots, V.mT
 
 
 def repair_gram(gram: Tensor, *, tolerance: float = 0.1, name: str = "The Gram matrix") -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -210,12 +210,15 @@ class Fit:
         Zero where f has none.
     slope : float
         Θ′(‖f‖²), the derivative of the penalty: α for α‖f‖².
+    curvature : object
+        What the solver has last factored, by column groups; the solution of a similar problem begins with it.
     """
 
     value: Tensor
     beta: Tensor
     intercept: Tensor
     slope: float
+    curvature: tuple[Any, ...] = ()
 
     @classmethod
     def of_columns(cls, fits: Sequence[Self]) -> Self:
@@ -225,6 +228,7 @@ class Fit:
             beta=torch.cat([fit.beta for fit in fits], dim=1),
             intercept=torch.cat([fit.intercept for fit in fits]),
             slope=fits[0].slope,
+            curvature=tuple(curvature for fit in fits for curvature in fit.curvature),
         )
 
 
@@ -268,7 +272,8 @@ class InnerProblem(Objective, ABC):
             self._fit_member(member, a, start, strict=gram.ndim == 2)
             for member, a, start in zip(members, alpha.reshape(-1).tolist(), near, strict=True)
         ]
-        self._latest = fits
+        # A batch of starts has no memory for a factorisation of each.
+        self._latest = fits if len(fits) == 1 else [replace(fit, curvature=()) for fit in fits]
         return fits
 
     def _fit_member(self, gram: Tensor, alpha: float, near: Fit | None, *, strict: bool) -> Fit:

@@ -28,7 +28,7 @@ from representer.objectives.base import (
 from representer.objectives.squared import held_out_indices
 
 # A Newton step that left more than this part of the gap calls for a new factorisation; others are cheaper without.
-WELL_REDUCED = 0.1
+WELL_REDUCED = 0.3
 # Where a Newton step is too long, the line is searched until this part of its slope is left.
 FLAT = 0.1
 
@@ -100,9 +100,9 @@ class ConvexLoss(InnerProblem, ABC):
 
     def _fit(self, gram: Tensor, targets: Tensor, alpha: float, near: Fit | None) -> Fit:
         fits, errors = [], []
-        for j in self._problems(targets):
+        for i, j in enumerate(self._problems(targets)):
             try:
-                fits.append(self._solve(gram, targets[:, j], alpha, near and _columns(near, j)))
+                fits.append(self._solve(gram, targets[:, j], alpha, near and _columns(near, j, i)))
             except NotConvergedError as error:
                 if error.best is None:
                     raise
@@ -118,18 +118,18 @@ class ConvexLoss(InnerProblem, ABC):
         targets = self.targets.to(gram)
         return torch.cat(
             [
-                self._curvature(gram, targets[:, j], alpha, _columns(fit, j)).adjoint(
+                self._curvature(gram, targets[:, j], alpha, _columns(fit, j, i)).adjoint(
                     right[:, j], sums[j], intercept=self.intercept
                 )
-                for j in self._problems(targets)
+                for i, j in enumerate(self._problems(targets))
             ],
             dim=1,
         )
 
 
-def _columns(fit: Fit, j: slice) -> Fit:
-    """The fit of the columns j alone, as a start: the value stays that of all."""
-    return Fit(fit.value, fit.beta[:, j], fit.intercept[j], fit.slope)
+def _columns(fit: Fit, j: slice, i: int) -> Fit:
+    """The fit of the columns j alone, the i-th problem, as a start: the value stays that of all."""
+    return Fit(fit.value, fit.beta[:, j], fit.intercept[j], fit.slope, fit.curvature[i : i + 1])
 
 
 class SmoothLoss(ConvexLoss, ABC):
@@ -160,6 +160,7 @@ class SmoothLoss(ConvexLoss, ABC):
             tol=self.tol,
             max_iter=self.max_iter,
             name=type(self).__name__,
+            latest=near.curvature[0] if near is not None and near.curvature else None,
         )
 
 
@@ -174,6 +175,7 @@ def damped_newton(
     tol: float,
     max_iter: int,
     name: str,
+    latest: Curvature | None = None,
 ) -> Fit:
     """Minimise L(F)/n + α tr(βᵀKβ) over β and b, F = Kβ + 1bᵀ, by damped Newton steps.
 
@@ -186,32 +188,43 @@ def damped_newton(
         first start, and the rounding of F.
     curvature : function F -> Curvature
         Kept for the next step where the last one went well.
+    latest : Curvature, optional
+        That of a similar problem, of which the first step is tried.
     """
     c = 2.0 * len(gram) * alpha
-    largest = gram.abs().max()
 
     def evaluate(beta: Tensor, smooth: Tensor, b: Tensor) -> _Point:
         total, R = loss(smooth + b)
         return _Point(total / len(gram) + alpha * inner(beta, smooth), beta, smooth, b, R)
 
+    def rounding(beta: Tensor, b: Tensor) -> Tensor:
+        return 16 * torch.finfo(gram.dtype).eps * (gram.abs().max() * beta.abs().sum(0).max() + b.abs().max())
+
     points = [evaluate(beta, gram @ beta, b) for beta, b in starts]
     scale = points[0].R.abs().max().item()
     point = min(points, key=lambda point: point.value.nan_to_num(torch.inf).item())
-    before = 0.0
-    E: Curvature | None = None
+    before, fresh = 0.0, False
+    E = latest
+    if latest is not None:
+        d_beta, d_b = latest.newton_step(point.beta, point.R, c, intercept=intercept)
+        step = evaluate(point.beta + d_beta, point.smooth + gram @ d_beta, point.b + d_b)
+        before, after = ((c * at.beta - at.R).abs().max().item() for at in (point, step))
+        point, before = (step, before) if after < WELL_REDUCED * before else (point, 0.0)
     for steps in range(max_iter + 1):
         _, beta, smooth, b, R = point
         gap = (c * beta - R).abs().max().item()
-        rounding = 16 * torch.finfo(gram.dtype).eps * (largest * beta.abs().sum(0).max() + b.abs().max())
         stale = gap >= WELL_REDUCED * before
-        if gap <= rounding or (stale and gap <= tol * scale):  # while steps are cheap and good, take another
-            return Fit(point.value, beta, b, alpha)
+        # While steps are cheap and good, another is taken; at the end one of the curvature at its own start was not.
+        ended = fresh and stale and gap <= tol * scale
+        if ended or ((stale or gap <= tol * scale) and gap <= rounding(beta, b)):
+            return Fit(point.value, beta, b, alpha, () if E is None else (E,))
         if steps == max_iter:
             break
+        fresh = E is None or stale
         if E is None or stale:
             E = curvature(smooth + b)
         before = gap
-        d_beta, d_b = E.newton_step(gram, beta, R, c, intercept=intercept)
+        d_beta, d_b = E.newton_step(beta, R, c, intercept=intercept)
         point = _line_search(evaluate, point, d_beta, gram @ d_beta, d_b, alpha)
     raise NotConvergedError(
         f"Newton's method for {name} stopped after {max_iter} steps at an optimality gap of {gap:.2g} "
@@ -267,6 +280,9 @@ class Curvature(ABC):
     (cI + DK)⁻¹ = (I − EK)/c: nothing is divided by D.
     """
 
+    gram: Tensor
+    c: float
+
     @abstractmethod
     def apply(self, right: Tensor) -> Tensor:
         """The product of E with a matrix (n, p)."""
@@ -275,10 +291,13 @@ class Curvature(ABC):
     def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         """The solution less E 1Δbᵀ, and the Δb (p,) that gives its columns these sums."""
 
-    def newton_step(self, gram: Tensor, beta: Tensor, R: Tensor, c: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
-        """Δβ, Δb: c(β + Δβ) = R − D(KΔβ + 1Δbᵀ) with R = −∂L/∂F, and 1ᵀ(β + Δβ) = 0 or Δb = 0."""
+    def newton_step(self, beta: Tensor, R: Tensor, c: float, *, intercept: bool) -> tuple[Tensor, Tensor]:
+        """Δβ, Δb: c(β + Δβ) = R − D(KΔβ + 1Δbᵀ) with R = −∂L/∂F, and 1ᵀ(β + Δβ) = 0 or Δb = 0.
+
+        The residual is that of c; K, D and the c of Δβ are those of this curvature, which may be of a similar problem.
+        """
         rho = R - c * beta
-        change = (rho - self.apply(gram @ rho)) / c
+        change = (rho - self.apply(self.gram @ rho)) / self.c
         return self.balance(change, -beta.sum(0)) if intercept else (change, beta.new_zeros(beta.shape[1]))
 
     def adjoint(self, right: Tensor, sums: Tensor, *, intercept: bool) -> Tensor:
@@ -294,7 +313,7 @@ class DiagonalCurvature(Curvature):
     """
 
     def __init__(self, gram: Tensor, weights: Tensor, c: float) -> None:
-        self.n = len(gram)
+        self.gram, self.c, self.n = gram, c, len(gram)
         self.rows = torch.nonzero(weights)[:, 0]
         self.root = weights[self.rows].sqrt()[:, None]
         block = gram if len(self.rows) == self.n else gram[self.rows[:, None], self.rows]
@@ -326,9 +345,11 @@ class SoftmaxCurvature(Curvature):
     """
 
     def __init__(self, gram: Tensor, P: Tensor, c: float) -> None:
+        self.gram, self.c = gram, c
         root = P.mT.sqrt()[:, :, None]
         H = factorize_shifted(root * gram * root.mT, gram.new_full((P.shape[1],), c))
-        self.E = H.inverse().mul_(root).mul_(root.mT)
+        E = H.inverse().mul_(root).mul_(root.mT)
+        self.E = E if E.is_contiguous() else E.mT.contiguous()  # it is symmetric
         self.M = factorize(self.E.sum(0), name="The Hessian of the softmax")
         self.h = self.E.sum(-1).mT  # E_j 1
 
@@ -338,17 +359,26 @@ class SoftmaxCurvature(Curvature):
         return self.M.solve(self.h)
 
     def _each(self, right: Tensor) -> Tensor:
-        """The products of E_j with column j, or with the only column."""
-        return (self.E @ right.mT[:, :, None])[..., 0].mT
+        """The products of E_j with column j, or with the only column; single products are faster than a batch."""
+        if right.shape[1] == 1:
+            return (self.E.flatten(0, 1) @ right[:, 0]).unflatten(0, self.E.shape[:2]).mT
+        return torch.stack([E_j @ column for E_j, column in zip(self.E, right.unbind(1), strict=True)], 1)
 
     def apply(self, right: Tensor) -> Tensor:
         separate = self._each(right)
         return separate - self._each(self.M.solve(separate.sum(1, keepdim=True)))
 
-    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    @cached_property
+    def _sums_to_b(self) -> Tensor:
+        """The matrix (k, k) that gives the Δb by which the sums of β change so much.
+
+        b is known up to a constant; the same number in every entry makes the matrix regular and picks Σ_j b_j = 0.
+        """
         schur = torch.diag(self.h.sum(0)) - self.h.mT @ self._v
-        # b is known up to a constant; the same number in every entry makes the system regular and picks Σ_j b_j = 0.
-        b = torch.linalg.solve(schur + schur.diagonal().mean(), solution.sum(0) - sums)
+        return torch.linalg.inv(schur + schur.diagonal().mean())
+
+    def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+        b = self._sums_to_b @ (solution.sum(0) - sums)
         return solution - self.h * b + self._each((self._v @ b)[:, None]), b
 
 

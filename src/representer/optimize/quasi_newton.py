@@ -37,7 +37,7 @@ PAIRS = 10  # of curvature, remembered for each restart
 class _Evaluator:
     """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
 
-    def __init__(self, function: Objective, starts: Tensor, deadline: Deadline) -> None:
+    def __init__(self, function: Objective, starts: Tensor, deadline: Deadline | None = None) -> None:
         self.function, self.like, self.deadline = function, starts, deadline
         self.n_evaluations = 0
         self.starts: np.ndarray = starts.numpy(force=True)
@@ -55,7 +55,7 @@ class _Evaluator:
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
-        if self.best is not None:
+        if self.best is not None and self.deadline is not None:
             self.deadline.check()
         return np.where(usable, values, np.nan), gradients
 
@@ -363,7 +363,6 @@ def lbfgs(
     if not longest_step > 0:
         raise ValueError(f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
-    deadline = Deadline() if deadline is None else deadline
     evaluate = _Evaluator(function, starts, deadline)
     outcomes: dict[int, tuple[bool, str]] = {}
     stopped, interrupted = "", False

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.layers import ALPHA, block_matrix
+from representer.kernels import Kernel, Tangent
 from representer.linalg import factorize, row_blocks
 from representer.objectives import Interpolation, NotConvergedError, Ridge
 from representer.objectives.squared import separation_penalty
@@ -50,6 +51,7 @@ class OuterBlock:
     fit: Any  # an objective of the Gram matrix, or of its factor where there are landmarks
     score: Any
     scale: float = 1.0  # of a coupled kernel, whose mean over entries is one over samples and outputs
+    kernel: Kernel | None = None  # whose Gram matrix it is, where that is one of a scalar kernel
 
 
 class DeepProblem:
@@ -145,6 +147,7 @@ class DeepProblem:
                 outputs,
                 self.objectives.fit(training.columns(outputs)),
                 None if score is None else score(targets.columns(outputs)),
+                kernel=_scalar_kernel(kernel),
             )
             for gram, outputs in grams
         ]
@@ -154,7 +157,8 @@ class DeepProblem:
         if composition is self.composition or not self.outer_moves:
             return self.blocks
         grams, _, _ = outer_grams(composition.kernel, self.Y.shape[1], self.Y)
-        return [replace(block, gram=gram) for block, (gram, _) in zip(self.blocks, grams, strict=True)]
+        kernel = _scalar_kernel(composition.kernel)
+        return [replace(block, gram=gram, kernel=kernel) for block, (gram, _) in zip(self.blocks, grams, strict=True)]
 
     def _gram(self, block: OuterBlock, Z: Data, rows: Tensor | None) -> Tensor:
         """The outer Gram matrix of the images of some rows, or its factor if there are landmarks."""
@@ -235,7 +239,8 @@ class DeepProblem:
     def values(self, points: Tensor) -> Tensor:
         """J (b,) as a number, without what a gradient needs."""
         with torch.no_grad():
-            coordinates, Z = ([], self.X) if self.chain is None else self.chain.unfolded(points)
+            coordinates = [] if self.chain is None else self.chain.split(points)
+            Z = self.X if self.chain is None else self.chain.images(coordinates)[-1]
             total = self._penalty(coordinates, points)
             for block in self.blocks:
                 gram = self._batch(self._gram(block, Z, self.rows), Z, points)
@@ -244,15 +249,6 @@ class DeepProblem:
                     apart = separation_penalty(Z[..., self.rows, :])
                     total = total + self._alpha(points) * block.fit.separation * apart
         return total
-
-    def in_units(self, unit: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """J and its gradient in units of a number."""
-
-        def scaled(points: Tensor) -> tuple[Tensor, Tensor]:
-            values, gradients = self.value_and_gradient(points)
-            return values / unit, gradients / unit
-
-        return scaled
 
     def value_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """J (b,) and its gradient (b, m), in batches that fit into memory."""
@@ -265,28 +261,57 @@ class DeepProblem:
         return torch.cat(values), torch.cat(gradients)
 
     def _evaluated(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """The fit is eliminated by its objective, which knows its own gradient in the Gram matrix; autograd takes that
-        back through the kernel and the layers."""
-        with torch.enable_grad():
-            leaf = points.detach().requires_grad_()
-            coordinates, Z = ([], self.X) if self.chain is None else self.chain.unfolded(leaf)
-            outer = self._penalty(coordinates, leaf)
-            roots, slopes = [outer], [torch.ones_like(outer)]
-            value = outer.detach()
+        """The fit is eliminated by its objective, which knows its own gradient in the Gram matrix; that goes back
+        through the kernel and the layers, by closed forms or by autograd."""
+        with torch.no_grad():
+            if self.chain is None:
+                return self.values(points), torch.zeros_like(points)
+            value, gradient = self._penalty_and_gradient(points)
+            Z, pull_back = self.chain.with_pullback(points)
+            in_images = torch.zeros_like(Z)
             for block in self.blocks:
-                gram = self._batch(self._gram(block, Z, self.rows), Z, leaf)
-                fit, slope = self._fit_envelope(block, gram.detach())
+                gram, pull = self._gram_with_pullback(block, Z)
+                fit, slope = self._fit_envelope(block, gram)
                 value = value + fit
-                if gram.requires_grad:
-                    roots.append(gram)
-                    slopes.append(slope)
+                in_images += pull(slope)
                 if isinstance(block.fit, Interpolation) and block.fit.separation > 0:
-                    apart = self._alpha(leaf) * block.fit.separation * separation_penalty(Z[..., self.rows, :])
+                    with torch.enable_grad():
+                        leaf = Z.detach().requires_grad_()
+                        apart = self._alpha(leaf) * block.fit.separation * separation_penalty(leaf[..., self.rows, :])
+                        in_images += torch.autograd.grad(apart.sum(), leaf)[0]
                     value = value + apart.detach()
-                    roots.append(apart)
-                    slopes.append(torch.ones_like(apart))
-            (gradient,) = torch.autograd.grad(roots, leaf, slopes)
-        return value, gradient
+            return value, gradient + pull_back(in_images)
+
+    def _penalty_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ_l α_l Θ_l(‖f_l‖²) (b,), and its gradient (b, m)."""
+        assert self.chain is not None
+        total, slopes = points.new_zeros(len(points)), []
+        for layer, theta in zip(self.composition.layers, self.chain.split(points), strict=True):
+            norm = theta.square().sum((-2, -1))
+            total = total + layer.penalized(norm)
+            slope = torch.as_tensor(layer.penalty_slope(norm), dtype=points.dtype, device=points.device)
+            slopes.append((2.0 * slope[..., None, None] * theta).flatten(-2))
+        return total, slopes[0] if len(slopes) == 1 else torch.cat(slopes, -1)
+
+    def _gram_with_pullback(self, block: OuterBlock, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """The outer Gram matrices of the training rows of images, and what takes a gradient in them to the images."""
+        tangent = self._tangent(block, Z)
+        if tangent is None:
+            with torch.enable_grad():
+                leaf = Z.detach().requires_grad_()
+                gram = self._batch(self._gram(block, leaf, self.rows), leaf, leaf)
+            return gram.detach(), lambda slope: torch.autograd.grad(gram, leaf, slope)[0]
+        return tangent.gram, lambda slope: self._spread(tangent.pull(slope), Z)
+
+    def _tangent(self, block: OuterBlock, Z: Tensor) -> Tangent | None:
+        """The outer Gram matrix of the training rows with derivatives in closed form, where its kernel has them."""
+        if block.kernel is None or self.landmarks is not None:
+            return None
+        return block.kernel.tangent(Z if self._all_rows else Z[..., self.rows, :])
+
+    def _spread(self, of_training: Tensor, Z: Tensor) -> Tensor:
+        """What belongs to the training rows, among zeros for the other rows."""
+        return of_training if self._all_rows else torch.zeros_like(Z).index_copy_(-2, self.rows, of_training)
 
     def hessian(self, point: Tensor) -> Callable[[Tensor], Tensor] | None:
         """Products with ∂²J at a point, exactly: a change of Θ changes K, and that the outer function.
@@ -295,10 +320,19 @@ class DeepProblem:
         """
         if self.landmarks is not None or not all(isinstance(block.fit, Ridge) for block in self.blocks):
             return None
+        assert self.chain is not None
+        factor = self.chain.linear_factor
+        if factor is not None and len(self.blocks) == 1 and self.composition.layers[0].penalty is None:
+            block = self.blocks[0]
+            with torch.no_grad():
+                B = factor if self._all_rows else factor[self.rows]
+                tangent = self._tangent(block, factor @ self.chain.split(point)[0])
+            if tangent is not None:
+                return self._closed_hessian(block, B, tangent)
         with torch.enable_grad():
             leaf = point.detach()[None].requires_grad_()
-            assert self.chain is not None
-            coordinates, Z = self.chain.unfolded(leaf)
+            coordinates = self.chain.split(leaf)
+            Z = self.chain.images(coordinates)[-1]
             penalty = self._penalty(coordinates, leaf)
             grams = [self._batch(self._gram(block, Z, self.rows), Z, leaf) for block in self.blocks]
             responses = []
@@ -320,6 +354,24 @@ class DeepProblem:
             follow = [scale * change(dK) for (scale, _, change), dK in zip(responses, changes, strict=True)]
             (first,) = torch.autograd.grad(grams, leaf, follow, retain_graph=True)
             return (first + second)[0]
+
+        return product
+
+    def _closed_hessian(self, block: OuterBlock, B: Tensor, tangent: Tangent) -> Callable[[Tensor], Tensor] | None:
+        """Products with ∂²J for one layer BΘ under an outer kernel with derivatives in closed form."""
+        alpha = torch.as_tensor(self.composition.layers[0].alpha, dtype=B.dtype, device=B.device)
+        response = block.fit.response(tangent.gram[None], self._alpha(B).expand(1) / block.scale)
+        if response is None:
+            return None
+        slope, change = response
+        G = block.scale * slope[0]
+
+        def product(direction: Tensor) -> Tensor:
+            with torch.no_grad():
+                dZ = B @ direction.reshape(B.shape[-1], -1)
+                dK = tangent.push(dZ)
+                dG = block.scale * change(dK[None])[0]
+                return (B.mT @ tangent.pull_change(G, dG, dZ, dK)).flatten() + 2.0 * alpha * direction
 
         return product
 
@@ -389,8 +441,9 @@ def outer_grams(
     kernel: OperatorKernel, p: int, like: Tensor
 ) -> tuple[list[tuple[Callable[[Any, Any], Tensor], Tensor]], Tensor | None, bool]:
     """The scalar Gram matrices behind an operator-valued kernel and their outputs, the rotation, and: is it coupled?"""
-    if isinstance(kernel, Decomposable) and isinstance(kernel._operator, Identity):
-        return [(kernel.kernel._gram, torch.arange(p))], None, False
+    scalar = _scalar_kernel(kernel)
+    if scalar is not None:
+        return [(scalar._gram, torch.arange(p))], None, False
     form = kernel.diagonal_form(p, like)
     if form is None:
         return [(partial(block_matrix, kernel, p), torch.arange(p))], None, True
@@ -399,6 +452,11 @@ def outer_grams(
         return lambda X, Y: form.gram(weights, X, Y)
 
     return [(gram_of(weights), outputs) for weights, outputs in form.groups()], form.rotation, False
+
+
+def _scalar_kernel(kernel: OperatorKernel) -> Kernel | None:
+    """The k of K = k·I."""
+    return kernel.kernel if isinstance(kernel, Decomposable) and isinstance(kernel._operator, Identity) else None
 
 
 def _entries(rows: Tensor, p: int) -> Tensor:

@@ -30,6 +30,8 @@ FEWEST_SAMPLES = 10
 # changes the error by less than a per cent; solutions need no more digits than that.
 SEARCH_ITERATIONS, SEARCH_TOL = 8, 1e-2
 FOLD_ITERATIONS, FOLD_TOL = 50, 1e-5
+# Where folds start needs even fewer: their penalties are others.
+EXPLORE_TOL = 1e-4
 # Among alphas whose errors differ by less than this share, the largest: the better conditioned problem.
 NEARLY_BEST = 0.05
 # The least n·alpha that is tried, relative to the mean of k(x, x): below it rounding spoils differences of gradients,
@@ -108,6 +110,7 @@ class DeepFit:
         self.Y = self.targets.Y
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.criterion = self.settings.criterion or "auto"
+        self.whole: list[Tensor] = []  # images of all samples where the search over hyperparameters has ended
         self.free = self.composition.free()
         self.max_rank = None if self.approximation is None else self.approximation.at_most(len(self.Y))
         given = self.composition
@@ -220,15 +223,9 @@ class DeepFit:
 
     def minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
         """Search the inner layers from some starts."""
-        return self.minimiser(
-            problem,
-            starts,
-            max_iter=self.settings.max_iter,
-            tol=self.settings.tol,
-            verbose=self.settings.verbose,
-            deadline=self.settings.deadline,
-            **options,
-        )
+        settings = self.settings
+        options = {"max_iter": settings.max_iter, "tol": settings.tol, "verbose": settings.verbose, **options}
+        return self.minimiser(problem, starts, deadline=settings.deadline, **options)
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
     def _first_alphas(self, given: Composition) -> dict[str, float]:
@@ -289,7 +286,9 @@ class DeepFit:
             choice = self._descend(X, targets, images)
         except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
             choice = self._stopped()
-        return choice, images if images and len(rows) == count(self.X) else None
+        if len(rows) < count(self.X):
+            return choice, None
+        return choice, self.whole or images or None
 
     def _stopped(self) -> Choice:
         return Choice(self.composition, self.composition.alpha, interrupted=True)
@@ -311,6 +310,8 @@ class DeepFit:
         search = self._search(proxy, self.free, folds)
         search.scan()
         choice = self._run(search)
+        if (chain := folds[0].problem.chain) is not None:
+            self.whole = chain.with_layers(choice.model.layers).images(chain.split(folds[0].point))
         if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
             # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
             own = [
@@ -357,7 +358,9 @@ class DeepFit:
         problem = DeepProblem(composition, X, targets, self.loss.proxy().fit())
         if problem.chain is None:
             return [], False
-        result = self.minimise(problem, self.starts(problem), description="restarts")
+        result = self.minimise(
+            problem, self.starts(problem), tol=max(self.settings.tol, EXPLORE_TOL), description="restarts"
+        )
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
 
     def _fold(

@@ -37,22 +37,34 @@ def minimise(
     verbose: int = 0,
     description: str = "",
     deadline: Deadline | None = None,
+    strict: bool = True,
 ) -> OptimizeResult:
-    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y."""
+    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
+
+    Where J is finite at no start, the value is NaN, or, if ``strict``, what is wrong is raised.
+    """
     info = torch.finfo(starts.dtype)
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
     floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
+    nowhere = OptimizeResult(starts[0], math.nan, torch.full_like(starts[:, 0], torch.nan), False, "", 0, 0, False, [])
     try:
-        unit = problem.values(starts[:1]).abs().clamp(min=floor)
+        first = problem.value_and_gradient(starts)
     except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
-        values = starts.new_full((len(starts),), torch.nan)
-        return OptimizeResult(starts[0], math.nan, values, False, "interrupted", 0, 0, True, [])
-    if not bool(torch.isfinite(unit).all()):
-        unit = torch.ones_like(unit)
-        if not bool(torch.isfinite(problem.values(starts)).any()):
-            problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+        return replace(nowhere, message="interrupted", interrupted=True)
+    finite = torch.isfinite(first[0])
+    if not bool(finite.any()):
+        if not strict:
+            return nowhere
+        problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+    unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
+    evaluations = [first]  # the search begins with that of the starts
+
+    def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
+        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
+        return values / unit, gradients / unit
+
     options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
-    result = lbfgs(problem.in_units(unit), starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted
     history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]
@@ -132,12 +144,13 @@ class HyperparameterSearch:
             if fold.problem.size == 0 or self.frozen:
                 points.append(fold.point)
                 continue
-            problem, start = fold.problem.at(numbers), fold.point[None]
-            if not bool(torch.isfinite(problem.values(start)).all()):
-                return numbers, None
-            result = minimise(problem, start, max_iter=self.max_iter, tol=self.tol, deadline=self.deadline)
+            problem = fold.problem.at(numbers)
+            limits = {"max_iter": self.max_iter, "tol": self.tol, "deadline": self.deadline}
+            result = minimise(problem, fold.point[None], **limits, strict=False)  # type: ignore[arg-type]
             if result.interrupted:
                 raise KeyboardInterrupt
+            if not math.isfinite(result.value):
+                return numbers, None
             points.append(result.point)
         return numbers, points
 
@@ -207,11 +220,14 @@ def hypergradient(
     unpack: Callable[[Tensor], Composition],
 ) -> tuple[Tensor, Tensor]:
     """C(Θ, h) and dE/dh at the minimiser Θ = ``point`` of J(·, h); ``fixed``: the problem at h, None if Θ is given."""
-    theta, raw = point.detach().requires_grad_(), h.detach().requires_grad_()
+    theta, raw = point.detach().requires_grad_(fixed is not None), h.detach().requires_grad_()
     with torch.enable_grad():
         value = problem.score(theta[None], unpack(raw))[0]
+        if fixed is None:
+            (in_h,) = torch.autograd.grad(value, [raw], allow_unused=True, materialize_grads=True)
+            return value.detach(), in_h
         in_theta, in_h = torch.autograd.grad(value, [theta, raw], allow_unused=True, materialize_grads=True)
-    if fixed is None or not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
+    if not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
         return value.detach(), in_h
 
     limit = min(SYSTEM_ITERATIONS, 2 * point.numel())

@@ -951,7 +951,7 @@ def factor_system(
     >>> from representer.systems import RidgeData, factor_system
     >>> X, Y = torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [2.0]])
     >>> system = factor_system(RidgeData(Decomposable(Linear()), X, Y, torch.ones(2)), alpha=2.5)
-    >>> (X.T @ system.coefficients()).tolist()  # the slope of ridge regression, xᵀy / (xᵀx + 2·2.5)
+    >>> (X.T @ system.coefficients()).round(decimals=4).tolist()  # the slope of ridge regression, xᵀy / (xᵀx + 2·2.5)
     [[0.5]]
     """
     if solver not in get_args(Solver):

@@ -101,7 +101,7 @@ class FittedSystem(System):
 
     @abstractmethod
     def norm(self) -> float:
-        """The norm ‖f‖ of the fit, without its constant."""
+        """‖f‖."""
 
     def left_out_sample(self) -> tuple[Block, Tensor]:
         """Samples that stand for all, or all, and for each the prediction by the fit without its group."""
@@ -707,21 +707,21 @@ def ridge_system(
     >>> from representer.systems import ridge_system
     >>> X, Y = torch.tensor([[1.0], [2.0]]).double(), torch.tensor([[1.0], [2.0]]).double()
     >>> system = ridge_system(Decomposable(Linear()), InMemory(Block(X, Y)), 2.5, Representation(torch.float64))
-    >>> system.function()([[4.0]]).item()  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
+    >>> round(system.function()([[4.0]]).item(), 4)  # the slope of ridge regression is xᵀy / (xᵀx + 2·2.5)
     2.0
     """
     stored = None
     if isinstance(samples, InMemory):
         stored = HeldSamples.all_of(samples.samples, inputs)
         samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
-    fit = RidgeFit(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
+    fit = Fit(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
     if approximation is None:
         return fit.exactly(data, explicit=explicit)
     return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
 
 
 @dataclass(frozen=True)
-class RidgeFit:
+class Fit:
     """What ``ridge_system`` has to solve: its arguments, samples of positive weight, and all samples as stored."""
 
     kernel: OperatorKernel

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from representer.linalg import factorize, shifted, symmetric_products
+from representer.linalg import factorize, factorize_products, shifted, symmetric_products
 from representer.systems.base import Groups
 
 
@@ -322,11 +322,8 @@ class FactorSystem(RidgeSystem):
     ) -> None:
         self.root = self._root(sample_weight)
         self.features = self._rooted(matrix if rows is None else matrix[..., rows, :])
-        self.cholesky = factorize(
-            lambda: shifted(self.features.mT @ self.features, shift[..., None]),
-            name="The matrix BᵀB + n·alpha·I of the factor",
-            strict=matrix.ndim == 2,
-        )
+        name = "The matrix BᵀB + n·alpha·I of the factor"
+        self.cholesky = factorize_products(self.features, shift, name=name, strict=matrix.ndim == 2)
         super().__init__(
             matrix,
             shift,
