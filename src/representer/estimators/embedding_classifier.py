@@ -622,8 +622,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         if not (is_real(beta) and 0.0 < beta < 1.0):
             raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
-        if self._training_loss is None:
-            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
+        bound = self._bound(beta)
         reasons = {
             "has no intercept beside the function: fit with fit_intercept=False": self.function_.intercept is not None,
             "takes a mean in which all samples count alike: fit without weights": self._dependence == "weights",
@@ -634,11 +633,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         for reason, holds in reasons.items():
             if holds:
                 raise ValueError(f"risk_bound rests on a theorem that {reason}.")
-        return self._bound(beta)
+        return bound
 
     def _bound(self, beta: float) -> float:
         """The expression of Theorem 4, whether its conditions hold or not."""
-        assert self._training_loss is not None
+        if self._training_loss is None:
+            raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
         confidence = math.sqrt(8.0 / self._n_samples * math.log(2.0 / beta))
         return self._training_loss + 4.0 * math.e * self.complexity_ + confidence
 

@@ -158,17 +158,22 @@ def _has_rows(data: Iterable[Any]) -> bool:
 
 def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel: Any) -> str:
     """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
-    sample = f"{name} holds {{}} such as {strange[0]!r:.60}, where numbers are expected. "
+
+    def refused(kind: str) -> str:
+        return f"{name} holds {kind} such as {str(strange[0])!r:.60}, where numbers are expected. "
+
     if not all(isinstance(entry, str) for entry in strange):
-        return sample.format("dates or bytes") + (
+        return refused("dates or bytes") + (
             f"Make numbers of dates first, for example {name}.astype('datetime64[s]').astype(float)."
         )
+    if all(_is_number(entry) for entry in strange):
+        return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
-        return sample.format("strings") + "A classifier takes labels; StructuredPredictor takes any output."
+        return refused("strings") + "A classifier takes labels; StructuredPredictor takes any output."
     one_column = array.ndim == 1 or array.shape[-1] == 1
     if one_column and are_smiles(strange):
         fingerprints = isinstance(kernel, Overlap)
-        return sample.format("SMILES strings") + (
+        return refused("SMILES strings") + (
             "The kernel Molecule() takes them as they are"
             + (
                 ", or put the transformer Morgan() before this kernel, which takes fingerprints."
@@ -177,13 +182,22 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
             )
         )
     if one_column:
-        return sample.format("strings") + (
+        return refused("strings") + (
             "Kernels of text take them as they are: Spectrum(3), Mismatch or Subsequence; Delta() takes categories."
         )
-    return sample.format("strings") + (
+    return refused("strings") + (
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
         "strings first (for example with sklearn.preprocessing.OneHotEncoder)."
     )
+
+
+def _is_number(text: str) -> bool:
+    """Could the text be read as a number?"""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def refuse_pictures(X: Data, kernel: Any) -> None:
