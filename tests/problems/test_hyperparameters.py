@@ -18,9 +18,9 @@ from representer.estimators.validation import Folds
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Separate
 from representer.optimize.search import SearchSettings
-from representer.problems import hyperparameters as _hyperparameters
-from representer.problems.composition import Composition, DeepProblem, convex_loss, squared_loss
-from representer.problems.deep import DeepFit, Fold, HyperparameterSearch, Splits, hypergradient, minimise
+from representer.problems import deep as _hyperparameters
+from representer.problems.composition import Composition, DeepProblem, KnownTargets, convex_loss, minimise, squared_loss
+from representer.problems.deep import DeepFit, Fold, HyperparameterSearch, Splits, hypergradient
 from representer.samples import rows
 
 N = 14

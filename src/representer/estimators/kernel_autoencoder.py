@@ -50,8 +50,8 @@ from representer.problems.autoencoder import (
     rescued,
 )
 from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
-from representer.problems.composition import Composition, KnownTargets, squared_loss
-from representer.problems.deep import DeepFit, Fitted, Splits, minimise, precompute
+from representer.problems.composition import Composition, KnownTargets, minimise, squared_loss
+from representer.problems.deep import DeepFit, Fitted, Splits, precompute
 from representer.problems.outer import SeenSamples, fit_outer
 from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits

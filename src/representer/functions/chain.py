@@ -171,13 +171,13 @@ class Layer(Value):
         shape = squared_norm if self.penalty is None else self.penalty(squared_norm)
         return torch.as_tensor(self.alpha, dtype=shape.dtype, device=shape.device) * shape
 
-    def penalty_slope(self, squared_norm: Tensor) -> Tensor | float:
-        """The derivative of the penalty in ‖f‖²."""
-        if self.penalty is None:
-            return self.alpha
+    def penalty_and_slope(self, squared_norm: Tensor) -> tuple[Tensor, Tensor]:
+        """The penalties α Θ(‖f‖²) (b,), and their derivatives in ‖f‖² (b, 1, 1)."""
         with torch.enable_grad():
             norm = squared_norm.detach().requires_grad_()
-            return torch.autograd.grad(self.penalized(norm).sum(), norm)[0]
+            value = self.penalized(norm)
+            (slope,) = torch.autograd.grad(value.sum(), norm)
+        return value.detach(), slope[:, None, None]
 
 
 @dataclass(frozen=True)
@@ -520,16 +520,19 @@ class Chain:
         """The B of images BΘ, where the only layer is linear in its coordinates; otherwise None."""
         return self.factors[0] if len(self.outputs) == 1 and self.outputs[0].plain else None
 
-    def with_pullback(self, flat: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """The last images of a batch of flat vectors, and what takes a gradient in them to one in the vectors."""
+    def with_pullback(self, flat: Tensor) -> tuple[list[Tensor], Tensor, Callable[[Tensor], Tensor]]:
+        """The coordinates of a batch of flat vectors, the last images, and what takes a gradient in these to one in the
+        vectors."""
         factor = self.linear_factor
         if factor is not None:
-            images = factor @ self.split(flat)[0]
-            return images, lambda gradient: (factor.mT @ gradient).flatten(-2)
+            coordinates = self.split(flat)
+            return coordinates, factor @ coordinates[0], lambda gradient: (factor.mT @ gradient).flatten(-2)
         with torch.enable_grad():
             leaf = flat.detach().requires_grad_()
-            images = self.images(self.split(leaf))[-1]
-        return images.detach(), lambda gradient: torch.autograd.grad(images, leaf, gradient)[0]
+            coordinates = self.split(leaf)
+            images = self.images(coordinates)[-1]
+        detached = [theta.detach() for theta in coordinates]
+        return detached, images.detach(), lambda gradient: torch.autograd.grad(images, leaf, gradient)[0]
 
     def project(self, images: Sequence[Tensor]) -> list[Tensor]:
         """Coordinates whose images come closest to the given ones at the training points, layer by layer.

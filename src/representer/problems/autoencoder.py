@@ -18,8 +18,8 @@ from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks
 from representer.operators import Decomposable, Identity, OperatorKernel, Representation
 from representer.optimize import OptimizeResult, adam
 from representer.preimage import combination, is_linear
-from representer.problems.composition import DeepProblem, flat, random_starts
-from representer.problems.deep import DeepFit, Solution, minimise
+from representer.problems.composition import DeepProblem, flat, minimise, random_starts
+from representer.problems.deep import DeepFit, Solution
 from representer.samples import Data, count, plain, take
 
 

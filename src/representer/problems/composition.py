@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +35,7 @@ from representer.objectives import (
 )
 from representer.objectives.squared import Observed, OnFactor, observed, separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
+from representer.optimize import Callback, OptimizeResult, lbfgs
 from representer.samples import Data, take
 from representer.values import Hyperparameter, Value
 
@@ -431,8 +433,8 @@ class DeepProblem:
         with torch.no_grad():
             if self.chain is None:
                 return self.values(points), torch.zeros_like(points)
-            value, gradient = self._penalty_and_gradient(points)
-            Z, pull_back = self.chain.with_pullback(points)
+            coordinates, Z, pull_back = self.chain.with_pullback(points)
+            value, gradient = self._penalty_and_gradient(coordinates, points)
             in_images = torch.zeros_like(Z)
             for block in self.blocks:
                 gram, pull = self._gram_with_pullback(block, Z)
@@ -447,15 +449,15 @@ class DeepProblem:
                     value = value + apart.detach()
             return value, gradient + pull_back(in_images)
 
-    def _penalty_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _penalty_and_gradient(self, coordinates: list[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
         """Σ_l α_l Θ_l(‖f_l‖²) (b,), and its gradient (b, m)."""
-        assert self.chain is not None
         total, slopes = points.new_zeros(len(points)), []
-        for layer, theta in zip(self.composition.layers, self.chain.split(points), strict=True):
+        for layer, theta in zip(self.composition.layers, coordinates, strict=True):
             norm = theta.square().sum((-2, -1))
-            total = total + layer.penalized(norm)
-            slope = torch.as_tensor(layer.penalty_slope(norm), dtype=points.dtype, device=points.device)
-            slopes.append((2.0 * slope[..., None, None] * theta).flatten(-2))
+            alpha = layer.alpha
+            value, slope = (alpha * norm, alpha) if layer.penalty is None else layer.penalty_and_slope(norm)
+            total = total + value
+            slopes.append((2.0 * slope * theta).flatten(-2))
         return total, slopes[0] if len(slopes) == 1 else torch.cat(slopes, -1)
 
     def _gram_with_pullback(self, block: OuterBlock, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -594,6 +596,55 @@ class DeepProblem:
         landmarks = block.gram(Z[self.landmarks], None)
         factor = factorize(landmarks, name="The Gram matrix of the landmarks").factor
         return torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True), evaluation.intercept
+
+
+def minimise(
+    problem: DeepProblem,
+    starts: Tensor,
+    *,
+    max_iter: int,
+    tol: float,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    description: str = "",
+    strict: bool = True,
+) -> OptimizeResult:
+    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
+
+    Where J is finite at no start, the value is NaN, or, if ``strict``, what is wrong is raised.
+    """
+    info = torch.finfo(starts.dtype)
+    # Constant targets are met without error at no cost: what is then left of J is their rounding.
+    floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
+    nowhere = OptimizeResult(starts[0], math.nan, torch.full_like(starts[:, 0], torch.nan), False, "", 0, 0, False, [])
+    try:
+        first = problem.value_and_gradient(starts)
+    except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
+        return replace(nowhere, message="interrupted", interrupted=True)
+    finite = torch.isfinite(first[0])
+    if not bool(finite.any()):
+        if not strict:
+            return nowhere
+        problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+    unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
+    evaluations = [first]  # the search begins with that of the starts
+
+    def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
+        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
+        return values / unit, gradients / unit
+
+    options = {"callback": callback, "verbose": verbose, "description": description}
+    result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    factor = unit.item()
+    vanished = result.value <= info.eps and not result.interrupted
+    history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]
+    return replace(
+        result,
+        value=result.value * factor,
+        values=result.values * factor,
+        converged=result.converged or vanished,
+        history=history,
+    )
 
 
 def outer_grams(

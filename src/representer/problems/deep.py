@@ -27,6 +27,7 @@ from representer.problems.composition import (
     Objectives,
     beginning,
     flat,
+    minimise,
     on_factor,
     outer_grams,
     principal_start,
@@ -150,55 +151,6 @@ SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20
 NOISE = 1e-2
 # Factors by which the penalties of all inner layers are multiplied to find where the search should begin.
 PENALTY_FACTORS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
-
-
-def minimise(
-    problem: DeepProblem,
-    starts: Tensor,
-    *,
-    max_iter: int,
-    tol: float,
-    callback: Callback | None = None,
-    verbose: int = 0,
-    description: str = "",
-    strict: bool = True,
-) -> OptimizeResult:
-    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
-
-    Where J is finite at no start, the value is NaN, or, if ``strict``, what is wrong is raised.
-    """
-    info = torch.finfo(starts.dtype)
-    # Constant targets are met without error at no cost: what is then left of J is their rounding.
-    floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
-    nowhere = OptimizeResult(starts[0], math.nan, torch.full_like(starts[:, 0], torch.nan), False, "", 0, 0, False, [])
-    try:
-        first = problem.value_and_gradient(starts)
-    except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
-        return replace(nowhere, message="interrupted", interrupted=True)
-    finite = torch.isfinite(first[0])
-    if not bool(finite.any()):
-        if not strict:
-            return nowhere
-        problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
-    unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
-    evaluations = [first]  # the search begins with that of the starts
-
-    def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
-        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
-        return values / unit, gradients / unit
-
-    options = {"callback": callback, "verbose": verbose, "description": description}
-    result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
-    factor = unit.item()
-    vanished = result.value <= info.eps and not result.interrupted
-    history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]
-    return replace(
-        result,
-        value=result.value * factor,
-        values=result.values * factor,
-        converged=result.converged or vanished,
-        history=history,
-    )
 
 
 @dataclass
