@@ -93,7 +93,7 @@ def reproduce(
     quick : bool, default=False
         Fewer repeats and restarts.
     data : path or None, default=None
-        The folder of the data files; None is what the environment variable REPRESENTER_DATA names.
+        The folder of the data files; None is what REPRESENTER_DATA names, or the user's cache.
     fresh : bool, default=False
         Forget what was measured before of these experiments.
     redo : str, default=""

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     option = parser.add_argument
     option("names", nargs="*", metavar="experiment", help="papers or experiments; all by default")
     option("--quick", action="store_true", help="fewer repeats and restarts")
-    option("--data", type=Path, help="the folder of the data; default: what REPRESENTER_DATA names")
+    option("--data", type=Path, help="the folder of the data; default: what REPRESENTER_DATA names, or your cache")
     option("--out", type=Path, help="the folder of the report; default: reproduce_output/full, or …/quick")
     option("--redo", default="", metavar="TEXT", help="measure parts again whose name contains this")
     option("--jobs", type=positive, help="experiments side by side, one thread each; default: as many as cores")

@@ -237,7 +237,7 @@ CORE, EXTRAS = declared_packages()
 def test_there_is_a_library_to_look_at() -> None:
     assert SOURCE / "__init__.py" in PATHS
     assert {"matplotlib", "dask", "rdkit", "grakel", "typer", "pandas"} <= EXTRAS
-    assert {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl", "torch", "rich"} == CORE
+    assert {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl", "torch", "rich", "pooch", "filelock"} == CORE
 
 
 @pytest.mark.parametrize("path", PATHS, ids=[str(path.relative_to(SOURCE)) for path in PATHS])
@@ -265,6 +265,18 @@ def test_contributing_lists_the_rooms_that_exist_in_their_order() -> None:
     assert with_a_slash == folders
 
 
+def test_the_words_of_a_room_stand_in_it() -> None:
+    """What CONTRIBUTING says one meets in a room is there: code in backticks, as it is written."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)/?` \|[^|]*\| ([^|]*) \|$", page, re.M)
+    assert len(rows) == len(listed_rooms(page))
+    for room, words in rows:
+        paths = [path for path in PATHS if module_name(path).split(".")[1:2] == [room]]
+        source = "".join(path.read_text(encoding="utf-8") for path in paths)
+        for word in re.findall(r"`([^`]*)`", words):
+            assert word.removeprefix("self.").rstrip("…") in source, f"{word} is not in {room}"
+
+
 def test_every_room_has_its_tests() -> None:
     """A folder of the package has a folder of tests with the same name, a file ``room.py`` has ``test_room.py``."""
     tests = ROOT / "tests"
@@ -272,7 +284,7 @@ def test_every_room_has_its_tests() -> None:
     files = {path.stem.removeprefix("test_") for path in tests.glob("test_*.py")}
     rooms = set(existing_rooms(map(module_name, PATHS))) - {"__main__"}
     assert rooms <= folders | files
-    assert folders <= rooms | {"benchmarks", "examples", "papers", "runs"}
+    assert folders <= rooms | {"benchmarks", "examples", "fuzz", "papers", "runs"}
 
 
 def test_no_import_cycles() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -62,9 +61,11 @@ def make_application() -> "typer.Typer":
     @data.command("fetch")
     def data_fetch(
         files: Annotated[
-            list[str] | None, typer.Argument(help="Files, as `data list` names them; all by default.")
+            list[str] | None, typer.Argument(help="Sets or files, as `data list` names them; all by default.")
         ] = None,
-        folder: Annotated[Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names.")] = None,
+        folder: Annotated[
+            Path | None, typer.Option(help="Where to; default: what REPRESENTER_DATA names, or your cache.")
+        ] = None,
         json_output: as_json = False,
     ) -> None:
         """Download public sets that are not there yet, and check what is in them."""
@@ -93,6 +94,7 @@ def print_json(record: object) -> None:
 def list_data(console: Console, json_output: bool) -> int:
     """List every file that a loader reads, and whether it is there."""
     from representer import datasets
+    from representer.datasets.files import data_folder
 
     rows = [
         {
@@ -107,7 +109,7 @@ def list_data(console: Console, json_output: bool) -> int:
     if json_output:
         print_json(rows)
         return 0
-    table = Table("file", "what", "origin", "here", title="data sets in the folder that REPRESENTER_DATA names")
+    table = Table("file", "what", "origin", "here", title=f"data sets in {data_folder()}")
     for row in rows:
         here = "yes" if row["found"] else "no; `data fetch` gets it" if row["fetch"] else "no"
         table.add_row(str(row["file"]), str(row["what"]), str(row["origin"]), here)
@@ -126,31 +128,22 @@ def _path_of(source: "Source") -> Path | None:
 
 
 def fetch_data(files: list[str], folder: Path | None, console: Console, json_output: bool) -> int:
-    """Download one after the other: 1 if one failed, 2 if nobody says where to, or nothing can be written there."""
-    from representer.datasets.downloads import DOWNLOADS, fetch
-    from representer.datasets.files import VARIABLE, writable_folder
+    """Download one after the other: 1 if one failed, 2 if nothing can be written to the folder."""
+    from representer.datasets import DownloadError, fetch_all
+    from representer.datasets.files import data_folder, writable_folder
 
-    name = folder or os.environ.get(VARIABLE)
-    if not name:
-        console.print(f"Where to? Let {VARIABLE} name a folder, or give one: --folder DIR.", style="red", markup=False)
-        return 2
     try:
-        target = writable_folder(Path(name).expanduser())
+        target = writable_folder(data_folder(folder))
     except OSError as error:
         console.print(str(error), style="red", markup=False)
         return 2
-    paths, errors = {}, {}
-    with Progress(console=console, transient=True) as progress:
-        bar = progress.add_task("", total=len(files or DOWNLOADS))
-        for file in files or DOWNLOADS:
-            progress.update(bar, description=file)
-            try:
-                paths[file] = str(fetch(file, target))
-            except (OSError, ValueError) as error:
-                errors[file] = str(error)
-            progress.advance(bar)
+    errors: dict[str, str] = {}
+    try:
+        paths = fetch_all(files or None, target, console=console)
+    except DownloadError as error:
+        paths, errors = error.paths, error.failures
     if json_output:
-        print_json({"found": paths, "failed": errors})
+        print_json({"found": {file: str(path) for file, path in paths.items()}, "failed": errors})
     else:
         for file, path in paths.items():
             console.print(f"{file}: {path}", markup=False, soft_wrap=True)

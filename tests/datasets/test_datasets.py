@@ -229,7 +229,8 @@ def test_missing_files_are_named_with_variable_and_source(
     name = load.__name__.removeprefix("load_")
     source = getattr(datasets, name.upper())
     monkeypatch.delenv("REPRESENTER_DATA", raising=False)
-    with pytest.raises(MissingDataError, match="REPRESENTER_DATA is not set") as unset:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with pytest.raises(MissingDataError, match=f"no {source.file} in .*representer") as unset:
         load()
     monkeypatch.setenv("REPRESENTER_DATA", str(tmp_path))
     with pytest.raises(MissingDataError, match=f"no {source.file} in") as absent:

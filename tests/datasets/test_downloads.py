@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import hashlib
 import io
 import json
 import os
+import re
+import subprocess
+import sys
 import threading
+import time
 import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.io
+from rich.console import Console
 
 from representer import cli
-from representer.datasets import DOWNLOADS, MissingDataError, downloads, fetch
+from representer.datasets import DOWNLOADS, DownloadError, MissingDataError, downloads, fetch, fetch_all, files
 from representer.datasets.downloads import signature
 from representer.kernels import Graph
 
@@ -52,37 +61,146 @@ def test_signatures_ignore_the_order_and_see_the_contents() -> None:
     assert signature(bunch(everything, target=shuffled)) != pytest.approx(first, rel=1e-3)
 
 
+class Publisher:
+    """A server of one file, and what it does with those who ask for it.
+
+    Attributes
+    ----------
+    body : bytes
+        The file.
+    manner : str
+        One of the methods of ``Handler`` below.
+    """
+
+    def __init__(self, body: bytes):
+        self.body = body
+        self.manner = "good"
+        self.requests = 0
+        self.ended = threading.Event()
+        publisher = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: Any) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                publisher.requests += 1
+                with suppress(OSError):  # who asked has gone
+                    getattr(self, "missing" if "nothing" in self.path else publisher.manner)()
+
+            def begin(self, length: int | None, **headers: str) -> None:
+                self.send_response(200)
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value)
+                if length is not None:
+                    self.send_header("Content-Length", str(length))
+                self.end_headers()
+
+            def good(self) -> None:
+                self.begin(len(publisher.body))
+                self.wfile.write(publisher.body)
+
+            def missing(self) -> None:
+                self.send_error(404)
+
+            def truncated(self) -> None:
+                self.begin(len(publisher.body))
+                self.wfile.write(publisher.body[: len(publisher.body) // 2])
+
+            def portal(self) -> None:
+                page = b"\n <!DOCTYPE HTML><html><body>Please log in</body></html>"
+                self.begin(len(page))
+                self.wfile.write(page)
+
+            def packed(self) -> None:
+                self.begin(len(publisher.body), Content_Encoding="x-gzip")
+                self.wfile.write(publisher.body)
+
+            def trickle(self) -> None:
+                self.begin(len(publisher.body))
+                while not publisher.ended.wait(0.02):
+                    self.wfile.write(b"1")
+
+            def trickling_head(self) -> None:
+                self.wfile.write(b"HTTP/1.0 200 OK\r\nX-Slow: ")
+                while not publisher.ended.wait(0.02):
+                    self.wfile.write(b"1")
+
+            def silent(self) -> None:
+                publisher.ended.wait()
+
+            def endless(self) -> None:
+                self.begin(None)
+                while not publisher.ended.is_set():
+                    self.wfile.write(b"1,2,3,4,0\n" * 1000)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/data.txt"
+
+
 @pytest.fixture
-def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A set of the size of banknote, published as lines without a header."""
+def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
+    """A set of the size of banknote, published as lines without a header; it can be fetched as ``banknote.csv``."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY", "REPRESENTER_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rng = np.random.default_rng(0)
     rows = np.column_stack([rng.normal(size=(1372, 4)), rng.integers(0, 2, 1372)])
     lines = [",".join(f"{v:.4f}" for v in row[:4]) + f",{int(row[4])}" for row in rows]
-    path = tmp_path / "published.txt"
-    path.write_text("\r\n".join(lines) + "\r\n\r\n")
-    known = tmp_path / "known"
-    known.mkdir()
-    BANKNOTE.convert([path.read_bytes()], known / "banknote.csv")
-    made = replace(BANKNOTE, addresses=(path.as_uri(),), signature=signature(BANKNOTE.load(folder=known)))
+    server = Publisher(("\r\n".join(lines) + "\r\n\r\n").encode())
+    threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    original = tmp_path / "original"
+    original.mkdir()
+    BANKNOTE.convert([server.body], original / "banknote.csv")
+    made = replace(BANKNOTE, addresses=(server.address,), signature=signature(BANKNOTE.load(folder=original)))
     monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", made)
-    return path
+    yield server
+    server.ended.set()
+    server.server.shutdown()
+    server.server.server_close()
 
 
-def test_what_was_published_is_loaded(published: Path, tmp_path: Path) -> None:
+def visible(folder: Path) -> list[str]:
+    """The files of a folder, without the lock of its registry."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".registry.json.lock")
+
+
+def test_what_was_published_is_loaded(publisher: Publisher, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     path = fetch("banknote.csv", folder)
     assert path == folder / "banknote.csv"
-    assert [entry.name for entry in folder.iterdir()] == ["banknote.csv"]
+    assert visible(folder) == ["banknote.csv", "registry.json"]
     assert BANKNOTE.load(folder=folder).data.shape == (1372, 4)
-    published.unlink()
+    publisher.manner = "missing"
     assert fetch(BANKNOTE.source, folder) == path  # it is there
-    with pytest.raises(OSError, match="could not be read"):
+    assert publisher.requests == 1
+    with pytest.raises(OSError, match="the server answered 404"):
         fetch(BANKNOTE.source, folder, again=True)
     assert path.is_file()
 
 
+def test_a_name_is_enough(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pooch = pytest.importorskip("pooch")
+    with pytest.raises(MissingDataError, match=r"no banknote\.csv in .*`representer data fetch banknote\.csv`"):
+        BANKNOTE.load()
+    assert fetch("banknote") == pooch.os_cache("representer") / "banknote.csv"
+    assert BANKNOTE.load().data.shape == (1372, 4)
+    assert fetch("Banknote") == fetch(BANKNOTE.source) == fetch("banknote.csv")
+    assert publisher.requests == 1
+    monkeypatch.setenv("REPRESENTER_DATA", str(tmp_path / "named"))
+    assert fetch("banknote") == tmp_path / "named" / "banknote.csv"
+
+
+def test_every_set_has_its_own_names() -> None:
+    names = [name for download in DOWNLOADS.values() for name in set(download.names)]
+    assert len(names) == len(set(names))
+    assert {"esol", "bupa", "bupa_liver", "faces", "olivetti_faces", "scene"} <= set(names)
+    checksums = [checksum for download in DOWNLOADS.values() for checksum in download.checksums]
+    assert len(checksums) == 5 and all(re.fullmatch("[0-9a-f]{64}", checksum) for checksum in checksums)
+
+
 def test_the_home_folder_is_the_one_where_loaders_look(
-    published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -95,27 +213,220 @@ def test_what_is_missing_says_how_to_get_it(tmp_path: Path) -> None:
         BANKNOTE.load(folder=tmp_path)
 
 
-def test_something_else_is_refused_and_leaves_nothing(published: Path, tmp_path: Path) -> None:
-    lines = published.read_text().splitlines()
-    published.write_text("\n".join(line.replace("-", "") for line in lines))
-    with pytest.raises(ValueError, match="is not the set that was published"):
-        fetch("banknote.csv", tmp_path / "data")
-    published.write_text("\n".join(lines[:100]))
-    with pytest.raises(ValueError, match="1372 were published"):
-        fetch("banknote.csv", tmp_path / "data")
-    assert not list((tmp_path / "data").iterdir())
+def refused(folder: Path, reason: str, **options: Any) -> None:
+    """Check that a download fails with one error that names file, address, reason and remedy, and leaves nothing."""
+    before = {path: path.read_bytes() for path in folder.iterdir()} if folder.is_dir() else {}
+    address = downloads.DOWNLOADS["banknote.csv"].addresses[0]
+    with pytest.raises(DownloadError, match=reason) as caught:
+        fetch("banknote.csv", folder, **options)
+    message = str(caught.value)
+    assert message.startswith(f"banknote.csv could not be fetched from {address}: ")
+    assert "Traceback" not in message and " at 0x" not in message and "/." not in message, message
+    assert re.search(r"[Tt]ry again|Allow more time|Look at|Choose another|Free some|Delete", message), message
+    assert not folder.is_dir() or {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_wrong_checksum_is_refused(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = replace(downloads.DOWNLOADS["banknote.csv"], checksums=("0" * 32,))
+@pytest.mark.parametrize(
+    ("manner", "reason"),
+    [
+        ("missing", "the server answered 404 Not Found"),
+        ("truncated", "bytes"),
+        ("portal", "an HTML page came instead of the data"),
+        ("endless", "max_bytes=1000000 are allowed"),
+        ("trickle", r"after 0\.5 s only \d+ bytes had arrived"),
+        ("trickling_head", r"after 0\.5 s only 0 bytes had arrived"),
+        ("silent", "timed out"),
+    ],
+)
+def test_servers_that_fail(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manner: str, reason: str
+) -> None:
+    monkeypatch.setattr(downloads, "SILENCE", 0.2)
+    publisher.manner = manner
+    seconds = 0.5 if "trickl" in manner else 20.0
+    began = time.monotonic()
+    refused(tmp_path / "data", reason, max_seconds=seconds, max_bytes=1_000_000)
+    assert time.monotonic() - began < 10
+    publisher.manner = "good"
+    assert fetch("banknote", tmp_path / "data").is_file()
+
+
+def test_no_server(publisher: Publisher, tmp_path: Path) -> None:
+    publisher.server.shutdown()
+    publisher.server.server_close()
+    refused(tmp_path / "data", "Connection refused")
+
+
+def test_something_else_is_refused_and_leaves_nothing(publisher: Publisher, tmp_path: Path) -> None:
+    body = publisher.body
+    publisher.body = body.replace(b"-", b"")
+    refused(tmp_path / "data", "is not the published set .its signature is")
+    publisher.body = b"\n".join(body.splitlines()[:100])
+    refused(tmp_path / "data", "is not the published set .banknote.csv has 100 rows .* 1372 were published")
+    publisher.body = b"a,b\n1,2,3\n"
+    refused(tmp_path / "data", "is not the published set .banknote.csv, row 2: 5 cells are expected")
+    publisher.body = b""
+    refused(tmp_path / "data", "is not the published set")
+    publisher.body = bytes(range(256)) * 10
+    refused(tmp_path / "data", "is not the published set")
+
+
+def gzipped(contents: list[bytes], path: Path) -> None:
+    BANKNOTE.convert([downloads._gunzip(contents[0])], path)
+
+
+@pytest.mark.parametrize(
+    ("convert", "body", "reason"),
+    [
+        (gzipped, b"1,2,3", "it is not a whole gzip file"),
+        (gzipped, gzip.compress(bytes(5000))[:-5], "it is not a whole gzip file"),
+        (gzipped, gzip.compress(b"1,2\n" * 99)[:12] + bytes(50), "it is not a whole gzip file"),
+        (gzipped, gzip.compress(bytes(2_000_000)), "it unpacks to more than"),
+        (DOWNLOADS["mutag.npz"].convert, b"PK\x03\x04 and no more", "it is not a whole ZIP file"),
+        (DOWNLOADS["pima.csv"].convert, b"@relation pima\n", "it has no line @data"),
+        (DOWNLOADS["olivetti_faces.npz"].convert, b"no matrix", "is not the published set"),
+        (DOWNLOADS["mnist.npz"].convert, gzip.compress(b"\x00\x00\x08\x03"), "is not the published set"),
+    ],
+    ids=["no gzip", "cut gzip", "wrong gzip", "bomb", "no zip", "no arff", "no matrix", "cut pictures"],
+)
+def test_archives_that_are_no_archives(
+    publisher: Publisher,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    convert: Callable[..., None],
+    body: bytes,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(downloads, "MAX_UNPACKED", 1_000_000)
+    made = downloads.DOWNLOADS["banknote.csv"]
+    monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, convert=convert))
+    publisher.body = body
+    refused(tmp_path / "data", reason)
+
+
+def test_gzip_files_arrive_as_they_are_stored(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = downloads.DOWNLOADS["banknote.csv"]
+    publisher.body, publisher.manner = gzip.compress(publisher.body), "packed"
+    checksum = hashlib.sha256(publisher.body).hexdigest()
+    changed = replace(made, convert=gzipped, checksums=(checksum,))
+    monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", changed)
+    assert fetch("banknote", tmp_path / "data").is_file()
+
+
+def test_a_wrong_checksum_is_refused(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = replace(downloads.DOWNLOADS["banknote.csv"], checksums=("0" * 64,))
     monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", made)
-    with pytest.raises(ValueError, match="not received whole"):
-        fetch("banknote.csv", tmp_path / "data")
+    refused(tmp_path / "data", f"its SHA-256 is [0-9a-f]{{64}}, and {'0' * 64} was published")
+
+
+def test_digests_of_the_first_download_are_checked_ever_after(publisher: Publisher, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    path = fetch("banknote", folder)
+    record = json.loads((folder / "registry.json").read_text())["banknote.csv"]
+    assert record == {
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        publisher.address: hashlib.sha256(publisher.body).hexdigest(),
+    }
+    assert fetch("banknote", folder, again=True) == path
+    publisher.body += b"\r\n"  # the same set in another file
+    path.unlink()
+    refused(folder, "was recorded at the first download.*delete its entry in .*registry.json")
+    publisher.body = publisher.body[:-2]
+    path = fetch("banknote", folder)
+    good = path.read_bytes()
+    path.write_bytes(good.replace(b"1", b"2", 1))  # still a table of the right size
+    with pytest.raises(ValueError, match=r"is not the file that was downloaded.*`representer data fetch"):
+        BANKNOTE.load(folder=folder)
+    assert fetch("banknote", folder).read_bytes() == good
+    assert publisher.requests == 5
+    (folder / "registry.json").write_text("{")
+    with pytest.raises(ValueError, match=r"registry\.json is damaged.*Delete it"):
+        BANKNOTE.load(folder=folder)
+    refused(folder, r"registry\.json is damaged.*Delete it")
+
+
+def test_a_full_disk_is_named(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = tmp_path / "data"
+    made = downloads.DOWNLOADS["banknote.csv"]
+    with monkeypatch.context() as patch:
+        patch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, convert=full))
+        refused(folder, f"Nothing can be written to {folder / 'banknote.csv'}: No space left on device. Free some")
+    with monkeypatch.context() as patch:
+        patch.setattr(files.Path, "write_bytes", full)
+        with pytest.raises(DownloadError, match=r"registry\.json: No space left on device. Free some space"):
+            fetch("banknote", folder)
+        assert visible(folder) == []
+    assert fetch("banknote", folder).is_file()
+
+
+def test_a_folder_that_cannot_be_written(publisher: Publisher, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    refused(tmp_path / "file" / "data", "Nothing can be written to .*data: Not a directory. Choose another folder")
+
+
+def test_processes_can_fetch_into_one_folder(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = downloads.DOWNLOADS["banknote.csv"]
+    copies = [f"copy{k}.csv" for k in range(4)]
+    for name in copies:
+        source = replace(made.source, file=name)
+        load = lambda *, folder, name=name: BANKNOTE.load(folder=_renamed(folder, name))  # noqa: E731
+        load.__name__ = name
+        monkeypatch.setitem(downloads.DOWNLOADS, name, replace(made, source=source, load=load))
+    folder = tmp_path / "data"
+    with ThreadPoolExecutor(12) as pool:
+        paths = list(pool.map(lambda name: fetch(name, folder, again=True), [*copies, "banknote.csv"] * 4))
+    assert visible(folder) == sorted([*copies, "banknote.csv", "registry.json"])
+    assert set(json.loads((folder / "registry.json").read_text())) == {path.name for path in paths}
+
+
+def _renamed(folder: str, name: str) -> Path:
+    """A folder with the file under the name that its loader knows."""
+    other = Path(folder) / "renamed"
+    other.mkdir()
+    (other / "banknote.csv").write_bytes((Path(folder) / name).read_bytes())
+    return other
 
 
 def test_an_unknown_set_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"these can: .*wine\.csv"):
         fetch("nothing.csv", tmp_path)
+
+
+def test_the_next_set_is_still_fetched(publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wine = replace(DOWNLOADS["wine.csv"], addresses=(publisher.address + "/nothing",))
+    monkeypatch.setitem(downloads.DOWNLOADS, "wine.csv", wine)
+    with pytest.raises(
+        DownloadError, match=r"2 of 3 sets(.|\n)*wine.csv could not be(.|\n)*'nothing' cannot"
+    ) as caught:
+        fetch_all(["wine", "nothing", "banknote"], tmp_path / "data")
+    assert caught.value.paths == {"banknote": tmp_path / "data" / "banknote.csv"}
+    assert set(caught.value.failures) == {"wine", "nothing"}
+    assert fetch_all([BANKNOTE.source], tmp_path / "data") == {"banknote.csv": tmp_path / "data" / "banknote.csv"}
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_progress_is_shown(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(downloads, "LINES", 0.0)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
+    fetch("banknote", tmp_path / "data", console=console)
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "banknote.csv" in shown
+    assert ("\x1b" in shown) == terminal
+    assert terminal or re.search(r"banknote\.csv: \d+\.\d kB of \d+\.\d kB\n", shown)
+
+
+def test_pooch_is_imported_by_downloads_only() -> None:
+    code = "import sys, representer.datasets as d; sys.exit(bool({'pooch', 'requests'} & {*sys.modules}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_converters_of_other_forms(tmp_path: Path) -> None:
@@ -216,33 +527,18 @@ def test_signatures_of_graphs_strings_and_sets_of_labels() -> None:
     assert signature(bunch(np.eye(3), sets)) != pytest.approx(signature(bunch(np.eye(3), sets[:, ::-1])))
 
 
-def test_a_server_is_asked(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handler = partial(SimpleHTTPRequestHandler, directory=str(published.parent))
-    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}/"
-        made = downloads.DOWNLOADS["banknote.csv"]
-        monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + published.name,)))
-        assert BANKNOTE.load(folder=fetch("banknote.csv", tmp_path / "data").parent).data.shape == (1372, 4)
-        monkeypatch.setitem(downloads.DOWNLOADS, "banknote.csv", replace(made, addresses=(address + "nothing",)))
-        with pytest.raises(OSError, match=r"nothing could not be read: HTTP Error 404"):
-            fetch("banknote.csv", tmp_path / "other")
-        server.shutdown()
-
-
-def test_the_command(published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command(publisher: Publisher, tmp_path: Path) -> None:
     testing = pytest.importorskip("typer.testing")
     runner = testing.CliRunner()
-    monkeypatch.delenv("REPRESENTER_DATA", raising=False)
     application = cli.make_application()
-    nowhere = runner.invoke(application, ["data", "fetch", "banknote.csv"])
-    assert nowhere.exit_code == 2
-    assert "--folder" in nowhere.output
-    nothing = runner.invoke(application, ["data", "fetch", "banknote.csv", "--folder", str(published)])
-    assert nothing.exit_code == 2
-    assert "Nothing can be written" in nothing.output
-    arguments = ["data", "fetch", "banknote.csv", "nothing.csv", "--folder", str(tmp_path / "data"), "--json"]
+    default = runner.invoke(application, ["data", "fetch", "banknote"])
+    assert default.exit_code == 0
+    assert (tmp_path / "cache" / "representer" / "banknote.csv").is_file()
+    (tmp_path / "file").touch()
+    unwritable = runner.invoke(application, ["data", "fetch", "banknote.csv", "--folder", str(tmp_path / "file")])
+    assert unwritable.exit_code == 2
+    assert "Nothing can be written" in unwritable.output
+    arguments = ["data", "fetch", "nothing.csv", "banknote.csv", "--folder", str(tmp_path / "data"), "--json"]
     result = runner.invoke(application, arguments)
     assert result.exit_code == 1
     record = json.loads(result.stdout)

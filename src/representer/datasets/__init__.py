@@ -1,10 +1,10 @@
 """Data: functions to sample from, strings, curves, points and pictures that are made, and loaders for public sets.
 
-Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, or from the one that
-the environment variable ``REPRESENTER_DATA`` names.
+Nothing is downloaded unless ``fetch`` is called. A loader reads from the ``folder`` it is given, from the one that the
+environment variable ``REPRESENTER_DATA`` names, or else from the user's cache, where ``fetch`` stores what it gets.
 """
 
-from representer.datasets.downloads import DOWNLOADS, fetch
+from representer.datasets.downloads import DOWNLOADS, DownloadError, fetch, fetch_all
 from representer.datasets.files import MissingDataError, Source
 from representer.datasets.generated import (
     jump,
@@ -110,9 +110,11 @@ __all__ = [
     "YACHT",
     "YEAST",
     "YEAST_MULTILABEL",
+    "DownloadError",
     "MissingDataError",
     "Source",
     "fetch",
+    "fetch_all",
     "jump",
     "kink",
     "load_bace",

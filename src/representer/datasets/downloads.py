@@ -1,28 +1,45 @@
 """Public sets from where they are published, turned into the files that loaders read, and checked.
 
-What is downloaded is checked by its contents: a signature that does not depend on the order of rows, nor on the last
-digits that were printed. Where the files themselves have known checksums, these are checked first.
+Every address has a SHA-256 sum: one that is known, or the one that the first download recorded in the registry beside
+the data. What is downloaded is also checked by its contents: a signature that does not depend on the order of rows, nor
+on the last digits that were printed.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
-import urllib.request
+import tempfile
+import threading
+import time
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from scipy.io import loadmat
 from sklearn.utils import Bunch
 
 from representer.datasets import images, molecules, structured, uci
-from representer.datasets.files import Source
+from representer.datasets.files import (
+    REGISTRY,
+    Source,
+    data_folder,
+    digest,
+    is_intact,
+    read_registry,
+    record_digests,
+    unwritable,
+    writable_folder,
+)
 from representer.kernels import Graph
 
 Converter = Callable[[list[bytes], Path], None]
@@ -33,8 +50,34 @@ MOLECULENET = "https://deepchemdata.s3-us-west-1.amazonaws.com/datasets/"
 ZIP_CODE = "https://hastie.su.domains/ElemStatLearn/datasets/"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/master/data/multi-label/"
 MNIST_FILES = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-SECONDS = 60.0  # without an answer
+MAX_SECONDS = 600.0  # for what one address sends
+MAX_BYTES = 100_000_000  # of what one address sends; the largest published file has a tenth of it
+MAX_UNPACKED = 1_000_000_000  # bytes of an archive
+SILENCE = 30.0  # seconds that a server may send nothing
+LINES = 10.0  # seconds between lines of progress where there is no terminal
 SAME = 1e-3  # copies of a set differ in the last digits they print
+PORTAL = (b"<!doctype html", b"<html", b"<head", b"<script")
+
+
+class DownloadError(OSError, ValueError):
+    """A public set could not be fetched; the message names the file and the address, and says what to do.
+
+    Parameters
+    ----------
+    message : str
+        What happened.
+    paths : mapping of str to Path, default={}
+        Where several sets were asked for, the files of those that are there.
+    failures : mapping of str to str, default={}
+        Where several sets were asked for, what happened to the others.
+    """
+
+    def __init__(
+        self, message: str, paths: Mapping[str, Path] | None = None, failures: Mapping[str, str] | None = None
+    ):
+        super().__init__(message)
+        self.paths = dict(paths or {})
+        self.failures = dict(failures or {})
 
 
 @dataclass(frozen=True)
@@ -46,55 +89,287 @@ class Download:
     convert: Converter
     load: Loader
     signature: tuple[float, ...]
-    checksums: tuple[str, ...] = ()  # MD5 or SHA-256
+    checksums: tuple[str, ...] = ()  # SHA-256 of what the addresses send, where they are known
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the set may be called: its file with or without the extension, or what its loader calls it."""
+        file = self.source.file
+        return file, file.partition(".")[0], self.load.__name__.removeprefix("load_")
+
+    def failure(self, path: Path, address: str, reason: str, advice: str = "Try again") -> DownloadError:
+        """The error that says what happened at an address, and how to get the file otherwise."""
+        return DownloadError(
+            f"{path.name} could not be fetched from {address}: {reason}. {advice}, or get the set from its source "
+            f"({self.source.origin}) and store it as {path}."
+        )
 
 
-def fetch(source: Source | str, folder: str | Path, *, again: bool = False) -> Path:
+def fetch(
+    source: Source | str,
+    folder: str | Path | None = None,
+    *,
+    again: bool = False,
+    max_seconds: float = MAX_SECONDS,
+    max_bytes: int = MAX_BYTES,
+    console: Console | None = None,
+) -> Path:
     """Download a set into a folder, where its loader finds it.
 
     Parameters
     ----------
     source : Source or str
-        The set, or the name of its file; ``DOWNLOADS`` has those that can be fetched.
-    folder : path
-        Where to; let the environment variable REPRESENTER_DATA name it. Made if it is not there.
+        The set, its name or the name of its file: ``"esol"`` and ``"esol.csv"`` are the same. ``DOWNLOADS`` has those
+        that can be fetched.
+    folder : path or None, default=None
+        Where to; made if it is not there. None is the folder that the environment variable REPRESENTER_DATA names, or
+        the user's cache if it names none: loaders look there, too.
     again : bool, default=False
-        Download a file that is there already.
+        Download a file that is there already. One that is not what was downloaded is always downloaded again.
+    max_seconds : float, default=600
+        How long an address may take to send its file.
+    max_bytes : int, default=100_000_000
+        How much an address may send.
+    console : rich.console.Console or None, default=None
+        Where progress is shown: as a bar, or line by line if it is no terminal. None is the standard error.
 
     Returns
     -------
     path : Path
-        The file. It appears only when its contents are those that were published.
+        The file. It appears only when its contents are those that were published; its SHA-256, and those of what was
+        downloaded, are recorded in ``registry.json`` beside it and checked from then on.
+
+    Raises
+    ------
+    DownloadError
+        The set could not be fetched; what was in the folder is as it was.
     """
-    file = source if isinstance(source, str) else source.file
-    if file not in DOWNLOADS:
-        raise ValueError(f"{file!r} cannot be fetched; these can: {', '.join(DOWNLOADS)}.")
-    download, path = DOWNLOADS[file], Path(folder).expanduser() / file
-    if path.is_file() and not again:
-        return path
-    contents = [_read(address) for address in download.addresses]
-    for address, content, expected in zip(download.addresses, contents, download.checksums, strict=False):
-        method = "md5" if len(expected) == 32 else "sha256"
-        checksum = hashlib.new(method, content, usedforsecurity=False).hexdigest()
-        if checksum != expected:
-            raise ValueError(
-                f"{address} was not received whole: its {method} sum is {checksum}, {expected} was expected. Try again."
-            )
-    unchecked = path.parent / f".{file}.unchecked"
-    unchecked.mkdir(parents=True, exist_ok=True)
+    download = _find_download(source)
+    path = data_folder(folder) / download.source.file
     try:
-        download.convert(contents, unchecked / file)
-        received = signature(download.load(folder=unchecked))
-        if not np.allclose(received, download.signature, rtol=SAME, atol=SAME):
-            raise ValueError(
-                f"What {download.addresses[0]} sent is not the set that was published: its signature is "
-                f"{received}, {download.signature} was expected. Get it from {download.source.origin}."
-            )
-        (unchecked / file).replace(path)
-    finally:
-        (unchecked / file).unlink(missing_ok=True)
-        unchecked.rmdir()
+        if not again and path.is_file() and is_intact(path):
+            return path
+        writable_folder(path.parent)
+        recorded = read_registry(path.parent).get(path.name, {})
+        checksums = dict(zip(download.addresses, download.checksums, strict=False))
+        contents, digests = [], {}
+        for address in download.addresses:
+            content = _receive(download, path, address, max_seconds, max_bytes, console or Console(stderr=True))
+            digests[address] = digest(content)
+            _compare(download, path, address, digests[address], checksums.get(address), recorded.get(address))
+            contents.append(content)
+        _store(download, path, contents, digests)
+    except DownloadError:
+        raise
+    except (OSError, ValueError) as error:
+        raise DownloadError(f"{path.name} could not be fetched from {download.addresses[0]}: {error}") from error
     return path
+
+
+def fetch_all(
+    sources: Iterable[Source | str] | None = None,
+    folder: str | Path | None = None,
+    *,
+    again: bool = False,
+    max_seconds: float = MAX_SECONDS,
+    max_bytes: int = MAX_BYTES,
+    console: Console | None = None,
+) -> dict[str, Path]:
+    """Download several sets; one that fails does not keep the next from being fetched.
+
+    Parameters
+    ----------
+    sources : iterable of Source or str, or None, default=None
+        The sets; None is all that can be fetched.
+    folder, again, max_seconds, max_bytes, console
+        See ``fetch``.
+
+    Returns
+    -------
+    paths : dict of str to Path
+        The files, by the names that were asked for.
+
+    Raises
+    ------
+    DownloadError
+        At the end, if sets could not be fetched. The message lists them all; its ``paths`` and ``failures`` say what
+        is there and what is not.
+    """
+    paths: dict[str, Path] = {}
+    failures: dict[str, str] = {}
+    for source in DOWNLOADS if sources is None else sources:
+        name = source if isinstance(source, str) else source.file
+        try:
+            paths[name] = fetch(
+                source, folder, again=again, max_seconds=max_seconds, max_bytes=max_bytes, console=console
+            )
+        except ValueError as error:  # a DownloadError, or a name that nothing has
+            failures[name] = str(error)
+    if failures:
+        reasons = "\n".join(failures.values())
+        total = len(paths) + len(failures)
+        raise DownloadError(f"{len(failures)} of {total} sets could not be fetched:\n{reasons}", paths, failures)
+    return paths
+
+
+def _find_download(source: Source | str) -> Download:
+    """The download of a set, or of what it is called."""
+    name = source if isinstance(source, str) else source.file
+    for download in DOWNLOADS.values():
+        if name.lower() in download.names:
+            return download
+    raise ValueError(f"{name!r} cannot be fetched; these can: {', '.join(DOWNLOADS)}.")
+
+
+class _Body:
+    """The body of an answer as it arrives: pooch writes to it, and moves it as a progress bar that knows the total."""
+
+    def __init__(self, max_bytes: int, show: Callable[[int, int], None]):
+        self.content = bytearray()
+        self.total = 0
+        self.stopped = False
+        self._max_bytes = max_bytes
+        self._show = show
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes, unless there are too many or nobody waits for them any more."""
+        self.content += chunk
+        if self.stopped or self.is_too_large:
+            raise EOFError
+        self._show(len(self.content), self.total)
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there is, or will be, more than may be sent."""
+        return max(self.total, len(self.content)) > self._max_bytes
+
+    def flush(self, *_: int) -> None:
+        """Do nothing: bytes are in memory, and are shown when they arrive."""
+
+    update = reset = close = flush
+
+
+def _receive(
+    download: Download, path: Path, address: str, max_seconds: float, max_bytes: int, console: Console
+) -> bytes:
+    """The file behind an address, as it is stored there.
+
+    A thread waits for the server, so that one who sends a byte now and then cannot hold up the caller.
+    """
+    import pooch
+
+    answers: list[Any] = []
+    errors: list[Exception] = []
+
+    def keep_packed(answer: Any, **_: Any) -> None:
+        # Servers may declare that the packing of a .gz file is one of the transport; the file is wanted as it is.
+        answer.raw.headers.pop("content-encoding", None)
+        answers.append(answer)
+
+    def receive() -> None:
+        options = {"timeout": SILENCE, "headers": {"Accept-Encoding": "identity"}, "hooks": {"response": keep_packed}}
+        try:
+            pooch.HTTPDownloader(progressbar=body, **options)(address, body, None)
+        except Exception as error:
+            errors.append(error)
+        finally:
+            for answer in answers:
+                answer.close()
+
+    with _progress(path.name, console) as show:
+        body = _Body(max_bytes, show)
+        thread = threading.Thread(target=receive, daemon=True)
+        try:
+            thread.start()
+            thread.join(max_seconds)
+        finally:
+            body.stopped = True
+    size = len(body.content)
+    if thread.is_alive():
+        reason = f"after {max_seconds:g} s only {decimal(size)} had arrived"
+        raise download.failure(path, address, reason, "Allow more time by max_seconds=")
+    if body.is_too_large:
+        reason = f"it sends {decimal(max(size, body.total))} or more, and max_bytes={max_bytes} are allowed"
+        raise download.failure(path, address, reason, "Look at what is there")
+    if errors:
+        answer = getattr(errors[0], "response", None)  # what a server refuses with
+        if answer is not None:
+            reason, advice = f"the server answered {answer.status_code} {answer.reason}", "Try again later"
+        else:
+            reason, advice = _innermost(errors[0]), "Check the connection, and try again"
+        raise download.failure(path, address, reason, advice) from errors[0]
+    if size < body.total:
+        raise download.failure(path, address, f"only {size} of {body.total} bytes arrived")
+    if body.content[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(PORTAL):
+        reason = "an HTML page came instead of the data, maybe the login page of the network"
+        raise download.failure(path, address, reason, "Open the address in a browser, log in, and try again")
+    return bytes(body.content)
+
+
+def _innermost(error: BaseException) -> str:
+    """The error behind all others, which says it shortly: no such name, connection refused, timed out."""
+    while cause := error.__cause__ or error.__context__:
+        error = cause
+    return str(error) or type(error).__name__
+
+
+@contextmanager
+def _progress(file: str, console: Console) -> Iterator[Callable[[int, int], None]]:
+    """A function that shows how many bytes of how many have arrived (0: nobody knows)."""
+    if console.is_terminal or console.is_jupyter:
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(file, total=None)
+            yield lambda size, total: bar.update(task, completed=size, total=total or None)
+        return
+    latest = time.monotonic()
+    console.print(f"{file}: asking for it", markup=False, highlight=False)
+
+    def show(size: int, total: int) -> None:
+        nonlocal latest
+        if time.monotonic() - latest > LINES or size == total:
+            latest = time.monotonic()
+            whole = f" of {decimal(total)}" if total else ""
+            console.print(f"{file}: {decimal(size)}{whole}", markup=False, highlight=False)
+
+    yield show
+
+
+def _compare(
+    download: Download, path: Path, address: str, received: str, published: str | None, recorded: str | None
+) -> None:
+    """Refuse what has another SHA-256 sum than the published file, or than the first that was downloaded."""
+    expected, origin = (published, "published") if published else (recorded, "recorded at the first download")
+    if expected and received != expected:
+        reason = f"its SHA-256 is {received}, and {expected} was {origin}"
+        advice = "Try again"
+        if not published:
+            advice = (
+                f"If the publisher has changed the file, delete its entry in {path.parent / REGISTRY} and try again"
+            )
+        raise download.failure(path, address, reason, advice)
+
+
+def _store(download: Download, path: Path, contents: list[bytes], digests: Mapping[str, str]) -> None:
+    """Write the file that loaders read, once it has been found to hold the published set."""
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        unchecked = Path(folder) / path.name
+        try:
+            download.convert(contents, unchecked)
+            received = signature(download.load(folder=folder))
+        except OSError as error:
+            raise unwritable(path, error) from error
+        except Exception as error:  # whatever a reader of other people's files may raise
+            reason = str(error) if isinstance(error, ValueError) else repr(error)
+            reason = reason.replace(str(unchecked), path.name).rstrip(".")
+            raise download.failure(
+                path, download.addresses[0], f"what came is not the published set ({reason})"
+            ) from error
+        if not np.allclose(received, download.signature, rtol=SAME, atol=SAME):
+            reason = f"what came is not the published set (its signature is {received}, not {download.signature})"
+            raise download.failure(path, download.addresses[0], reason)
+        record_digests(path, {"sha256": digest(unchecked.read_bytes()), **digests})
+        unchecked.replace(path)
 
 
 def signature(bunch: Bunch) -> tuple[float, float, float]:
@@ -134,15 +409,6 @@ def _numbers(data: np.ndarray | list[Graph]) -> np.ndarray:
     return np.asarray(data, dtype=float).reshape(len(data), -1)
 
 
-def _read(address: str) -> bytes:
-    """The contents behind an address."""
-    try:
-        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
-            return bytes(answer.read())
-    except OSError as error:
-        raise OSError(f"{address} could not be read: {error}. Check the connection, and try again.") from error
-
-
 # -- converters: each takes the published contents and the path of the file to write -----------------------------------
 def table(header: str, *, delimiter: str | None = ",", names: Mapping[str, str] | None = None) -> Converter:
     """A converter of lines of values without a header; ``names`` replaces the values of the last column."""
@@ -172,7 +438,7 @@ def mnist(contents: list[bytes], path: Path) -> None:
     """Write the digits of MNIST from the four files of the original, in the IDX format."""
     arrays = []
     for content in contents:
-        raw = gzip.decompress(content)
+        raw = _gunzip(content)
         shape = [int.from_bytes(raw[4 + 4 * k : 8 + 4 * k], "big") for k in range(raw[3])]
         arrays.append(np.frombuffer(raw, np.uint8, offset=4 + 4 * len(shape)).reshape(shape))
     names = ("X_train", "y_train", "X_test", "y_test")
@@ -183,7 +449,7 @@ def zip_code(contents: list[bytes], path: Path) -> None:
     """Write the digits of USPS from lines of a digit and 256 grey values in [-1, 1], for training and for testing."""
     arrays: dict[str, np.ndarray] = {}
     for name, content in zip(("train", "test"), contents, strict=True):
-        values = np.array([line.split() for line in gzip.decompress(content).splitlines()], dtype=float)
+        values = np.array([line.split() for line in _gunzip(content).splitlines()], dtype=float)
         arrays[f"X_{name}"] = ((values[:, 1:] + 1.0) / 2.0).astype(np.float32)
         arrays[f"y_{name}"] = values[:, 0].astype(np.uint8)
     _save(path, arrays)
@@ -200,7 +466,7 @@ def ocr(contents: list[bytes], path: Path) -> None:
 
     A word ends where there is no next letter.
     """
-    rows = [line.split(b"\t") for line in gzip.decompress(contents[0]).splitlines() if line.strip()]
+    rows = [line.split(b"\t") for line in _gunzip(contents[0]).splitlines() if line.strip()]
     ends = np.flatnonzero([row[2] == b"-1" for row in rows]) + 1
     offsets = np.concatenate([[0], ends])
     letters = "".join(row[1].decode() for row in rows)
@@ -237,7 +503,11 @@ def multilabel(n_labels: int) -> Converter:
 
 def graphs(contents: list[bytes], path: Path) -> None:
     """Write graphs from a ZIP file of TUDataset: edges and nodes of all graphs, numbered from 1, one a line."""
+    if not zipfile.is_zipfile(io.BytesIO(contents[0])):
+        raise ValueError("it is not a whole ZIP file")
     with zipfile.ZipFile(io.BytesIO(contents[0])) as archive:
+        if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED:
+            raise ValueError(f"it unpacks to more than {MAX_UNPACKED} bytes")
         files = {name.rpartition("/")[2].partition("_")[2]: archive.read(name) for name in archive.namelist()}
 
     def numbers(name: str) -> np.ndarray:
@@ -278,9 +548,22 @@ def _arff(content: bytes) -> tuple[list[str], list[list[str]]]:
     """The names of the attributes, and the cells below @data, of an ARFF file that is not sparse."""
     lines = [line.strip() for line in content.decode("utf-8").splitlines()]
     lines = [line for line in lines if line and not line.startswith("%")]
-    start = next(i for i, line in enumerate(lines) if line.lower() == "@data")
+    start = next((i for i, line in enumerate(lines) if line.lower() == "@data"), None)
+    if start is None:
+        raise ValueError("it has no line @data, which an ARFF file has")
     names = [line.split(None, 2)[1].strip("'\"") for line in lines[:start] if line.lower().startswith("@attribute")]
     return names, [[cell.strip() for cell in line.split(",")] for line in lines[start + 1 :]]
+
+
+def _gunzip(content: bytes) -> bytes:
+    """What a gzip file holds."""
+    try:
+        unpacked = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_UNPACKED + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"it is not a whole gzip file: {error}") from error
+    if len(unpacked) > MAX_UNPACKED:
+        raise ValueError(f"it unpacks to more than {MAX_UNPACKED} bytes")
+    return unpacked
 
 
 def _write(path: Path, rows: list[list[str]]) -> None:
@@ -322,10 +605,10 @@ MNIST_ADDRESSES = tuple(
     for file in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
 )
 MNIST_CHECKSUMS = (
-    "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    "d53e105ee54ea40749a09fcbcd1e9432",
-    "9fb629c4189551a2d022fa330f9573f3",
-    "ec29112dd5afa0611ce80d1b7f02629c",
+    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
 )
 FACES_ADDRESS = "https://ndownloader.figshare.com/files/5976027"
 FACES_CHECKSUM = "b612fb967f2dc77c9c62d3e1266e0c73d5fca46a4b8906c18e454d41af987794"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import errno
+import hashlib
+import json
 import os
 import tempfile
+import uuid
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +18,7 @@ import numpy as np
 from sklearn.utils import Bunch
 
 VARIABLE = "REPRESENTER_DATA"
+REGISTRY = "registry.json"
 
 
 @dataclass(frozen=True)
@@ -34,20 +39,84 @@ class MissingDataError(FileNotFoundError):
     """A data file is not where it was looked for; the message says how to get it."""
 
 
+def data_folder(folder: str | Path | None = None) -> Path:
+    """The folder, or the one that the environment variable names, or the user's cache of this library."""
+    import pooch  # only where data are asked for: `import representer` does without it
+
+    place = folder or os.environ.get(VARIABLE) or pooch.os_cache("representer")
+    return Path(place).expanduser()
+
+
 def find_file(source: Source, folder: str | Path | None) -> Path:
-    """The file in the folder, or in the one that the environment variable names."""
-    place = os.environ.get(VARIABLE) if folder is None else folder
-    advice = (
-        f"Nothing is downloaded by itself: try `representer data fetch {source.file}`, or store the set from its "
-        f"source ({source.origin}) as {source.file}. Let the environment variable {VARIABLE} name the folder, or pass "
-        "folder= to the loader."
-    )
-    if not place:
-        raise MissingDataError(f"{source.file} was not looked for: {VARIABLE} is not set. {advice}")
-    path = Path(place).expanduser() / source.file
+    """The file in its folder, unless it is not the one that was downloaded into it."""
+    path = data_folder(folder) / source.file
     if not path.is_file():
-        raise MissingDataError(f"There is no {source.file} in {Path(place)}. {advice}")
+        raise MissingDataError(
+            f"There is no {source.file} in {path.parent}. Nothing is downloaded by itself: try "
+            f"`representer data fetch {source.file}`, or store the set from its source ({source.origin}) as "
+            f"{source.file}. Let the environment variable {VARIABLE} name the folder, or pass folder= to the loader."
+        )
+    if not is_intact(path):
+        raise ValueError(
+            f"{path} is not the file that was downloaded: its SHA-256 is {digest(path.read_bytes())}, and "
+            f"{path.parent / REGISTRY} has another one. Get it again: `representer data fetch {source.file}`."
+        )
     return path
+
+
+def digest(content: bytes) -> str:
+    """The SHA-256 sum of a file's content."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def is_intact(path: Path) -> bool:
+    """Whether the file is the one that was downloaded; true of files that came into the folder by another way."""
+    recorded = read_registry(path.parent).get(path.name)
+    return recorded is None or recorded["sha256"] == digest(path.read_bytes())
+
+
+def read_registry(folder: Path) -> dict[str, dict[str, str]]:
+    """The digests that were recorded at downloads: of each file ("sha256"), and of what its addresses sent."""
+    path = folder / REGISTRY
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return {str(file): {**entry, "sha256": entry["sha256"]} for file, entry in stored.items()}
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged: {error!r}. Delete it; downloads record their digests again.") from error
+
+
+def record_digests(path: Path, digests: Mapping[str, str]) -> None:
+    """Write the digests of a file into the registry of its folder, also while other processes write theirs."""
+    from filelock import FileLock
+
+    with FileLock(path.parent / f".{REGISTRY}.lock"):
+        registry = read_registry(path.parent) | {path.name: dict(digests)}
+        write_whole(path.parent / REGISTRY, json.dumps(registry, indent=1, sort_keys=True) + "\n")
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file, at once or not at all, also while other processes write it; its folder is made if need be."""
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.replace(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    finally:
+        if unfinished.exists():
+            unfinished.unlink()
+
+
+def unwritable(path: Path, error: OSError) -> OSError:
+    """The error of a file or folder that cannot be written, with its name and with advice."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        advice = "Free some space on its disk, or choose another folder."
+    else:
+        advice = "Choose another folder."
+    return OSError(f"Nothing can be written to {path}: {error.strerror or error}. {advice}")
 
 
 def writable_folder(folder: str | Path) -> Path:
@@ -57,7 +126,7 @@ def writable_folder(folder: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(f"Nothing can be written to {folder}: {error.strerror}. Choose another folder.") from error
+        raise unwritable(folder, error) from error
     return folder
 
 
@@ -145,7 +214,7 @@ def loader(
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``{source.file}`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+        Where ``{source.file}`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------

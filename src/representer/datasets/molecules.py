@@ -63,7 +63,7 @@ def load_nci60(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``nci60_activity.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+        Where ``nci60_activity.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -84,8 +84,7 @@ def load_metabolites(*, folder: str | Path | None = None) -> Bunch:
     Parameters
     ----------
     folder : path or None, default=None
-        Where ``metabolite_fingerprints.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA
-        names.
+        Where ``metabolite_fingerprints.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
@@ -106,7 +105,7 @@ def load_mutag(*, edge_labels: bool = False, folder: str | Path | None = None) -
     edge_labels : bool, default=False
         Label edges by the kind of the bond; published results of graph kernels have node labels only.
     folder : path or None, default=None
-        Where ``mutag.npz`` lies; None is the folder that the environment variable REPRESENTER_DATA names.
+        Where ``mutag.npz`` lies; None is the folder that REPRESENTER_DATA names, or the user's cache.
 
     Returns
     -------
