@@ -31,7 +31,7 @@ from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel
 from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
-from representer.problems import losses
+from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import Fitted
 from representer.problems.outer import fit_outer
 from representer.samples import Data, is_dask, plain
@@ -243,7 +243,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         labels = self._labels(samples.Y)
         squared = self.loss == "squared"
-        loss = losses.squared(self.fit_intercept) if squared else losses.convex(self.loss, self.fit_intercept)
+        loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
         fitted = solve_deep(self, composition, samples, loss, labels, self._iteration_callback())

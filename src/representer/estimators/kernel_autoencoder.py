@@ -36,24 +36,23 @@ from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
-from representer.problems import losses
-from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
-from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
-from representer.problems.composition import Composition
-from representer.problems.deep import DeepFit, Fitted, Splits
-from representer.problems.fixed_gram import precompute
-from representer.problems.hyperparameters import minimise
-from representer.problems.losses import KnownTargets
-from representer.problems.outer import SeenSamples, fit_outer
-from representer.problems.target_space import (
+from representer.problems.autoencoder import (
     FeatureSpace,
     KernelSpace,
     TargetSpace,
     TargetStatistics,
+    batch_minimiser,
     components_for,
     explained,
     kernel_of_target,
+    narrowest,
+    ordered,
+    rescued,
 )
+from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
+from representer.problems.composition import Composition, KnownTargets, minimise, squared_loss
+from representer.problems.deep import DeepFit, Fitted, Splits, precompute
+from representer.problems.outer import SeenSamples, fit_outer
 from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
@@ -413,7 +412,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)
         splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
         search = minimise if self.batch_size is None else batch_minimiser(self.batch_size, settings.seed)
-        loss = losses.squared(self.fit_intercept)
+        loss = squared_loss(self.fit_intercept)
         return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
 
     def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
