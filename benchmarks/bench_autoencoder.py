@@ -16,9 +16,7 @@ from representer import KernelAutoencoder
 from representer.functions import Chain, Layer
 from representer.kernels import Gaussian
 from representer.operators import Decomposable
-from representer.problems.composition import Composition, DeepProblem
-from representer.problems.losses import squared
-from representer.problems.starts import principal_start
+from representer.problems.composition import Composition, DeepProblem, principal_start, squared_loss
 
 MINUTE = 60.0
 
@@ -107,7 +105,7 @@ def one_evaluation(n: int) -> Row:
     """Objective and gradient on digits, code 10, against one Cholesky factorisation and two Gram matrices."""
     X = torch.as_tensor(digits(n))
     layers = [Layer(Gaussian(3.0), 10, alpha=1e-4)]
-    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 3e-4), X, X, squared(True).fit())
+    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 3e-4), X, X, squared_loss(True).fit())
     assert problem.chain is not None
     theta = torch.cat([t.reshape(-1) for t in principal_start(problem.chain, torch.Generator().manual_seed(0))])
     codes = problem.chain.images(problem.chain.split(theta))[-1]

@@ -21,7 +21,7 @@ from papers.report import lead, markdown, sections, summarised, table, took
 from papers.results import Measurements, Results
 from papers.runner import Claim, Experiment, Run, run_experiment
 from papers.workers import run_side_by_side
-from representer.datasets.files import writable_folder
+from representer.datasets.files import writable_folder, write_whole
 from runs.long_runs import write_json
 from runs.page import write_page
 
@@ -121,6 +121,7 @@ def reproduce(
         fresh=[e.name for e in chosen] if fresh else (),
         redo=redo,
         data=data,
+        say=partial(console.print, markup=False),
     )
     results.chosen = [experiment.name for experiment in chosen]
     display = Display(console, Clock(_expected(results), jobs), results)
@@ -135,10 +136,10 @@ def reproduce(
                     run_experiment(experiment, results, partial(display.say, experiment.name))
                     display.ended(experiment.name)
     finally:
-        _write(known, results)
         begun = [experiment for experiment in chosen if experiment.name in results.outcomes]
         console.print(table(begun, results))
         console.print(took(begun, results), highlight=False)
+        _write(known, results)
         console.print(f"Report: {results.folder / 'index.html'}", markup=False, soft_wrap=True)
     return results
 
@@ -157,12 +158,15 @@ def _expected(results: Results) -> dict[str, float]:
 
 
 def _write(experiments: Sequence[Experiment], results: Results) -> None:
-    """The report in its four forms."""
+    """The report in its four forms, with what other processes have measured meanwhile."""
+    for path in (results.folder / "experiments").glob("*.json"):
+        if path.stem not in results.chosen:
+            results.load(path.stem)
     known = [experiment for experiment in experiments if experiment.name in results.outcomes]
     outcomes = {experiment.name: results.outcomes[experiment.name].as_dict() for experiment in known}
     summary = summarised(known, results)
     write_json(results.folder / "summary.json", summary)
     write_json(results.folder / "results.json", {**summary, "experiments": outcomes})
-    (results.folder / "report.md").write_text(markdown(known, results), encoding="utf-8")
+    write_whole(results.folder / "report.md", markdown(known, results))
     title = "What the papers claim, measured again"
     write_page(results.folder / "index.html", title, lead(known, results), sections(known, results))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from runs.long_runs import write_json
 
@@ -104,6 +106,8 @@ class Results:
         Forget the parts of which ``case | method | repeat`` contains this text.
     data : path or None, default=None
         The folder of the data files, for the loaders.
+    say : callable, default=silent
+        Told if another run has to be waited for before its results can be forgotten.
 
     Attributes
     ----------
@@ -121,6 +125,7 @@ class Results:
         fresh: Collection[str] = (),
         redo: str = "",
         data: str | Path | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ):
         self.folder = Path(folder)
         self.quick = quick
@@ -128,24 +133,31 @@ class Results:
         self.outcomes: dict[str, Outcome] = {}
         self.chosen: list[str] = []
         for path in sorted((self.folder / "experiments").glob("*.json")):
-            if path.stem in fresh:
-                path.unlink()
-                continue
-            was_quick = _read(path)["quick"]
-            if was_quick != quick and not fresh:
-                kind = "quick" if was_quick else "full"
-                raise ValueError(
-                    f"{self.folder} holds the results of a {kind} run. Choose another folder, or start over with "
-                    "fresh=True (--fresh), which forgets them."
-                )
-            if was_quick != quick:
-                path.unlink()
+            if path.stem in fresh or (fresh and _is_quick(path) != quick):
+                with self.alone_with(path.stem, say):
+                    path.unlink(missing_ok=True)
                 continue
             outcome = self.load(path.stem)
-            kept = {key: part for key, part in outcome.parts.items() if not redo or redo not in key}
-            if len(kept) < len(outcome.parts):
-                outcome.parts = kept
-                self.save(path.stem)
+            if redo and any(redo in key for key in outcome.parts):
+                with self.alone_with(path.stem, say):
+                    outcome = self.load(path.stem)
+                    outcome.parts = {key: part for key, part in outcome.parts.items() if redo not in key}
+                    self.save(path.stem)
+
+    @contextmanager
+    def alone_with(self, name: str, say: Callable[[str], None]) -> Iterator[None]:
+        """Keep other processes from an experiment; ``say`` is told if one has to be waited for."""
+        lock = FileLock(self.folder / "experiments" / f".{name}.lock")
+        Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            say(f"{name}: waits for another run that measures it")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def save(self, name: str) -> None:
         """Write what is known about one experiment, at once or not at all."""
@@ -156,19 +168,32 @@ class Results:
         """Read what is written about one experiment, maybe by another process; nothing, if there is no file."""
         path = self.folder / "experiments" / f"{name}.json"
         self.outcomes[name] = outcome = Outcome()
-        if path.is_file():
-            stored = _read(path)
+        if (stored := _read(path)) is not None:
+            if stored["quick"] != self.quick:
+                kind = "quick" if stored["quick"] else "full"
+                raise ValueError(
+                    f"{self.folder} holds the results of a {kind} run. Choose another folder, or start over with "
+                    "fresh=True (--fresh), which forgets them."
+                )
             if isinstance(stored["figures"], list):  # older versions did not say what is shown
                 stored["figures"] = dict.fromkeys(stored["figures"], "")
             vars(outcome).update({name: stored[name] for name in vars(Outcome())})
         return outcome
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """What ``Results.save`` wrote."""
+def _is_quick(path: Path) -> bool | None:
+    """Whether a quick run wrote the file; None if it is not there any more."""
+    stored = _read(path)
+    return None if stored is None else bool(stored["quick"])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What ``Results.save`` wrote, or None if the file is not there: another run may have forgotten it."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         missing = {"quick", *vars(Outcome())} - set(stored)
+    except FileNotFoundError:
+        return None
     except (ValueError, TypeError):
         missing = {"JSON"}
     if missing:

@@ -6,6 +6,7 @@ An experiment measures in parts, each a method on one case and one repeat (a see
 
 from __future__ import annotations
 
+import io
 import re
 import time
 import traceback
@@ -22,7 +23,9 @@ import numpy as np
 from papers.clock import cpu_seconds
 from papers.results import Measurements, Outcome, Results, Verdict
 from representer.datasets import MissingDataError, Source
+from representer.datasets.files import write_whole
 from runs.long_runs import stopped_by_interrupts
+from runs.page import Picture
 
 Result = Mapping[str, Any]  # of a part: numbers by measure, and arrays that figures need
 
@@ -129,8 +132,9 @@ class Run:
         seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu_start
         kept = {name: value for name, value in result.items() if isinstance(value, np.ndarray)}
         if kept:
-            arrays.parent.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(arrays, **kept)  # type: ignore[arg-type]
+            stream = io.BytesIO()
+            np.savez_compressed(stream, **kept)  # type: ignore[arg-type]
+            write_whole(arrays, stream.getvalue())
         values = {name: float(value) for name, value in result.items() if name not in kept}
         self._outcome.parts[key] = {
             "case": case,
@@ -149,13 +153,14 @@ class Run:
     def figure(self, name: str, figure: Any, shows: str) -> None:
         """Save a matplotlib figure as a picture of the report; ``shows`` says in words what there is to see."""
         path = f"figures/{self.experiment.name}-{name}.png"
-        (self.results.folder / "figures").mkdir(parents=True, exist_ok=True)
-        figure.savefig(self.results.folder / path, dpi=150)
+        write_whole(self.results.folder / path, Picture.of(figure, shows, dpi=150).png)
         self._outcome.figures[path] = shows
 
 
 def run_experiment(experiment: Experiment, results: Results, say: Callable[[str], None] = lambda text: None) -> Outcome:
     """Run one experiment; what is missing and what fails is part of the outcome, an interruption goes on.
+
+    If another process runs it into the same folder, wait for that and take over what it has measured.
 
     Parameters
     ----------
@@ -171,7 +176,13 @@ def run_experiment(experiment: Experiment, results: Results, say: Callable[[str]
     outcome : Outcome
         Also stored in ``results``.
     """
-    outcome = results.outcomes.setdefault(experiment.name, Outcome())
+    with results.alone_with(experiment.name, say):
+        return _run(experiment, results, say)
+
+
+def _run(experiment: Experiment, results: Results, say: Callable[[str], None]) -> Outcome:
+    """Measure, judge and save, while no other process does."""
+    outcome = results.load(experiment.name)
     outcome.status, outcome.reason, outcome.claims = "interrupted", "The same command continues it.", []
     try:
         with stopped_by_interrupts():

@@ -82,8 +82,9 @@ def _close(worker: Worker, message: tuple[str, str] | None, results: Results) ->
     outcome = results.load(worker.name)
     if message is None:
         worker.process.join(PATIENCE)
-        outcome.status, outcome.claims = "failed", []
-        outcome.reason = f"Its process ended with exit code {worker.process.exitcode} (-9: memory may be short)."
+        message = "failed", f"Its process ended with exit code {worker.process.exitcode} (-9: memory may be short)."
+    if message[0] == "failed":
+        outcome.status, outcome.reason, outcome.claims = "failed", message[1], []
         results.save(worker.name)
 
 
@@ -165,7 +166,11 @@ def _serve(
         experiments = {experiment.name: experiment for experiment in find()}
         while True:
             experiment = experiments[connection.recv()]
-            run_experiment(experiment, Results(folder, quick=quick, data=data), say)
-            connection.send(("ended", experiment.name))
+            try:
+                run_experiment(experiment, Results(folder, quick=quick, data=data), say)
+            except (OSError, ValueError) as error:  # nothing can be written to the folder, or it holds another run
+                connection.send(("failed", str(error)))
+            else:
+                connection.send(("ended", experiment.name))
     except (EOFError, OSError, Stopped):
         return

@@ -1,4 +1,4 @@
-"""What a long run needs: files that are never half written, and a Ctrl-C that ends it, not only a fit."""
+"""What a long run needs: records that are never half written, and a Ctrl-C that ends it, not only a fit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from representer.datasets.files import write_whole
+
 
 def write_json(path: Path, record: Any) -> None:
-    """Write a file, at once or not at all; its folder is made if it is not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    """Write a record, at once or not at all; its folder is made if it is not there."""
+    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
 class Stopped(BaseException):

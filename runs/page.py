@@ -12,6 +12,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from representer.datasets.files import write_whole
+
 STYLE = """
 :root { color-scheme: light dark; --text: #1c2430; --soft: #5b6675; --page: #fbfbf9; --card: #ffffff; --line: #dfe3e8;
   --accent: #1f6f8b; --code: #f3f5f7; --good: #1e7b4f; --fair: #946200; --bad: #b3372f; }
@@ -135,10 +137,10 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
         The file.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     links = "\n".join(_links(group, list(members)) for group, members in groupby(sections, lambda s: s.group))
     body = "\n".join(map(_section, sections))
-    path.write_text(
+    write_whole(
+        path,
         f"""<!doctype html>
 <html lang="en">
 <head>
@@ -157,7 +159,6 @@ def write_page(path: str | Path, title: str, lead: str, sections: Sequence[Secti
 </body>
 </html>
 """,
-        encoding="utf-8",
     )
     return path
 

@@ -20,7 +20,7 @@ from representer.functions import Chain
 from representer.kernels import Constant, Kernel
 from representer.objectives import Ridge
 from representer.optimize import lbfgs, with_gradient
-from representer.problems.starts import flat, principal_start, random_starts
+from representer.problems.composition import flat, principal_start, random_starts
 
 BLOCK = 64  # problems evaluated at a time
 FIRST, MAX_ITER, TOL = 50, 200, 1e-5  # iterations of the first searches, whose ends are starts of the others

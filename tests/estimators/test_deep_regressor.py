@@ -48,8 +48,14 @@ from representer.operators import (
     DivergenceFree,
     Separate,
 )
-from representer.problems import losses as _losses
-from representer.problems.composition import Composition, DeepProblem
+from representer.problems.composition import (
+    Composition,
+    DeepProblem,
+    convex_loss,
+    custom_loss,
+    interpolation_loss,
+    squared_loss,
+)
 from representer.problems.deep import DeepFit
 from representer.testing import check_gradient
 
@@ -323,11 +329,11 @@ def test_operator_valued_outer_kernels_minimise_the_general_problem(data, rng, k
 
 
 LOSSES = {
-    "squared": _losses.squared(True),
-    "interpolate": _losses.interpolation(False, 0.3),
-    "epsilon_insensitive": _losses.convex("epsilon_insensitive", True, epsilon=0.05),
-    "huber": _losses.convex("huber", True, delta=0.5),
-    "custom": _losses.custom(lambda F, Y: ((F - Y) ** 2).mean(), True, lambda s: 0.01 * (s + s**2)),
+    "squared": squared_loss(True),
+    "interpolate": interpolation_loss(False, 0.3),
+    "epsilon_insensitive": convex_loss("epsilon_insensitive", True, epsilon=0.05),
+    "huber": convex_loss("huber", True, delta=0.5),
+    "custom": custom_loss(lambda F, Y: ((F - Y) ** 2).mean(), True, lambda s: 0.01 * (s + s**2)),
 }
 CHAINS = {
     "affine": [AFFINE],
@@ -359,7 +365,7 @@ def test_an_affine_layer_has_three_unknowns_an_output(data):
         Composition([Layer(Polynomial(1), 5, 1.0)], Decomposable(Gaussian(1.0)), 0.1),
         torch.from_numpy(data[0]),
         torch.from_numpy(data[1][:, None]),
-        _losses.squared(True).fit(),
+        squared_loss(True).fit(),
     )
     assert problem.size == 3 * 5
 

@@ -107,12 +107,11 @@ def test_the_objective_is_equation_3_written_out(curve):
 
 
 def test_the_reduced_objective_has_the_gradient_of_its_differences(curve):
-    from representer.problems import losses as _losses
-    from representer.problems.composition import Composition, DeepProblem
+    from representer.problems.composition import Composition, DeepProblem, squared_loss
 
     X = torch.as_tensor(curve[:12])
     layers = [Layer(Gaussian(1.0), 2, alpha=1e-3), Layer(Gaussian(1.5), 1, alpha=1e-3)]
-    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 1e-2), X, X, _losses.squared(True).fit())
+    problem = DeepProblem(Composition(layers, Decomposable(Gaussian(0.7)), 1e-2), X, X, squared_loss(True).fit())
     point = torch.randn(problem.size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     check_gradient(lambda theta: problem.value(theta[None])[0], point, "J")
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from representer.linalg import NotPositiveDefiniteError
 from representer.objectives import HeldOut, Hinge, Interpolation, LeaveOneOut, Ridge
-from representer.objectives.low_rank import OnFactor
-from representer.objectives.squared import SquaredLoss
+from representer.objectives.squared import OnFactor, SquaredLoss
 
 M = 4
 CASES = {

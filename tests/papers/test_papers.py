@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import io
 import json
 import math
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +170,78 @@ def test_what_to_measure_again_can_be_chosen(tmp_path: Path) -> None:
         run(quick=True)
     assert run() == []  # the refusal has touched nothing
     assert run(quick=True, fresh=True) == [0, 1, 2]
+
+
+def test_two_runs_into_one_folder_measure_every_part_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def measure(run: Run) -> None:
+        def part(seed: int) -> dict[str, Any]:
+            calls.append(seed)
+            time.sleep(0.05)
+            return {"error": float(seed), "curve": np.arange(1000.0)}
+
+        for seed in range(5):
+            run.part("case", "ours", seed, part, seed)
+
+    experiments = [Experiment(f"toy-{k}", "A paper", "Table 1", "Toys.", (), measure) for k in range(3)]
+
+    def reproduced(_: int) -> Results:
+        return reproduce(["toy"], tmp_path, console=silent(), experiments=experiments)
+
+    with ThreadPoolExecutor(3) as pool:
+        for results in pool.map(reproduced, range(3)):
+            assert {name: outcome.status for name, outcome in results.outcomes.items()} == {
+                experiment.name: "finished" for experiment in experiments
+            }
+            assert all(len(outcome.parts) == 5 for outcome in results.outcomes.values())
+    assert sorted(calls) == sorted([*range(5)] * 3)
+    assert len(json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["experiments"]) == 3
+    leftovers = [path for path in tmp_path.rglob(".*") if path.suffix != ".lock"]
+    assert leftovers == []
+
+
+def test_a_run_that_ends_later_reports_what_others_measured(tmp_path: Path) -> None:
+    other = dataclasses.replace(made(Counting()), name="toy-two")
+
+    def measure(run: Run) -> None:
+        reproduce(["toy-two"], tmp_path, console=silent(), experiments=[other])
+        run.part("case", "ours", 0, lambda: {"error": 0.0})
+
+    first = dataclasses.replace(made(Counting()), function=measure)
+    results = reproduce(["toy-one"], tmp_path, console=silent(), experiments=[first, other])
+    assert set(results.outcomes) == {"toy-one", "toy-two"}
+    assert "toy-two" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_runs_of_two_kinds_do_not_mix(tmp_path: Path) -> None:
+    counting = Counting()
+
+    def measure(run: Run) -> None:
+        reproduce(["toy-two"], tmp_path, quick=True, console=silent(), experiments=[other])
+
+    other = dataclasses.replace(made(counting), name="toy-two")
+    first = dataclasses.replace(made(Counting()), function=measure)
+    with pytest.raises(ValueError, match=r"holds the results of a quick run. Choose another folder"):
+        reproduce(["toy"], tmp_path, console=silent(), experiments=[first, other])
+    assert json.loads((tmp_path / "experiments" / "toy-two.json").read_text(encoding="utf-8"))["quick"] is True
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduce(["toy"], tmp_path, console=silent(), experiments=[made(Counting())])
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full(path: Path, content: bytes) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    console = silent()
+    with pytest.raises(OSError, match=rf"Nothing can be written to {tmp_path}.*: No space left on device. Free some"):
+        reproduce(["toy"], tmp_path, redo="| 1", console=console, experiments=[made(Counting())])
+    with pytest.raises(OSError, match=rf"Nothing can be written to {tmp_path}.*: No space left on device. Free some"):
+        reproduce(["toy"], tmp_path, console=console, experiments=[made(Counting())])
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_processor_seconds_are_those_of_the_process_and_its_children(tmp_path: Path) -> None:

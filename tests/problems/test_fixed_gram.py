@@ -48,7 +48,7 @@ from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError
 from representer.operators import Decomposable, Dense, Separate
 from representer.operators.adapted import Adapted
 from representer.problems.composition import Composition
-from representer.problems.fixed_gram import Restore, precompute
+from representer.problems.deep import Restore, precompute
 
 RNG = np.random.default_rng(0)
 WORDS = sorted({"".join(RNG.choice(list("abc"), n)) for n in RNG.integers(1, 9, 40)})

@@ -18,11 +18,9 @@ from representer.estimators.validation import Folds
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
 from representer.operators import CurlFree, Decomposable, Dense, Separate
 from representer.optimize.search import SearchSettings
-from representer.problems import hyperparameters as _hyperparameters
-from representer.problems import losses as _losses
-from representer.problems.composition import Composition, DeepProblem
-from representer.problems.deep import DeepFit, Splits
-from representer.problems.hyperparameters import Fold, HyperparameterSearch, hypergradient, minimise
+from representer.problems import deep as _hyperparameters
+from representer.problems.composition import Composition, DeepProblem, KnownTargets, convex_loss, minimise, squared_loss
+from representer.problems.deep import DeepFit, Fold, HyperparameterSearch, Splits, hypergradient
 from representer.samples import rows
 
 N = 14
@@ -79,7 +77,7 @@ COMPOSITIONS = {
 @pytest.mark.parametrize("criterion", ["loo", "gcv", "validation"])
 @pytest.mark.parametrize("composition", COMPOSITIONS.values(), ids=COMPOSITIONS)
 def test_hypergradients_are_differences_of_refitted_errors(data, exact_systems, composition, criterion):
-    problem = problem_of(composition, data, _losses.squared(True), criterion)
+    problem = problem_of(composition, data, squared_loss(True), criterion)
     packing, h = composition.packing(list(composition.constraints()))
     point = solved(problem, start_of(problem))
 
@@ -107,7 +105,7 @@ def test_the_loss_itself_chooses_its_alpha(data, name):
     composition = COMPOSITIONS["affine"]
     X, y = data
     targets = {"logistic": (y > 0).double(), "squared_hinge": torch.sign(y)}.get(name, y)
-    loss = _losses.convex(name, True, **({"epsilon": 0.02} if name == "epsilon_insensitive" else {}))
+    loss = convex_loss(name, True, **({"epsilon": 0.02} if name == "epsilon_insensitive" else {}))
     problem = problem_of(composition, (X, targets), loss, "validation")
     search = HyperparameterSearch(
         composition, ["alpha"], [Fold(problem, start_of(problem))], max_iter=1, tol=1.0, frozen=True
@@ -127,7 +125,7 @@ def test_the_loss_itself_chooses_its_alpha(data, name):
 def test_a_search_lowers_the_mean_error_of_its_folds(data):
     X, Y = data
     composition = COMPOSITIONS["affine"]
-    loss = _losses.squared(True)
+    loss = squared_loss(True)
     splits = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in KFold(3).split(X)]
     folds = []
     for training, validation in splits:
@@ -152,7 +150,7 @@ def test_a_search_lowers_the_mean_error_of_its_folds(data):
 
 def test_the_outer_alpha_stays_above_its_least_value(data):
     composition = COMPOSITIONS["no layer"]
-    problem = problem_of(composition, data, _losses.squared(True), "loo")
+    problem = problem_of(composition, data, squared_loss(True), "loo")
     search = HyperparameterSearch(
         composition, ["alpha"], [Fold(problem, start_of(problem))], max_iter=1, tol=1.0, least_alpha=0.5
     )
@@ -255,14 +253,14 @@ def test_relevant_features_are_found(rng):
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     folds = Folds(n, 5, 0, labels)
-    targets = _losses.KnownTargets((X[:, :1] > 0).double())
+    targets = KnownTargets((X[:, :1] > 0).double())
     return DeepFit(composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)).criterion
 
 
 def test_leave_one_out_is_for_few_unknowns_and_squared_loss():
     """An affine map of d features to p dimensions has (d + 1)p unknowns: at most a quarter of the samples."""
     affine = Composition([Layer(Polynomial(1), 2)], Decomposable(Gaussian(1.0)))
-    squared = _losses.squared(True)
+    squared = squared_loss(True)
     assert criterion_of(affine, 32, 3, squared) == "loo"  # 8 unknowns
     assert criterion_of(affine, 31, 3, squared) == "validation"
     assert criterion_of(Composition([], Decomposable(Gaussian(1.0))), 8, 3, squared) == "loo"
@@ -270,7 +268,7 @@ def test_leave_one_out_is_for_few_unknowns_and_squared_loss():
         criterion_of(Composition([Layer(Gaussian(1.0), 1)], Decomposable(Gaussian(1.0))), 40, 3, squared)
         == "validation"
     )
-    assert criterion_of(affine, 32, 3, _losses.convex("logistic", True), np.arange(32) % 2) == "validation"
+    assert criterion_of(affine, 32, 3, convex_loss("logistic", True), np.arange(32) % 2) == "validation"
 
 
 def test_units_of_the_targets_do_not_matter(samples):

@@ -16,7 +16,7 @@ from representer.objectives import (
     RademacherBound,
     Ridge,
 )
-from representer.objectives.low_rank import OnFactor
+from representer.objectives.squared import OnFactor
 from representer.systems import Groups
 from representer.systems.scalar import DenseSystem, FactorSystem
 

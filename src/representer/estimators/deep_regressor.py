@@ -36,10 +36,16 @@ from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
 from representer.optimize import Deadline, HistoryEntry, SearchSettings, keep_going
-from representer.problems import losses
-from representer.problems.composition import Composition
+from representer.problems.composition import (
+    Composition,
+    KnownTargets,
+    Loss,
+    convex_loss,
+    custom_loss,
+    interpolation_loss,
+    squared_loss,
+)
 from representer.problems.deep import Fitted, Solution, Splits, fit_composition
-from representer.problems.losses import KnownTargets, Loss
 from representer.problems.outer import OuterFit, SeenSamples, fit_outer
 from representer.problems.spread import DeepSpread, Refits
 from representer.samples import Block, Data, InMemory, OnDask, SparseRows, is_dask, plain, take
@@ -624,11 +630,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         if callable(self.loss) or self.penalty is not None:
             return self._custom(composition)
         if self.loss == "squared":
-            return losses.squared(self.fit_intercept)
+            return squared_loss(self.fit_intercept)
         if self.loss == "interpolate":
-            return losses.interpolation(self.fit_intercept, self.separation)
+            return interpolation_loss(self.fit_intercept, self.separation)
         options = {"epsilon": self.epsilon} if self.loss == "epsilon_insensitive" else {"delta": self.delta}
-        return losses.convex(self.loss, self.fit_intercept, **options)
+        return convex_loss(self.loss, self.fit_intercept, **options)
 
     def _custom(self, composition: Composition) -> Loss:
         function = self.loss if callable(self.loss) else mean_squared_error
@@ -637,13 +643,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"penalty= is for loss='squared' or a loss of your own; loss={self.loss!r} is penalised by alpha·‖f‖²."
             )
         if self.penalty is None:
-            return losses.custom(function, self.fit_intercept, None)
+            return custom_loss(function, self.fit_intercept, None)
         if not callable(self.penalty):
             raise ValueError(f"penalty must be None or a function of the squared norm; got {self.penalty!r}.")
         alpha, penalty = composition.alpha, self.penalty
         if isinstance(alpha, str):
             raise ValueError("alpha='auto' cannot be learned together with a penalty of your own; give a number.")
-        return losses.custom(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
+        return custom_loss(function, self.fit_intercept, lambda squared_norm: alpha * penalty(squared_norm))
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.

@@ -19,6 +19,7 @@ from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
+    DeepKernelRegressor,
     DeepSamples,
     as_layer,
     checked_layer,
@@ -31,29 +32,28 @@ from representer.estimators.deep_regressor import (
     warn_of_search,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, Folds, as_operator_kernel, check_inputs
-from representer.functions import Composed, CompositionNetwork, Layer
+from representer.functions import Composed, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
-from representer.problems import losses
-from representer.problems.autoencoder import batch_minimiser, narrowest, ordered, rescued
-from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
-from representer.problems.composition import Composition
-from representer.problems.deep import DeepFit, Fitted, Splits
-from representer.problems.fixed_gram import precompute
-from representer.problems.hyperparameters import minimise
-from representer.problems.losses import KnownTargets
-from representer.problems.outer import SeenSamples, fit_outer
-from representer.problems.target_space import (
+from representer.problems.autoencoder import (
     FeatureSpace,
     KernelSpace,
     TargetSpace,
     TargetStatistics,
+    batch_minimiser,
     components_for,
     explained,
     kernel_of_target,
+    narrowest,
+    ordered,
+    rescued,
 )
+from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
+from representer.problems.composition import Composition, KnownTargets, minimise, squared_loss
+from representer.problems.deep import DeepFit, Fitted, Splits, precompute
+from representer.problems.outer import SeenSamples, fit_outer
 from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
 from representer.samples import rows as limits
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
@@ -417,7 +417,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)
         splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
         search = minimise if self.batch_size is None else batch_minimiser(self.batch_size, settings.seed)
-        loss = losses.squared(self.fit_intercept)
+        loss = squared_loss(self.fit_intercept)
         return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
 
     def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
@@ -729,40 +729,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return estimated_bound(functions, self._bound_data, delta)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Data) -> list[np.ndarray]:
-        """Image of X under each inner layer, from the input on.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        images : list of ndarray of shape (n_samples, size)
-            What each layer but the outer one makes of X.
-        """
-        check_is_fitted(self)
-        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
-        return [plain(image) for image in images[1:]]
-
-    @property
-    def deep_kernel_(self) -> Kernel:
-        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
-        check_is_fitted(self)
-        return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
+    transform_layers = DeepKernelRegressor.transform_layers
+    deep_kernel_ = DeepKernelRegressor.deep_kernel_
+    to_torch = DeepKernelRegressor.to_torch
 
 
 # -- labels as further targets ----------------------------------------------------------------------------------------

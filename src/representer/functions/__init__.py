@@ -1,8 +1,8 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
 from representer.functions.base import Function
-from representer.functions.chain import Chain
-from representer.functions.composed import Composed
+from representer.functions.chain import Chain, Layer
+from representer.functions.composed import Composed, CompositionNetwork
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -14,8 +14,6 @@ from representer.functions.embedding import (
 )
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
-from representer.functions.layers import Layer
-from representer.functions.network import CompositionNetwork
 
 __all__ = [
     "Chain",

@@ -387,7 +387,8 @@ class Gaussian(Radial):
         """The Gram matrix with its derivatives in closed form; a subclass may be another function, and has none."""
         if type(self) is not Gaussian:
             return None
-        lengthscale = number(self, "lengthscale", X)
+        own = self.lengthscale
+        lengthscale = own if isinstance(own, float) else number(self, "lengthscale", X)
         points = self._scaled(X)
         return GaussianTangent(points - points.mean(-2, keepdim=True), lengthscale)
 
@@ -579,7 +580,7 @@ class GaussianTangent:
     For a symmetric G and M = G ∘ K, the gradient of ⟨G, K⟩ in u is 2(M U − diag(M1) U).
     """
 
-    def __init__(self, points: Tensor, lengthscale: Tensor):
+    def __init__(self, points: Tensor, lengthscale: Tensor | float):
         self.points, self.lengthscale = points, lengthscale
         self.gram = _gaussian_gram(points, points)
         self.gram.diagonal(dim1=-2, dim2=-1).fill_(1.0)

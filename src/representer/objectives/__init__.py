@@ -14,9 +14,8 @@ True
 """
 
 from representer.objectives.base import Evaluation, NotConvergedError, Objective
-from representer.objectives.convex import HeldOutLoss
+from representer.objectives.convex import EpsilonInsensitive, HeldOutLoss, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.custom import CustomLoss
-from representer.objectives.losses import EpsilonInsensitive, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.rademacher import (
     HeldOutRisk,
     LeaveOneOutRisk,

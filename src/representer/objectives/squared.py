@@ -1,10 +1,10 @@
-"""Squared loss with the function eliminated: ridge regression, interpolation, and the error on samples not seen."""
+"""Squared loss with the function eliminated: ridge, interpolation, samples left out; on factors, with gaps."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ from representer.objectives.base import (
     Evaluation,
     Objective,
     Targets,
+    _ClosedForm,
     hilbert_targets,
     inner,
     positive_weights,
 )
 from representer.systems import Groups
-from representer.systems.scalar import BlockDiagonal, DenseSystem, RidgeSystem
+from representer.systems.scalar import BlockDiagonal, DenseSystem, FactorSystem, RidgeSystem
 
 
 @dataclass(frozen=True)
@@ -489,3 +490,201 @@ def held_out_indices(validation: ArrayLike, n: int) -> Tensor:
             f"{len(rows)} rows, starting with {rows[:5].tolist()}. At least one row must stay for training."
         )
     return rows.long()
+
+
+@dataclass(frozen=True)
+class FactorEvaluation:
+    """One evaluation of an objective on a factor B (..., n, m), or on a batch (...) of them.
+
+    Attributes
+    ----------
+    value : tensor (...)
+        NaN for a member of a batch that could not be evaluated.
+    factor_gradient : tensor (..., n, m), optional
+        ∂value/∂B.
+    alpha_gradient : tensor (...), optional
+    coefficients : tensor (..., m, p), optional
+        The θ of f(x) = φ(x)ᵀθ + intercept, φ(x_i) the rows of B; with ``target_gram`` it maps to coefficients
+        on the targets, p = n.
+    intercept : tensor (..., p), optional
+        None where f has no intercept.
+    """
+
+    value: Tensor
+    factor_gradient: Tensor | None
+    alpha_gradient: Tensor | None
+    coefficients: Tensor | None
+    intercept: Tensor | None
+
+
+class OnFactor:
+    """An objective of squared loss as a function of a factor B (..., n, m) of K = BBᵀ, m ≪ n.
+
+    Through the m × m matrix BᵀB + nαI: O(nm²) and memory O(nm), where the objective on K costs O(n³) and O(n²).
+    For Ridge with C = W⁻¹Y, ∂/∂B = −2α C(CᵀB).
+
+    Parameters
+    ----------
+    objective : Ridge, LeaveOneOut, GeneralizedCrossValidation or HeldOut
+        With its targets, alpha, rows held out, and intercept or none.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.objectives import LeaveOneOut
+    >>> from representer.objectives.squared import OnFactor
+    >>> x = torch.linspace(0, 1, 2000, dtype=torch.float64)[:, None]
+    >>> B = torch.cat([x, x**2, x**3], 1).requires_grad_()
+    >>> error = OnFactor(LeaveOneOut(torch.exp(x), alpha=1e-9, intercept=True))
+    >>> error(B).backward()
+    >>> B.grad.shape
+    torch.Size([2000, 3])
+    >>> error.evaluate(B).intercept
+    tensor([0.9991], dtype=torch.float64)
+    """
+
+    def __init__(self, objective: SquaredLoss) -> None:
+        if not isinstance(objective, SquaredLoss) or isinstance(objective, Interpolation):
+            raise TypeError(
+                "OnFactor expects Ridge, LeaveOneOut, GeneralizedCrossValidation or HeldOut; got "
+                f"{type(objective).__name__}. Interpolation needs a Gram matrix of full rank; use Ridge with a "
+                "small alpha."
+            )
+        self.objective = objective
+
+    def evaluate(
+        self, factor: Tensor, *, alpha: float | Tensor | None = None, gradient: bool = True, dual: bool = True
+    ) -> FactorEvaluation:
+        """Value, gradients and coefficients at once, detached from autograd; see ``Objective.evaluate``."""
+        self._check_factor(factor)
+        with torch.no_grad():
+            alphas = self.objective._alpha_for(factor, alpha)
+            e = self._evaluate(factor.detach(), alphas, gradient=gradient, dual=dual)
+        return FactorEvaluation(e.value, e.gram_gradient, e.alpha_gradient, e.dual, e.intercept)
+
+    def envelope(self, factor: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and ∂value/∂B (b, n, m), as ``Objective.envelope``."""
+        evaluation = self._evaluate(factor, alpha, gradient=True, dual=False)
+        assert evaluation.gram_gradient is not None
+        return evaluation.value, evaluation.gram_gradient
+
+    def __call__(self, factor: Tensor, alpha: float | Tensor | None = None) -> Tensor:
+        """The value (...), differentiable once in ``factor`` and ``alpha`` through torch's autograd."""
+        self._check_factor(factor)
+        value: Tensor = _ClosedForm.apply(self, factor, self.objective._alpha_for(factor, alpha))
+        return value
+
+    def _evaluate(self, factor: Tensor, alpha: Tensor, *, gradient: bool, dual: bool) -> Evaluation:
+        """The objective's own evaluation, with ∂/∂B and θ in the places of ∂/∂K and the dual coefficients."""
+        return self.objective._evaluate_by(FactorSystem, factor, alpha, gradient=gradient, dual=dual)
+
+    def _check_factor(self, factor: Tensor) -> None:
+        if not isinstance(factor, Tensor):
+            raise TypeError(f"The factor must be a torch tensor; got {type(factor).__name__}.")
+        if factor.ndim < 2 or factor.shape[-2] != self.objective.n:
+            raise ValueError(
+                f"The factor must be (..., n, m) with a row for each of the {self.objective.n} targets of "
+                f"{type(self.objective).__name__}; got {tuple(factor.shape)}. Compute both from the same rows."
+            )
+
+
+@dataclass(frozen=True)
+class ObservedPart:
+    """Columns of the targets that are known in the same rows, and their objective."""
+
+    columns: Tensor
+    rows: Tensor
+    objective: Any
+
+
+class Observed:
+    """Σ over groups of columns of an objective on the rows in which they are known.
+
+    Each group is a fit of its own, with its own mean over samples: a few labels beside many unlabelled samples weigh as
+    much as all labels would.
+
+    Parameters
+    ----------
+    parts : sequence of ObservedPart
+        With objectives of squared loss.
+    n, p : int
+        Samples and columns in all.
+    on_factor : bool
+        Are the parts functions of a factor of the Gram matrix?
+    """
+
+    penalty = None
+
+    def __init__(self, parts: Sequence[ObservedPart], n: int, p: int, *, on_factor: bool = False):
+        self.parts, self.n, self.p, self._on_factor = list(parts), n, p, on_factor
+        self.alpha = self.parts[0].objective.alpha if not on_factor else 1.0
+        self.intercept = any(getattr(part.objective, "intercept", False) for part in self.parts)
+
+    def _restricted(self, matrix: Tensor, part: ObservedPart) -> Tensor:
+        if len(part.rows) == self.n:
+            return matrix
+        return matrix[..., part.rows, :] if self._on_factor else matrix[..., part.rows[:, None], part.rows]
+
+    def __call__(self, matrix: Tensor, alpha: Any = None) -> Tensor:
+        """The value (...), differentiable in the matrix and in alpha."""
+        values = [part.objective(self._restricted(matrix, part), alpha) for part in self.parts]
+        return torch.stack(values).sum(0)
+
+    def envelope(self, matrix: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """The values (b,) and gradients of a batch of matrices, as ``Objective.envelope``."""
+        total, gradient = matrix.new_zeros(len(matrix)), torch.zeros_like(matrix)
+        for part in self.parts:
+            value, slope = part.objective.envelope(self._restricted(matrix, part), alpha)
+            total = total + value
+            if self._on_factor:
+                gradient[..., part.rows, :] += slope
+            else:
+                gradient[..., part.rows[:, None], part.rows] += slope
+        return total, gradient
+
+    def evaluate(self, matrix: Tensor, *, alpha: Any = None, gradient: bool = False) -> Any:
+        """The value, coefficients and intercepts of one matrix, each in the columns of its group."""
+        if gradient:
+            raise ValueError("Observed has its gradients through autograd: call it instead.")
+        coefficients = matrix.new_zeros(matrix.shape[-1] if self._on_factor else self.n, self.p)
+        intercept = matrix.new_zeros(self.p)
+        total = matrix.new_zeros(())
+        for part in self.parts:
+            found = part.objective.evaluate(self._restricted(matrix, part), alpha=alpha, gradient=False)
+            total = total + found.value
+            if self._on_factor:
+                coefficients[:, part.columns] = found.coefficients
+            else:
+                coefficients[part.rows[:, None], part.columns] = found.dual
+            if found.intercept is not None:
+                intercept[part.columns] = found.intercept
+        b = intercept if self.intercept else None
+        if self._on_factor:
+            return FactorEvaluation(total, None, None, coefficients, b)
+        return Evaluation(total, dual=coefficients, intercept=b)
+
+    def on_factor(self) -> Observed:
+        """The same as a function of a factor of the Gram matrix."""
+        parts = [ObservedPart(part.columns, part.rows, OnFactor(part.objective)) for part in self.parts]
+        return Observed(parts, self.n, self.p, on_factor=True)
+
+
+def observed(Y: Tensor, make: Callable[[Tensor, Tensor], Any | None]) -> Any:
+    """The objective ``make(targets, rows)`` of targets without gaps, or the sum over columns with the same gaps (NaN).
+
+    ``make`` gets the targets that are known, and their rows among all; None leaves a group out, which has nothing to
+    fit or nothing to be measured by.
+    """
+    missing = Y.isnan()
+    everything = torch.arange(len(Y), device=Y.device)
+    if not bool(missing.any()):
+        return make(Y, everything)
+    patterns, group = torch.unique(missing, dim=1, return_inverse=True)
+    parts = []
+    for index, pattern in enumerate(patterns.unbind(1)):
+        columns = torch.nonzero(group == index)[:, 0]
+        rows = everything[~pattern]
+        objective = make(Y[rows][:, columns], rows) if len(rows) else None
+        if objective is not None:
+            parts.append(ObservedPart(columns, rows, objective))
+    return Observed(parts, len(Y), Y.shape[1])

@@ -1,26 +1,195 @@
-"""Compositions f_1 ∘ … ∘ f_L as one problem: the outer function is eliminated, the inner ones have coordinates."""
+"""Compositions f_1 ∘ … ∘ f_L as one problem in the coordinates of inner layers: losses, values, first starts."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from scipy.sparse.linalg import eigsh
 from torch import Tensor
 
 from representer.functions import Chain, Expansion, Layer
-from representer.functions.layers import ALPHA, block_matrix
+from representer.functions.chain import ALPHA, block_matrix
 from representer.kernels import Kernel, Tangent
 from representer.linalg import factorize, row_blocks
-from representer.objectives import Interpolation, NotConvergedError, Ridge
-from representer.objectives.squared import separation_penalty
+from representer.notices import warn
+from representer.objectives import (
+    CustomLoss,
+    EpsilonInsensitive,
+    GeneralizedCrossValidation,
+    HeldOut,
+    HeldOutLoss,
+    Hinge,
+    Huber,
+    Interpolation,
+    LeaveOneOut,
+    Logistic,
+    NotConvergedError,
+    Ridge,
+    SquaredHinge,
+)
+from representer.objectives.squared import Observed, OnFactor, observed, separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.problems.losses import KnownTargets, Objectives
+from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
 from representer.values import Hyperparameter, Value
+
+Criterion = str  # "validation", "loo" or "gcv"
+
+
+@dataclass(frozen=True)
+class KnownTargets:
+    """What a loss is made of: targets (n, p), and weights and groups (n,) of the samples if they have any."""
+
+    Y: Tensor
+    weights: Tensor | None = None
+    groups: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.Y)
+
+    def rows(self, rows: Tensor) -> KnownTargets:
+        """Some of the samples."""
+        index = rows.cpu()
+        weights = None if self.weights is None else self.weights[rows]
+        return KnownTargets(self.Y[rows], weights, None if self.groups is None else self.groups[index.numpy()])
+
+    def rotated(self, rotation: Tensor) -> KnownTargets:
+        """The targets in other coordinates."""
+        return KnownTargets(self.Y @ rotation, self.weights, self.groups)
+
+    def columns(self, outputs: Tensor) -> KnownTargets:
+        """Some of the outputs."""
+        return KnownTargets(self.Y[:, outputs], self.weights, self.groups)
+
+    def entries(self) -> KnownTargets:
+        """Every entry as a sample of its own, for outputs that are coupled."""
+        p = self.Y.shape[1]
+        weights = None if self.weights is None else self.weights.repeat_interleave(p)
+        groups = None if self.groups is None else np.repeat(self.groups, p)
+        return KnownTargets(self.Y.reshape(-1, 1), weights, groups)
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """What a loss makes of targets: the fit to the training rows, and the error that chooses hyperparameters."""
+
+    fit: Callable[[KnownTargets], Any]
+    score: Callable[[KnownTargets], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss as a family of objectives; ``make`` gives the one for some targets."""
+
+    make: Callable[[KnownTargets], Any]
+    intercept: bool
+    squared: bool = False  # closed form, exact leave-one-out
+    learnable: bool = True  # can alpha be chosen by an error on new data?
+
+    def fit(self) -> Objectives:
+        """The objective of a fit to all samples."""
+        return Objectives(self.make)
+
+    def scored(self, criterion: Criterion, validation: Tensor | None = None) -> Objectives:
+        """A fit whose error on other data is known: closed forms for squared loss, held-out rows for any."""
+        if criterion == "validation":
+            held_out = torch.empty(0) if validation is None else validation
+            if self.squared:
+                return Objectives(self.make, lambda T: known(T, lambda T, rows: self._held_out(held_out, T, rows)))
+            return Objectives(self.make, lambda T: HeldOutLoss(self.make(T), validation=held_out))
+        if not self.squared:
+            raise ValueError(
+                f"criterion={criterion!r} is a closed form that only squared loss has. Use criterion='validation'."
+            )
+        return Objectives(self.make, lambda T: known(T, lambda T, rows: self._closed_form(criterion, T)))
+
+    def _closed_form(self, criterion: Criterion, T: KnownTargets) -> Any:
+        options: dict[str, Any] = {"alpha": 1.0, "intercept": self.intercept, "sample_weight": T.weights}
+        if criterion == "gcv":
+            return GeneralizedCrossValidation(T.Y, **options)
+        return LeaveOneOut(T.Y, groups=T.groups, **options)
+
+    def _held_out(self, validation: Tensor, T: KnownTargets, rows: Tensor) -> HeldOut | None:
+        """The error on the validation rows among those in which Y is known, if there are any of both kinds."""
+        held_out = torch.isin(rows, validation.to(rows.device))
+        if not bool(held_out.any()) or bool(held_out.all()):
+            return None
+        options: dict[str, Any] = {"alpha": 1.0, "intercept": self.intercept, "sample_weight": T.weights}
+        return HeldOut(T.Y, validation=held_out, **options)
+
+    def proxy(self) -> Loss:
+        """Squared loss on the same targets: cheap, and close enough to find where to search."""
+        return self if self.squared or not self.learnable else squared_loss(self.intercept)
+
+
+def known(targets: KnownTargets, make: Callable[[KnownTargets, Tensor], Any]) -> Any:
+    """The objective of targets without gaps, or a sum over columns with the same gaps (NaN), each on rows it has."""
+
+    def of_rows(Y: Tensor, rows: Tensor) -> Any:
+        part = targets.rows(rows) if len(rows) < len(targets) else targets
+        return make(KnownTargets(Y, part.weights, part.groups), rows)
+
+    return observed(targets.Y, of_rows)
+
+
+def on_factor(objectives: Objectives) -> Objectives:
+    """The same for a factor of the Gram matrix."""
+    score = objectives.score
+    return Objectives(
+        lambda T: _on_factor(objectives.fit(T)), None if score is None else (lambda T: _on_factor(score(T)))
+    )
+
+
+def _on_factor(objective: Any) -> Any:
+    return objective.on_factor() if isinstance(objective, Observed) else OnFactor(objective)
+
+
+def squared_loss(intercept: bool) -> Loss:
+    """1/n Σ‖y − f‖² over the samples that have a target (NaN where there is none)."""
+
+    def make(T: KnownTargets) -> Any:
+        return known(T, lambda T, _: Ridge(T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights))
+
+    return Loss(make, intercept, squared=True)
+
+
+def interpolation_loss(intercept: bool, separation: float) -> Loss:
+    """f = y at the samples, whatever their weights."""
+    return Loss(lambda T: Interpolation(T.Y, separation=separation, intercept=intercept), intercept, learnable=False)
+
+
+def custom_loss(function: Callable[..., Tensor], intercept: bool, penalty: Any) -> Loss:
+    """Any differentiable function of all values, and any increasing penalty α Θ(‖f‖²) of the outer function."""
+    weight = 1.0 if penalty is None else penalty
+
+    def make(T: KnownTargets) -> CustomLoss:
+        return CustomLoss(function, T.Y, penalty=weight, intercept=intercept, sample_weight=T.weights)
+
+    return Loss(make, intercept, learnable=False)
+
+
+def convex_loss(name: str, intercept: bool, **options: float) -> Loss:
+    """A convex loss with a solver of its own."""
+    kinds: dict[str, Any] = {
+        "epsilon_insensitive": EpsilonInsensitive,
+        "huber": Huber,
+        "hinge": Hinge,
+        "squared_hinge": SquaredHinge,
+        "logistic": Logistic,
+    }
+
+    def make(T: KnownTargets) -> Any:
+        return kinds[name](T.Y, alpha=1.0, intercept=intercept, sample_weight=T.weights, **options)
+
+    return Loss(make, intercept)
+
 
 # An evaluation with its gradient keeps about this many matrices of the outer kernel's size for each restart.
 MATRICES_PER_EVALUATION = 6
@@ -266,8 +435,8 @@ class DeepProblem:
         with torch.no_grad():
             if self.chain is None:
                 return self.values(points), torch.zeros_like(points)
-            value, gradient = self._penalty_and_gradient(points)
-            Z, pull_back = self.chain.with_pullback(points)
+            coordinates, Z, pull_back = self.chain.with_pullback(points)
+            value, gradient = self._penalty_and_gradient(coordinates, points)
             in_images = torch.zeros_like(Z)
             for block in self.blocks:
                 gram, pull = self._gram_with_pullback(block, Z)
@@ -282,15 +451,15 @@ class DeepProblem:
                     value = value + apart.detach()
             return value, gradient + pull_back(in_images)
 
-    def _penalty_and_gradient(self, points: Tensor) -> tuple[Tensor, Tensor]:
+    def _penalty_and_gradient(self, coordinates: list[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
         """Σ_l α_l Θ_l(‖f_l‖²) (b,), and its gradient (b, m)."""
-        assert self.chain is not None
         total, slopes = points.new_zeros(len(points)), []
-        for layer, theta in zip(self.composition.layers, self.chain.split(points), strict=True):
+        for layer, theta in zip(self.composition.layers, coordinates, strict=True):
             norm = theta.square().sum((-2, -1))
-            total = total + layer.penalized(norm)
-            slope = torch.as_tensor(layer.penalty_slope(norm), dtype=points.dtype, device=points.device)
-            slopes.append((2.0 * slope[..., None, None] * theta).flatten(-2))
+            alpha = layer.alpha
+            value, slope = (alpha * norm, alpha) if layer.penalty is None else layer.penalty_and_slope(norm)
+            total = total + value
+            slopes.append((2.0 * slope * theta).flatten(-2))
         return total, slopes[0] if len(slopes) == 1 else torch.cat(slopes, -1)
 
     def _gram_with_pullback(self, block: OuterBlock, Z: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -437,6 +606,56 @@ class DeepProblem:
         return torch.linalg.solve_triangular(factor.mT, evaluation.coefficients, upper=True), evaluation.intercept
 
 
+def minimise(
+    problem: DeepProblem,
+    starts: Tensor,
+    *,
+    max_iter: int,
+    tol: float,
+    callback: Callback | None = None,
+    verbose: int = 0,
+    description: str = "",
+    strict: bool = True,
+    deadline: Deadline | None = None,
+) -> OptimizeResult:
+    """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
+
+    Where J is finite at no start, the value is NaN, or, if ``strict``, what is wrong is raised.
+    """
+    info = torch.finfo(starts.dtype)
+    # Constant targets are met without error at no cost: what is then left of J is their rounding.
+    floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
+    nowhere = OptimizeResult(starts[0], math.nan, torch.full_like(starts[:, 0], torch.nan), False, "", 0, 0, False, [])
+    try:
+        first = problem.value_and_gradient(starts)
+    except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it
+        return replace(nowhere, message="interrupted", interrupted=True)
+    finite = torch.isfinite(first[0])
+    if not bool(finite.any()):
+        if not strict:
+            return nowhere
+        problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+    unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
+    evaluations = [first]  # the search begins with that of the starts
+
+    def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
+        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
+        return values / unit, gradients / unit
+
+    options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
+    result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
+    factor = unit.item()
+    vanished = result.value <= info.eps and not result.interrupted
+    history = [e._replace(value=e.value * factor, gradient_norm=e.gradient_norm * factor) for e in result.history]
+    return replace(
+        result,
+        value=result.value * factor,
+        values=result.values * factor,
+        converged=result.converged or vanished,
+        history=history,
+    )
+
+
 def outer_grams(
     kernel: OperatorKernel, p: int, like: Tensor
 ) -> tuple[list[tuple[Callable[[Any, Any], Tensor], Tensor]], Tensor | None, bool]:
@@ -461,3 +680,141 @@ def _scalar_kernel(kernel: OperatorKernel) -> Kernel | None:
 
 def _entries(rows: Tensor, p: int) -> Tensor:
     return (rows[:, None] * p + torch.arange(p)).reshape(-1)
+
+
+# Lanczos' method wins over a full decomposition from this size on, for at most one in so many singular vectors.
+LANCZOS_SIZE, LANCZOS_SHARE = 200, 10
+
+
+def principal_start(chain: Chain, generator: torch.Generator, weights: Tensor | None = None) -> list[Tensor]:
+    """Coordinates of kernel PCA, layer by layer: the images are the leading principal components of the features.
+
+    With weights (n,) of all samples it is that of a weighted covariance.
+
+    A layer wider than its rank gets small random columns for the rest: at zero they would have no gradient.
+    """
+    coordinates: list[Tensor] = []
+    image: Any = None
+    for outputs in chain.outputs:
+        factors = chain.factors if image is None else [chain._later_factor(part, image) for part in outputs.parts]
+        pieces = []
+        for part, factor in zip(outputs.parts, factors, strict=True):
+            directions = leading_directions(_centred(factor, part.entries, chain.rows, weights), part.width)
+            missing = part.width - directions.shape[1]
+            noise = 0.1 * _randn(len(directions), missing, generator, factor)
+            pieces.append(torch.cat([directions, noise], 1))
+        coordinates.append(outputs.join(pieces))
+        image = outputs.values(factors, coordinates[-1])
+    return coordinates
+
+
+def _centred(factor: Tensor, entries: Callable[[Tensor], Tensor], rows: Tensor, weights: Tensor | None) -> Tensor:
+    """The rows of a factor around their mean; each times the root of its weight."""
+    B = factor[entries(rows)]
+    if weights is None:
+        return B - B.mean(0)
+    w = weights[rows].repeat_interleave(len(B) // len(rows))[:, None]
+    return w.sqrt() * (B - (w * B).sum(0) / w.sum())
+
+
+def leading_directions(B: Tensor, size: int) -> Tensor:
+    """The first right singular vectors of a matrix, as columns; by Lanczos' method where they are few of many."""
+    if LANCZOS_SHARE * size >= min(B.shape) or min(B.shape) < LANCZOS_SIZE:
+        return torch.linalg.svd(B, full_matrices=False)[2][:size].mT
+    square = (B.mT @ B).double().cpu().numpy()
+    _, vectors = eigsh(square, size, v0=np.ones(len(square)))
+    return torch.from_numpy(vectors[:, ::-1].copy()).to(B)
+
+
+def random_starts(chain: Chain, principal: Tensor, n_starts: int, generator: torch.Generator) -> Tensor:
+    """The principal start, and random coordinates whose images are about as wide as its images, or up to some times
+    wider or narrower: the width decides how local the outer kernel is, and no number suits all data."""
+    starts = [principal]
+    norms = chain.squared_norms(chain.split(principal))
+    for _ in range(n_starts - 1):
+        pieces = []
+        for shape, norm in zip(chain.shapes, norms, strict=True):
+            theta = _randn(*shape, generator, principal)
+            width = (0.7 * torch.randn((), generator=generator)).exp().to(principal)
+            pieces.append((theta * width * norm.sqrt() / theta.norm()).reshape(-1))
+        starts.append(torch.cat(pieces))
+    return torch.stack(starts)
+
+
+def _randn(rows: int, columns: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    return torch.randn(rows, columns, generator=generator, dtype=torch.float64).to(like)
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """Where a fit begins: numbers for all words, and kernel PCA in every inner layer.
+
+    Attributes
+    ----------
+    composition : Composition
+        With the numbers that the inputs of each kernel give, those of later layers at the principal start.
+    chain : Chain or None
+        The inner layers.
+    point : tensor
+        Their coordinates at the principal start.
+    image : tensor or None
+        What the outer kernel sees there; None without inner layers.
+    """
+
+    composition: Composition
+    chain: Chain | None
+    point: Tensor | None
+    image: Tensor | None
+
+    def chain_of(self, layers: list[Layer]) -> Chain | None:
+        """The chain, if it is that of these layers."""
+        if self.chain is None or [layer.kernel for layer in layers] != [layer.kernel for layer in self.chain.layers]:
+            return None
+        return self.chain
+
+
+def beginning(
+    composition: Composition,
+    data: Data,
+    max_rank: int | None,
+    generator: torch.Generator,
+    weights: Tensor | None = None,
+) -> Beginning:
+    """Resolve words and start layer by layer."""
+    layers: list[Layer] = []
+    chain: Chain | None = None
+    point: Tensor | None = None
+    image: Tensor | None = None
+    for layer in composition.layers:
+        inputs = data if image is None else image
+        layer.check_size(inputs)
+        layers.append(layer.replaced(kernel=layer.operator_kernel.resolve(inputs), alpha=1.0))
+        chain = Chain(layers, data, max_rank=max_rank)
+        coordinates = principal_start(chain, generator, weights)
+        point, image = flat(coordinates), chain.images(coordinates)[-1]
+        warn_if_blind(layer, inputs, image)
+    kernel = composition.kernel.resolve(data if image is None else image)
+    numbered = [new.replaced(alpha=old.alpha) for new, old in zip(layers, composition.layers, strict=True)]
+    return Beginning(Composition(numbered, kernel, composition.alpha), chain, point, image)
+
+
+def warn_if_blind(layer: Layer, inputs: Data, image: Tensor) -> None:
+    """Say so if a layer takes samples that differ to the same image, for nothing can be learned behind it."""
+
+    def differ(values: Tensor, rounding: float) -> bool:
+        flat = values.detach().reshape(len(values), -1)
+        return bool((flat - flat[:1]).abs().max() > rounding * flat.abs().max())
+
+    eps = torch.finfo(image.dtype).eps
+    if isinstance(inputs, Tensor) and differ(inputs, 4.0 * eps) and not differ(image, eps**0.5):
+        warn(
+            f"The layer with {layer.kernel!r} maps all samples to the same point, for in the units of X they hardly "
+            "differ. Standardise X first (sklearn.preprocessing.StandardScaler), or let the kernel follow the data: "
+            "lengthscale='median', gamma='scale'.",
+            UserWarning,
+        )
+
+
+def flat(coordinates: list[Tensor]) -> Tensor:
+    """The coordinates of all layers as one vector."""
+    return torch.cat([theta.reshape(-1) for theta in coordinates])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -12,15 +15,330 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.functions import Expansion
-from representer.linalg import eigh
-from representer.operators import Decomposable
-from representer.optimize import Choice, OptimizeResult, SearchSettings, log_spaced
-from representer.problems.composition import Composition, DeepProblem, outer_grams
-from representer.problems.fixed_gram import Restore, precompute
-from representer.problems.hyperparameters import Fold, HyperparameterSearch, minimise
-from representer.problems.losses import KnownTargets, Loss, Objectives, on_factor
-from representer.problems.starts import beginning, flat, principal_start, random_starts
-from representer.samples import Data, count, take
+from representer.kernels import Precomputed
+from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, conjugate_gradient, eigh, repair_gram
+from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
+from representer.optimize import Callback, Choice, Deadline, OptimizeResult, SearchSettings, lbfgs, log_spaced
+from representer.problems.composition import (
+    Composition,
+    DeepProblem,
+    KnownTargets,
+    Loss,
+    Objectives,
+    beginning,
+    flat,
+    minimise,
+    on_factor,
+    outer_grams,
+    principal_start,
+    random_starts,
+)
+from representer.samples import Data, SparseRows, count, take
+from representer.values import Packing
+
+ADVICE = (
+    "If the kernel that sees the data is indefinite, it is repaired where nothing of it is learned: give numbers (or "
+    "'median') for its hyperparameters, or use OperatorRidge, which repairs while it learns."
+)
+
+
+@dataclass(frozen=True)
+class Restore:
+    """The way back from what a fit has worked with to the kernel and the data that it was given."""
+
+    data: Data
+    kernel: OperatorKernel | None = None  # the first one, where its Gram matrix was computed once
+    kept: Tensor | None = None  # if that was repaired, the eigenvectors that have stayed
+    learned: bool = False  # is it a scalar kernel of objects with hyperparameters that were searched?
+
+    def composition(self, composition: Composition) -> Composition:
+        """The composition with the kernel of the data in its place."""
+        return _with_first(composition, original(composition.input_kernel if self.kernel is None else self.kernel))
+
+    def functions(self, functions: Sequence[Expansion]) -> list[Expansion]:
+        """The functions from the input on, the first one on the objects: its coefficients c are P c.
+
+        Only objects with a coefficient are kept.
+        """
+        first, *later = functions
+        if self.kernel is None:
+            return [first, *later]
+        c = first.coefficients
+        c = c if self.kept is None else self.kept @ (self.kept.mT @ c)
+        rows = torch.nonzero(c.abs().sum(1))[:, 0].cpu()
+        rows = rows if len(rows) else torch.zeros(1, dtype=torch.long)
+        return [Expansion(self.kernel, take(self.data, rows), c[rows.to(c.device)]), *later]
+
+    def needs_repair(self, composition: Composition) -> bool:
+        """Has a search over hyperparameters ended at an indefinite kernel?"""
+        return self.learned and _is_indefinite(composition.input_kernel, self.data)
+
+    @contextmanager
+    def advice(self) -> Iterator[None]:
+        """An indefinite Gram matrix of a kernel that is learned is reported with what can be done about it."""
+        try:
+            yield
+        except NotPositiveDefiniteError as error:
+            if not self.learned:
+                raise
+            raise NotPositiveDefiniteError(f"The search met an indefinite Gram matrix. {ADVICE}") from error
+
+
+def precompute(
+    composition: Composition, data: Data, like: Tensor, *, once: bool = True
+) -> tuple[Composition, Any, Restore]:
+    """The composition and the data that a fit works with, and the way back.
+
+    If the first kernel is a scalar one of objects (or of sparse vectors) with nothing to be learned, these are the
+    composition with ``Precomputed()`` in its place, and its Gram matrix, repaired if need be with an
+    ``IndefiniteGramWarning``. Any other kernel of objects gets the precision of the learner.
+
+    Parameters
+    ----------
+    composition : Composition
+    data : prepared data
+    like : tensor
+        Of the precision and on the device of the learner.
+    once : bool
+        False: no n × n matrix, for a fit through landmarks.
+
+    Returns
+    -------
+    composition, data, restore : Composition, prepared data, Restore
+    """
+    kernel = composition.input_kernel
+    if kernel.domain in ("vectors", "gram") and not isinstance(data, SparseRows):
+        return composition, data, Restore(data)
+    scalar = once and isinstance(kernel, Decomposable)
+    learned = scalar and bool(kernel.free())
+    form = Representation(like.dtype, str(like.device), sparse=True)
+    adapted: Any = form.adapted(kernel, repair=scalar and not learned)
+    if learned and _is_indefinite(start := adapted.resolve(data), data):
+        raise NotPositiveDefiniteError(
+            f"The Gram matrix of {start.kernel!r}, where learning would start, is indefinite. {ADVICE}"
+        )
+    if learned or not scalar:
+        return _with_first(composition, adapted), data, Restore(data, learned=learned)
+    resolved = adapted.resolve(data)
+    gram, kept = repaired_gram(resolved.kernel, data)
+    fitted = _with_first(composition, Decomposable(Precomputed(), resolved.operator))
+    return fitted, gram, Restore(data, resolved, kept)
+
+
+def _with_first(composition: Composition, kernel: OperatorKernel) -> Composition:
+    """The composition with another kernel for the data."""
+    if not composition.layers:
+        return Composition([], kernel, composition.alpha)
+    first, *later = composition.layers
+    layers = [first.replaced(kernel=kernel, operator=None), *later]
+    return Composition(layers, composition.kernel, composition.alpha)
+
+
+def _is_indefinite(kernel: Any, data: Data) -> bool:
+    """Would the Gram matrix of a scalar kernel be repaired with a warning, or refused?"""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", IndefiniteGramWarning)
+        try:
+            repair_gram(kernel.kernel._gram(data, None))
+        except (IndefiniteGramWarning, NotPositiveDefiniteError):
+            return True
+    return False
+
+
+# A hypergradient only has to point downhill: two digits are enough.
+SYSTEM_TOL, SYSTEM_ITERATIONS = 1e-2, 20
+# Solutions of the folds have a tolerance, and may settle in another minimum nearby: so exactly, relatively, is E known.
+NOISE = 1e-2
+# Factors by which the penalties of all inner layers are multiplied to find where the search should begin.
+PENALTY_FACTORS = (1.0, 0.1, 0.01, 1e-3, 1e-4)
+
+
+@dataclass
+class Fold:
+    """A problem with a score, and the coordinates from which it is solved anew."""
+
+    problem: DeepProblem
+    point: Tensor
+
+
+class HyperparameterSearch:
+    """The mean error over folds as a function of the free hyperparameters' raw vector h."""
+
+    def __init__(
+        self,
+        composition: Composition,
+        free: Sequence[str],
+        folds: Sequence[Fold],
+        *,
+        max_iter: int,
+        tol: float,
+        least_alpha: float = 0.0,
+        frozen: bool = False,
+        deadline: Deadline | None = None,
+    ):
+        self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
+        self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
+        self.max_iter, self.tol, self.deadline = max_iter, tol, deadline
+        packing, start = composition.packing(list(free))
+        self.packing: Packing = packing
+        self.start = start.to(folds[0].problem.Y)
+        self.best = math.inf
+        self.unit: float | None = None  # the first error, so that tolerances do not depend on the units of y
+
+    def unpack(self, h: Tensor) -> Composition:
+        """The composition of a raw vector, differentiable; the outer alpha stays above its least value."""
+        values = self.packing.unpack(h)
+        if "alpha" in values:
+            values["alpha"] = values["alpha"] + self.least_alpha
+        return self.composition.replace(values)
+
+    def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
+        """E and its gradient at one h, in units of the first E; the folds are solved anew from where the best h left
+        them."""
+        numbers, solved = self._solve_all(h)
+        if solved is None:
+            return h.new_tensor(torch.nan), torch.full_like(h, torch.nan)
+        parts = [
+            hypergradient(fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack)
+            for fold, point in zip(self.folds, solved, strict=True)
+        ]
+        value = torch.stack([value for value, _ in parts]).mean()
+        gradient = torch.stack([gradient for _, gradient in parts]).mean(0)
+        if float(value) < self.best:
+            self.best = float(value)
+            self._keep(solved)
+        if self.unit is None and math.isfinite(value):
+            self.unit = max(float(value), torch.finfo(value.dtype).tiny)
+        return value / (self.unit or 1.0), gradient / (self.unit or 1.0)
+
+    def _solve_all(self, h: Tensor) -> tuple[Composition, list[Tensor] | None]:
+        """The composition at h and the folds' solutions there; None where a fold has none (alpha too small, say)."""
+        with torch.no_grad():
+            numbers = self.unpack(h).numbers()
+        points = []
+        for fold in self.folds:
+            if fold.problem.size == 0 or self.frozen:
+                points.append(fold.point)
+                continue
+            problem = fold.problem.at(numbers)
+            limits = {"max_iter": self.max_iter, "tol": self.tol, "deadline": self.deadline}
+            result = minimise(problem, fold.point[None], **limits, strict=False)  # type: ignore[arg-type]
+            if result.interrupted:
+                raise KeyboardInterrupt
+            if not math.isfinite(result.value):
+                return numbers, None
+            points.append(result.point)
+        return numbers, points
+
+    def _keep(self, points: Sequence[Tensor]) -> None:
+        for fold, point in zip(self.folds, points, strict=True):
+            fold.point = point
+
+    def scan(self) -> None:
+        """Move the start to where the error is least among some multiples of the inner layers' penalties.
+
+        Downhill from the multiple in the middle, at which the folds' images were found from which each is solved.
+        """
+        inner = {name for name in self.packing.shapes if name.startswith("layers__") and name.endswith("__alpha")}
+        if not inner:
+            return
+        sizes = {name: shape.numel() for name, shape in self.packing.shapes.items()}
+        shift = self.start.new_tensor([float(name in inner) for name, size in sizes.items() for _ in range(size)])
+        origin, middle = self.start, len(PENALTY_FACTORS) // 2
+        best = self._tried(origin + math.log(PENALTY_FACTORS[middle]) * shift)
+        for factors in (PENALTY_FACTORS[middle + 1 :], PENALTY_FACTORS[:middle][::-1]):
+            first = best
+            for factor in factors:
+                found = self._tried(origin + math.log(factor) * shift)
+                if not found[0] < best[0]:
+                    break
+                best = found
+            if best is not first:  # downhill on this side
+                break
+        error, h, points = best
+        self._keep(points)
+        if math.isfinite(error):
+            self.best, self.start = error, h
+
+    def _tried(self, h: Tensor) -> tuple[float, Tensor, list[Tensor]]:
+        """The error at h, infinite where there is none, and the folds' solutions."""
+        numbers, points = self._solve_all(h)
+        if points is None:
+            return math.inf, h, [fold.point for fold in self.folds]
+        with torch.no_grad():
+            solved = zip(self.folds, points, strict=True)
+            errors = [fold.problem.score(point[None], numbers)[0] for fold, point in solved]
+        error = torch.stack(errors).mean().item()
+        return error if math.isfinite(error) else math.inf, h, points
+
+    def run(self, *, max_iter: int, tol: float, callback: Callback | None, verbose: int) -> Choice:
+        """Minimise the error; what was found when it is interrupted is kept."""
+
+        def function(points: Tensor) -> tuple[Tensor, Tensor]:
+            values, gradients = zip(*(self(point) for point in points), strict=True)
+            return torch.stack(values), torch.stack(gradients)
+
+        description = "error of held-out data"
+        options = {"callback": callback, "verbose": verbose, "description": description, "deadline": self.deadline}
+        result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
+        with torch.no_grad():
+            chosen = self.unpack(result.point).numbers()
+        unit = self.unit or 1.0
+        history = [entry._replace(value=entry.value * unit) for entry in result.history]
+        return Choice(chosen, chosen.alpha, result.value * unit, history, result.interrupted)
+
+
+def hypergradient(
+    problem: DeepProblem,
+    fixed: DeepProblem | None,
+    point: Tensor,
+    h: Tensor,
+    unpack: Callable[[Tensor], Composition],
+) -> tuple[Tensor, Tensor]:
+    """C(Θ, h) and dE/dh at the minimiser Θ = ``point`` of J(·, h); ``fixed``: the problem at h, None if Θ is given."""
+    theta, raw = point.detach().requires_grad_(fixed is not None), h.detach().requires_grad_()
+    with torch.enable_grad():
+        value = problem.score(theta[None], unpack(raw))[0]
+        if fixed is None:
+            (in_h,) = torch.autograd.grad(value, [raw], allow_unused=True, materialize_grads=True)
+            return value.detach(), in_h
+        in_theta, in_h = torch.autograd.grad(value, [theta, raw], allow_unused=True, materialize_grads=True)
+    if not bool(in_theta.any()) or not bool(torch.isfinite(in_theta).all()):
+        return value.detach(), in_h
+
+    limit = min(SYSTEM_ITERATIONS, 2 * point.numel())
+    u = conjugate_gradient(hessian_of(fixed, point, in_theta), in_theta, tol=SYSTEM_TOL, max_iter=limit, strict=False)
+    step = _step_along(u, point)
+    raw = h.detach().requires_grad_()
+    with torch.enable_grad():
+        difference = problem.value(torch.stack([point + step * u, point - step * u]), unpack(raw))
+        (mixed,) = torch.autograd.grad(difference[0] - difference[1], raw, allow_unused=True, materialize_grads=True)
+    return value.detach(), in_h - mixed / (2.0 * step)
+
+
+def hessian_of(problem: DeepProblem, point: Tensor, probe: Tensor) -> Callable[[Tensor], Tensor]:
+    """Products with ∂²J/∂Θ²: exact ones if the problem has them, which a probe shows, otherwise central differences."""
+    exact = problem.hessian(point)
+    try:
+        if exact is not None and bool(torch.isfinite(exact(probe)).all()):
+            return exact
+    except RuntimeError:  # a kernel's gradient that is not differentiable
+        pass
+
+    def differences(direction: Tensor) -> Tensor:
+        step = _step_along(direction, point)
+        ends = torch.stack([point + step * direction, point - step * direction])
+        _, gradients = problem.value_and_gradient(ends)
+        return (gradients[0] - gradients[1]) / (2.0 * step)
+
+    return differences
+
+
+def _step_along(direction: Tensor, point: Tensor) -> float:
+    """Where a central difference of gradients loses as much by rounding as by curvature."""
+    info = torch.finfo(direction.dtype)
+    return info.eps ** (1.0 / 3.0) * max(1.0, point.norm().item()) / max(direction.norm().item(), info.tiny)
+
 
 Split = tuple[Tensor, Tensor]  # training rows and held-out rows
 

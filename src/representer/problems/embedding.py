@@ -15,8 +15,7 @@ from representer.approximation import Approximation, FourierFeatures, RandomFeat
 from representer.kernels import Kernel, Neural
 from representer.linalg import NotPositiveDefiniteError, recycling, require
 from representer.notices import warn
-from representer.objectives.low_rank import OnFactor
-from representer.objectives.squared import SquaredLoss
+from representer.objectives.squared import OnFactor, SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
 from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
 from representer.samples import Data, count, take

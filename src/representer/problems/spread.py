@@ -16,10 +16,8 @@ from representer.kernels import Linear
 from representer.linalg import repair_gram, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
 from representer.optimize import SearchSettings
-from representer.problems.composition import Composition
-from representer.problems.deep import DeepFit, Splits
-from representer.problems.fixed_gram import precompute
-from representer.problems.losses import KnownTargets, squared
+from representer.problems.composition import Composition, KnownTargets, squared_loss
+from representer.problems.deep import DeepFit, Splits, precompute
 from representer.samples import Data, count
 from representer.systems import RidgeData, factor_system
 
@@ -163,7 +161,9 @@ class DeepSpread:
             composition, data, _ = precompute(composition, data, targets.Y, once=approximation is None)
         folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
         splits = Splits(torch.arange(len(targets)), lambda rows: folds)
-        fit = DeepFit(composition, data, targets, squared(self.intercept), self.refits.settings, splits, approximation)
+        fit = DeepFit(
+            composition, data, targets, squared_loss(self.intercept), self.refits.settings, splits, approximation
+        )
         residuals = torch.full_like(targets.Y, torch.nan)
         for decisions, rows in fit.held_out(composition, images[1:]):
             residuals[rows] = targets.Y[rows] - decisions
