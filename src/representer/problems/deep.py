@@ -602,7 +602,8 @@ class DeepFit:
             choice = self._stopped()
         if len(rows) < count(self.X):
             return choice, None
-        return choice, self.whole or images or None
+        # Landmarks were chosen where all began: they may depend on each other where this search has ended.
+        return choice, (self.whole if self.approximation is None else []) or images or None
 
     def _stopped(self) -> Choice:
         return Choice(self.composition, self.composition.alpha, interrupted=True)
