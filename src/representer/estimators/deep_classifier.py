@@ -94,6 +94,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         as one.
     max_iter : int, default=200
         Most iterations of that search.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-6
         It ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None
@@ -188,6 +190,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         memory_limit: int | str | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-6,
         random_state: Any = None,
         verbose: int = 0,
@@ -207,6 +210,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose

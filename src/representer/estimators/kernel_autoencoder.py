@@ -123,6 +123,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         Starts of the search: kernel PCA, and random ones, which race; batches take the best of them.
     max_iter : int, default=200
         Most iterations (of Adam: passes over the data).
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-5
         The search ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None
@@ -242,6 +244,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         batch_size: int | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         random_state: Any = None,
         verbose: int = 0,
@@ -265,6 +268,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.batch_size = batch_size
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
@@ -375,7 +379,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 "could explain. Lower encoder_alpha or alpha, or standardise the data.",
                 ConvergenceWarning,
             )
-        warn_of_search(solution)
+        warn_of_search(solution, self._deadline)
         chain, used = solution.problem.chain, solution.problem.composition
         assert chain is not None
         after = [*(layer.operator_kernel for layer in used.layers), used.kernel]

@@ -261,7 +261,8 @@ class Search:
         with torch.no_grad():
             learned, alpha = self.unpack(result.point)
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
-        message = None if result.converged else f"The search over hyperparameters: {result.message}."
+        told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
+        message = None if told else f"The search over hyperparameters: {result.message}."
         return Choice(learned.numbers(), alpha.item(), math.exp(result.value), history, result.interrupted, message)
 
 
