@@ -608,7 +608,8 @@ class DeepFit:
             choice = self._stopped()
         if len(rows) < count(self.X):
             return choice, None
-        return choice, self.whole or images or None
+        # Landmarks were chosen where all began: they may depend on each other where this search has ended.
+        return choice, (self.whole if self.approximation is None else []) or images or None
 
     def _stopped(self) -> Choice:
         return Choice(self.composition, self.composition.alpha, interrupted=True)
@@ -678,9 +679,9 @@ class DeepFit:
         problem = DeepProblem(composition, X, targets, self.loss.proxy().fit())
         if problem.chain is None:
             return [], False
-        result = self.minimise(
-            problem, self.starts(problem), tol=max(self.settings.tol, EXPLORE_TOL), description="restarts"
-        )
+        # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
+        tol = max(self.settings.tol, EXPLORE_TOL) if self.approximation is None else self.settings.tol
+        result = self.minimise(problem, self.starts(problem), tol=tol, description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
 
     def _fold(
