@@ -336,7 +336,7 @@ def choose_numbers(system: StructuredSystem, deadline: Deadline | None = None) -
         if trials and deadline.has_passed():
             break
         diagonal = with_all_components(system, operator)
-        error = cache(partial(left_out_error, system.model, diagonal))
+        error: Error = cache(partial(left_out_error, system.model, diagonal))
         grid = alphas_to_compare(system, diagonal.values)
         trials.append((best_alpha(partial(_path, error), grid, refine=False)[1], operator, diagonal, error, grid))
         trials = [min(trials, key=lambda trial: trial[0])]  # the regressions of the others are forgotten
