@@ -286,6 +286,26 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
     return targets, flat
 
 
+# Beyond these sizes of targets, squares of what is made of them leave the range of numbers.
+SQUARED_SIZES = (2.0**-300, 2.0**300)
+
+
+def target_unit(targets: np.ndarray, dtype: str) -> float:
+    """What targets (n, p) are divided by, so that their squares are in range: 1, or a power of two, which rounds none.
+
+    Targets that the precision of a learner cannot hold are refused.
+    """
+    largest = float(np.nanmax(np.abs(targets)))
+    info = np.finfo(dtype)
+    if largest > 0 and not float(info.tiny) <= largest <= float(info.max) / 16:
+        raise ValueError(
+            f"The largest target is {largest:.3g}, and dtype={dtype!r} holds numbers from {info.tiny:.1e} to "
+            f"{info.max:.1e}: predictions would not fit. Rescale y, or use dtype='float64'."
+        )
+    low, high = SQUARED_SIZES if dtype == "float64" else (2.0**-40, 2.0**40)
+    return 1.0 if largest == 0 or low < largest < high else 2.0 ** math.floor(math.log2(largest))
+
+
 def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     """Outputs of an output kernel's kind, and whether vectors came as one number each."""
     require_targets(Y)
@@ -388,9 +408,10 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
         return None
     rows = np.empty((_num_samples(X), 1))
     weights = _check_sample_weight(plain(sample_weight), rows, dtype=np.float64, ensure_non_negative=True)
-    if not weights.sum() > 0:
+    if not weights.max() > 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weights
+    low, high = SQUARED_SIZES
+    return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
 
 
 def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:

@@ -15,7 +15,8 @@ from representer.functions.base import Function
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
-from representer.samples import Data, as_scipy, count, plain
+from representer.samples import Data, as_scipy, count, plain, take
+from representer.samples.rows import evenly_spaced
 
 
 @dataclass(frozen=True)
@@ -192,3 +193,32 @@ class FeatureFunction(Function):
             for rows in row_blocks(count(X), 2 * m * p * coefficients.element_size()):
                 terms[rows] = values(X[rows])[:, :, None] * coefficients
         return terms
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums (n, p) of the absolute values of the terms."""
+        coefficients, _, by_columns = self.loaded
+        values = self.features.map.columns if by_columns else self.features.map
+        with torch.no_grad():
+            phi = values(self.features.inputs(X))
+            terms = phi.abs() @ coefficients.abs()
+            return terms if by_columns else terms + self._solved_rounding(phi, coefficients)
+
+    def _solved_rounding(self, phi: Tensor, coefficients: Tensor) -> Tensor:
+        """What the solution L φ = k_Z(x) by the landmarks' factor adds to the rounding, as random signs sample it."""
+        solver = getattr(self.features.map, "factor", None)
+        if not isinstance(solver, Cholesky):
+            return phi.new_zeros(())
+        terms = phi.abs() @ solver.factor.abs().mT
+        signs = torch.randint(0, 2, terms.shape, generator=torch.Generator().manual_seed(0)).to(terms)
+        return (solver.half_solve_rows((2.0 * signs - 1.0) * terms) @ coefficients).abs()
+
+    def own_points(self, limit: int) -> Data:
+        """Some of the landmarks, where there are some and they are vectors."""
+        if not isinstance(self.features.map, LandmarkFeatures) or self.features.kernel.domain != "vectors":
+            return None
+        return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
+
+    def in_units(self, unit: float) -> FeatureFunction:
+        """The function unit·f."""
+        b = None if self.intercept is None else unit * self.intercept
+        return replace(self, coefficients=unit * self.coefficients, intercept=b)

@@ -266,9 +266,10 @@ class ExactSystem(FittedSystem):
 
     def coefficients(self) -> Tensor:
         """C (n, p) of the samples, zero for those of weight zero, or U (m, p) of the features, with f(x) = φ(x)ᵀU A."""
-        dual = self._system.coefficients()
         if self.features is not None:
-            return self._training.X.mT @ dual
+            slopes = self._system.slopes()
+            return self._training.X.mT @ self._system.coefficients() if slopes is None else slopes
+        dual = self._system.coefficients()
         return self._scattered(self._training.at_new_points(dual), dual.new_zeros(()))
 
     def _scattered(self, values: Tensor, rest: Tensor) -> Tensor:
@@ -288,8 +289,9 @@ class ExactSystem(FittedSystem):
             return feature_function(self.features, self.operator, self.coefficients(), self.intercept())
         b = self.intercept()
         constant = None if b is None else plain(b, copy=True)
-        C = plain(self.coefficients(), copy=True)
-        return Expansion(self.kernel, self._held.X, C, constant, self.representation)
+        C, slopes = plain(self.coefficients(), copy=True), self._system.slopes()
+        slopes = None if slopes is None else plain(slopes, copy=True)
+        return Expansion(self.kernel, self._held.X, C, constant, self.representation, slopes)
 
     def function(self) -> Expansion | FeatureFunction:
         return self._function
