@@ -88,6 +88,7 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     With ``sparse``, vectors may be a sparse matrix.
     """
     X = plain(X)
+    refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
         kernel = getattr(estimator, "kernel", None)
         refuse_non_numbers(X, "X", kernel)
@@ -117,18 +118,28 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     return objects
 
 
+def refuse_unordered(data: Data, name: str) -> None:
+    """A set has no order: which target belongs to which of its samples?"""
+    if isinstance(data, set | frozenset):
+        raise TypeError(
+            f"{name} is a {type(data).__name__}, whose samples have no order. Expected a list or an array with one "
+            "entry for each sample, in the order of the targets."
+        )
+
+
 def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
     """Strings of digits and dates would be converted to numbers without a word; and collections are no arrays."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
-    if isinstance(data, set | frozenset | Mapping | Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+    if isinstance(data, Mapping):
         raise TypeError(
-            f"{name} should be an array with one row for each sample; got {type(data).__name__}. "
-            + (
-                "A dictionary of columns is pandas.DataFrame(X), or data of the kernel Columns."
-                if isinstance(data, Mapping)
-                else f"Make a list of it first: list({name})."
-            )
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. A dictionary of "
+            f"columns is pandas.DataFrame({name}), or data of the kernel Columns."
+        )
+    if isinstance(data, Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+        raise TypeError(
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. Make a list of it "
+            f"first: list({name})."
         )
     try:
         array = np.asarray(data)
@@ -169,10 +180,12 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
     if all(_is_number(entry) for entry in strange):
         return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
-        return refused("strings") + "A classifier takes labels; StructuredPredictor takes any output."
+        return refused("strings") + (
+            "Labels are for a classifier; other outputs need a StructuredPredictor with an output kernel of their kind."
+        )
     one_column = array.ndim == 1 or array.shape[-1] == 1
     if one_column and are_smiles(strange):
-        fingerprints = isinstance(kernel, Overlap)
+        fingerprints = _takes_fingerprints(kernel)
         return refused("SMILES strings") + (
             "The kernel Molecule() takes them as they are"
             + (
@@ -189,6 +202,12 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
         "strings first (for example with sklearn.preprocessing.OneHotEncoder)."
     )
+
+
+def _takes_fingerprints(kernel: Any) -> bool:
+    """Is it a kernel of fingerprints, or made from one?"""
+    kernel = as_kernel(kernel) if isinstance(kernel, str) else kernel
+    return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
 
 def _is_number(text: str) -> bool:
