@@ -449,7 +449,7 @@ class DeepProblem:
                         apart = self._alpha(leaf) * block.fit.separation * separation_penalty(leaf[..., self.rows, :])
                         in_images += torch.autograd.grad(apart.sum(), leaf)[0]
                     value = value + apart.detach()
-            return value, gradient + pull_back(in_images)
+            return value, gradient + pull_back(in_images).reshape(points.shape)
 
     def _penalty_and_gradient(self, coordinates: list[Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
         """Σ_l α_l Θ_l(‖f_l‖²) (b,), and its gradient (b, m)."""
