@@ -27,10 +27,13 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
                 NumericalWarning,
             )
             return
-    function = getattr(learner, "function_", None)
+    function, points = getattr(learner, "function_", None), _numbers(X)
+    eps = float(np.finfo(learner.dtype).eps)
+    if points is not None and learner.dtype != "float64" and _farthest(points) > eps**CANCELLATION:
+        warn(f"dtype={learner.dtype!r} holds few digits of what tells samples apart. {_advice(X)}", NumericalWarning)
+        return
     if not isinstance(function, Function):
         return
-    eps = float(np.finfo(learner.dtype).eps)
     cancellation = function.cancellation()
     if np.isnan(cancellation):
         raise ValueError(
@@ -46,6 +49,13 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
             f"prediction about {left} are left. {_advice(X)}",
             NumericalWarning,
         )
+
+
+def _farthest(points: np.ndarray) -> float:
+    """The largest mean of a column in units of its deviation; 0 where no column varies."""
+    unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
+    mean, deviation = np.abs((points / unit).mean(0)), (points / unit).std(0)
+    return float(np.max(mean[deviation > 0] / deviation[deviation > 0], initial=0.0))
 
 
 def _advice(X: Data) -> str:
