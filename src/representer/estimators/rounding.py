@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from representer.functions import Function
+from representer.functions.conditional import ConditionalEmbedding
 from representer.notices import NumericalWarning, warn
 from representer.samples import Data, is_dask
 
@@ -35,6 +36,10 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
     if not isinstance(function, Function):
         return
     cancellation = function.cancellation()
+    if isinstance(function, ConditionalEmbedding) and points is not None and learner.kernel_.domain == "vectors":
+        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
+        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
+        cancellation = max(1.0, largest / learner.alpha_)
     if np.isnan(cancellation):
         raise ValueError(
             f"The fitted function is not finite in {learner.dtype}: numbers on the way to it, or its coefficients, are "
