@@ -36,7 +36,8 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
     if not isinstance(function, Function):
         return
     cancellation = function.cancellation()
-    if isinstance(function, ConditionalEmbedding) and points is not None and learner.kernel_.domain == "vectors":
+    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
+    if exact and points is not None and learner.kernel_.domain == "vectors":
         # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
         largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
         cancellation = max(1.0, largest / learner.alpha_)
