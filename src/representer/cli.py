@@ -147,6 +147,6 @@ def fetch_data(files: list[str], folder: Path | None, console: Console, json_out
     else:
         for file, path in paths.items():
             console.print(f"{file}: {path}", markup=False, soft_wrap=True)
-        for file, reason in errors.items():
-            console.print(f"{file}: {reason}", style="red", markup=False)
+        for reason in errors.values():
+            console.print(reason, style="red", markup=False, soft_wrap=True)
     return int(bool(errors))

@@ -263,7 +263,7 @@ def test_a_classifier(data, approximation):
     remote = clone(model).fit(dX, dy)
     assert list(remote.classes_) == ["high", "left", "right"] and remote.X_fit_ is None
     assert remote.complexity_ == pytest.approx(local.complexity_, rel=1e-8)
-    assert remote.risk_bound() == pytest.approx(local.risk_bound(), rel=1e-8)
+    assert remote._bound(0.05) == pytest.approx(local._bound(0.05), rel=1e-8)
     for method in ("predict_proba", "embedding", "decision_function"):
         lazy = getattr(remote, method)(dX)
         assert is_dask(lazy) and lazy.shape == (600, 3)

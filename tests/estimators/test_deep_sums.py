@@ -172,6 +172,22 @@ def test_a_classifier(data, few, names):
 
 
 # -- autoencoders and components --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("class_weight", ["balanced", {"low": 1.0, "high": 3.0}])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_class_weights_on_dask_equal_those_in_memory(data, few, class_weight, weighted):
+    X, y, Q = data
+    labels = np.where(y > 0.8, "high", "low")
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(X)) if weighted else None
+    options: dict[str, Any] = {"approximation": Nystroem(30), "n_restarts": 1, "tol": 1e-3, "random_state": 0}
+    model = DeepKernelClassifier([1], Gaussian(0.5), "squared", 1e-3, class_weight=class_weight, **options)
+    expected = clone(model).fit(X, labels, weights).decision_function(Q)
+    chunked = None if weights is None else da.from_array(weights, chunks=150)
+    found = clone(model).fit(da.from_array(X, chunks=(100, 3)), da.from_array(labels, chunks=100), chunked)
+    np.testing.assert_allclose(found.decision_function(Q), expected, atol=1e-6)
+    plain = clone(model).set_params(class_weight=None).fit(X, labels, weights).decision_function(Q)
+    assert np.abs(plain - expected).max() > 1e-2
+
+
 def autoencoder(**options: Any) -> KernelAutoencoder:
     options = {
         "alpha": 1e-3,

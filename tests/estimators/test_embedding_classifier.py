@@ -156,12 +156,24 @@ def test_complexity_bound_and_its_explicit_form(three):
     Y = (y[:, None] == model.classes_).astype(float)
     assert model.dual_coef_.shape == (2, 3)  # two features: solved in their space
     np.testing.assert_allclose(model.complexity_, ne.explicit_complexity(X, Y, 0.02), rtol=1e-10)
+    with pytest.raises(ValueError, match=r"risk_bound .* bounded for all x.*normalized"):
+        model.risk_bound()
+    model = fixed(fit_intercept=False).fit(X, y)
     q = np.clip((model.embedding(X) * Y).sum(1), 1e-15, 1.0)
     bound = -np.log(q).mean() + 4 * math.e * model.complexity_ + math.sqrt(8 / 60 * math.log(2 / 0.1))
     assert model.risk_bound(0.1) == pytest.approx(bound)
     assert model.risk_bound(0.01) > model.risk_bound(0.1)
     with pytest.raises(ValueError, match="between 0 and 1"):
         model.risk_bound(1.0)
+    for options, arguments, reason in (
+        ({"fit_intercept": True}, {}, "fit_intercept=False"),
+        ({"class_weight": "balanced"}, {}, "without weights"),
+        ({}, {"sample_weight": np.ones(len(X))}, "without weights"),
+        ({}, {"groups": np.arange(len(X)) // 2}, "without groups"),
+    ):
+        other = fixed(**{"fit_intercept": False, **options}).fit(X, y, **arguments)
+        with pytest.raises(ValueError, match=f"risk_bound rests on a theorem .*{reason}"):
+            other.risk_bound()
 
 
 def search_of(model, X, y, monkeypatch):

@@ -579,3 +579,37 @@ def test_the_count_of_buffers_counts() -> None:
     with torch.no_grad(), PeakMemory() as memory:
         (Gaussian(1.0) + Gaussian(2.0))(data)
     assert 2.0 <= memory.peak / (8 * 500 * 500) < 3.0
+
+
+@pytest.mark.parametrize("lengthscale", [0.7, [0.7, 2.0]])
+def test_the_tangent_of_a_gaussian_kernel_has_its_derivatives(lengthscale):
+    """First derivatives are those of autograd, second ones those of finite differences."""
+    generator = torch.Generator().manual_seed(0)
+    X, dX, G, dG = (
+        torch.randn(3, 9, d, generator=generator, dtype=torch.float64) + shift
+        for d, shift in ((2, 5.0), (2, 0.0), (9, 0.0), (9, 0.0))
+    )
+    G, dG = G + G.mT, dG + dG.mT
+    kernel = Gaussian(lengthscale)
+    leaf = X.clone().requires_grad_()
+    gram = kernel(leaf)
+    (gradient,) = torch.autograd.grad(gram, leaf, G)
+    tangent = kernel.tangent(X)
+    assert tangent is not None
+    torch.testing.assert_close(tangent.gram, gram.detach())
+    torch.testing.assert_close(tangent.pull(G), gradient)
+    step = 1e-6
+    above, below = kernel.tangent(X + step * dX), kernel.tangent(X - step * dX)
+    assert above is not None and below is not None
+    dK = tangent.push(dX)
+    torch.testing.assert_close(dK, (above.gram - below.gram) / (2 * step), atol=1e-8, rtol=1e-6)
+    change = (above.pull(G + step * dG) - below.pull(G - step * dG)) / (2 * step)
+    torch.testing.assert_close(tangent.pull_change(G, dG, dX, dK), change, atol=1e-7, rtol=1e-6)
+
+
+def test_a_subclass_of_a_gaussian_kernel_has_no_tangent():
+    class Squared(Gaussian):
+        def _profile(self, t):
+            return (2 * t).exp()
+
+    assert Squared(1.0).tangent(torch.zeros(3, 1)) is None

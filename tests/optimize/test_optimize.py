@@ -1,6 +1,7 @@
 """Optimisers against closed forms, scipy, finite differences, and themselves run one restart at a time."""
 
 import math
+import re
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -11,7 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from representer.optimize import DivergenceError, StoppingRule, adam, lbfgs, newton, runs, with_gradient
+from representer.optimize import (
+    Deadline,
+    DivergenceError,
+    StoppingRule,
+    adam,
+    as_seconds,
+    lbfgs,
+    newton,
+    runs,
+    with_gradient,
+)
 from representer.optimize.quasi_newton import _Curvature, _Evaluator, _line_search, _next_step, _Restarts
 
 SEEDS = st.integers(0, 10**6)
@@ -522,11 +533,35 @@ def test_progress_bar_shows_only_if_asked_and_only_in_long_runs(run, monkeypatch
     assert final.count("\n") == 1
 
 
-def test_no_bar_in_log_files(monkeypatch, capsys):
+def test_plain_lines_and_no_bar_in_log_files(monkeypatch, capsys):
     clock = iter(range(10**6))
     monkeypatch.setattr(runs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    lbfgs(rosenbrock, normal(4, 3), verbose=1)
+    result = lbfgs(rosenbrock, normal(4, 3), verbose=1)
+    output = capsys.readouterr()
+    lines = [
+        re.fullmatch(r"minimising: (\d+) s, iteration (\d+) of 200, value \S+, \d alive", line)
+        for line in output.err.splitlines()
+    ]
+    assert output.out == "" and 1 < len(lines) < result.n_iter and None not in lines
+    assert all(int(b[1]) - int(a[1]) >= runs.LINE_EVERY for a, b in pairwise(lines))
+    lbfgs(rosenbrock, normal(4, 3))
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_run_ends_at_its_deadline_with_the_best_point(monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr(runs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    free, limited = lbfgs(rosenbrock, normal(4, 3)), lbfgs(rosenbrock, normal(4, 3), deadline=Deadline(20))
+    assert limited.interrupted and "max_time=20 reached" in limited.message and limited.n_iter < free.n_iter
+    assert limited.value <= limited.history[-1].value
+    torch.testing.assert_close(rosenbrock(limited.point[None])[0], torch.tensor([limited.value]).to(limited.point))
+    at_once = lbfgs(rosenbrock, normal(4, 3), deadline=Deadline(1))
+    assert at_once.n_evaluations == 4 and at_once.n_iter == 0  # the starts are evaluated in any case
+
+
+@pytest.mark.parametrize(("max_time", "seconds"), [("90s", 90.0), ("5m", 300.0), (" 1.5 h ", 5400.0), (".5", 0.5)])
+def test_times_are_seconds_or_texts(max_time, seconds):
+    assert as_seconds(max_time) == seconds
 
 
 @pytest.mark.parametrize(

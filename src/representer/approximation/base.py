@@ -92,11 +92,9 @@ class Approximation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Value, Ba
             The fitted transformer.
         """
         fitted = self._unfitted().fit(X)
-        self._forget()
-        self._fitted = fitted
-        for name in FITTED:
-            if hasattr(fitted, name):
-                setattr(self, name, getattr(fitted, name))
+        own = {name: value for name, value in vars(self).items() if name not in FITTED}
+        shown = {name: getattr(fitted, name) for name in FITTED if hasattr(fitted, name)}
+        self.__dict__ = {**own, **shown, "_fitted": fitted}
         return self
 
     def transform(self, X: Data) -> np.ndarray:

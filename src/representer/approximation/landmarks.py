@@ -15,10 +15,12 @@ from torch import Tensor
 from representer.approximation.base import Approximation, FeatureMap, check_bare
 from representer.kernels import Kernel, Scaled, Stationary
 from representer.linalg import (
+    NOT_FINITE,
     Cholesky,
     NotPositiveDefiniteError,
     eigh,
     factorize,
+    is_finite,
     pivoted_cholesky,
     repair_gram,
     row_blocks,
@@ -107,6 +109,8 @@ def _leverage(kernel: Kernel, X: Data, rows: Tensor, sample: Tensor, weights: Te
     anchors = take(X, sample)
     gram = kernel._gram(anchors, None).double().cpu()
     weighted = gram * weights[:, None] * weights
+    if not is_finite(weighted):
+        raise NotPositiveDefiniteError(f"The Gram matrix of a sample of the rows {NOT_FINITE}")
     values = torch.linalg.eigvalsh(weighted).clamp(min=0.0)
     total = float(values.sum())
     tail = float(values[: max(0, len(values) - rank)].sum()) / rank

@@ -252,7 +252,36 @@ class _Body:
 def _receive(
     download: Download, path: Path, address: str, max_seconds: float, max_bytes: int, console: Console
 ) -> bytes:
-    """The file behind an address, as it is stored there.
+    """The file behind an address, as it is stored there; a failure says what happened, and what to do."""
+    with _progress(path.name, console) as show:
+        body = _Body(max_bytes, show)
+        error = _await(address, body, max_seconds)
+    size = len(body.content)
+    answer = getattr(error, "response", None)  # what a server refuses with
+    head = body.content[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    advice = "Try again"
+    if isinstance(error, TimeoutError):
+        reason = f"after {max_seconds:g} s only {decimal(size)} had arrived"
+        advice = "Allow more time by max_seconds="
+    elif body.is_too_large:
+        reason = f"it sends {decimal(max(size, body.total))} or more, and max_bytes={max_bytes} are allowed"
+        advice = "Look at what is there"
+    elif answer is not None:
+        reason, advice = f"the server answered {answer.status_code} {answer.reason}", "Try again later"
+    elif error is not None:
+        reason, advice = _innermost(error), "Check the connection, and try again"
+    elif size < body.total:
+        reason = f"only {size} of {body.total} bytes arrived"
+    elif head.startswith(PORTAL):
+        reason = "an HTML page came instead of the data, maybe the login page of the network"
+        advice = "Open the address in a browser, log in, and try again"
+    else:
+        return bytes(body.content)
+    raise download.failure(path, address, reason, advice) from error
+
+
+def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
+    """Let pooch write what an address sends, and return what went wrong: a TimeoutError where it takes too long.
 
     A thread waits for the server, so that one who sends a byte now and then cannot hold up the caller.
     """
@@ -276,34 +305,15 @@ def _receive(
             for answer in answers:
                 answer.close()
 
-    with _progress(path.name, console) as show:
-        body = _Body(max_bytes, show)
-        thread = threading.Thread(target=receive, daemon=True)
-        try:
-            thread.start()
-            thread.join(max_seconds)
-        finally:
-            body.stopped = True
-    size = len(body.content)
+    thread = threading.Thread(target=receive, daemon=True)
+    try:
+        thread.start()
+        thread.join(max_seconds)
+    finally:
+        body.stopped = True
     if thread.is_alive():
-        reason = f"after {max_seconds:g} s only {decimal(size)} had arrived"
-        raise download.failure(path, address, reason, "Allow more time by max_seconds=")
-    if body.is_too_large:
-        reason = f"it sends {decimal(max(size, body.total))} or more, and max_bytes={max_bytes} are allowed"
-        raise download.failure(path, address, reason, "Look at what is there")
-    if errors:
-        answer = getattr(errors[0], "response", None)  # what a server refuses with
-        if answer is not None:
-            reason, advice = f"the server answered {answer.status_code} {answer.reason}", "Try again later"
-        else:
-            reason, advice = _innermost(errors[0]), "Check the connection, and try again"
-        raise download.failure(path, address, reason, advice) from errors[0]
-    if size < body.total:
-        raise download.failure(path, address, f"only {size} of {body.total} bytes arrived")
-    if body.content[:1000].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(PORTAL):
-        reason = "an HTML page came instead of the data, maybe the login page of the network"
-        raise download.failure(path, address, reason, "Open the address in a browser, log in, and try again")
-    return bytes(body.content)
+        return TimeoutError(f"{address} is not done after {max_seconds:g} s")
+    return errors[0] if errors else None
 
 
 def _innermost(error: BaseException) -> str:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,10 +29,11 @@ from representer.estimators.validation import (
     check_weights,
     kernel_domain,
     needs_approximation,
+    warn_unconverged,
 )
 from representer.kernels import NAMES, Kernel, as_kernel
 from representer.operators import OperatorKernel, Representation, takes_sparse
-from representer.optimize import HistoryEntry
+from representer.optimize import Deadline, HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
@@ -63,7 +65,11 @@ def threads_for(n_rows: float) -> Iterator[None]:
 
 
 def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a fit: callbacks see it begin and end, and if it fails the learner stays as it was."""
+    """Decorate a fit, which works on a copy of the learner and replaces it at its end, in one assignment.
+
+    A fit that fails leaves the learner as it was, and whoever asks it meanwhile, in another thread, gets the answers of
+    the model before. Callbacks see the fit begin and end, and the copy.
+    """
 
     @functools.wraps(fit)
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
@@ -77,16 +83,33 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     managed = with_callbacks(announced)
 
     @functools.wraps(fit)
-    def all_or_nothing(learner: Any, *args: Any, **kwargs: Any) -> Any:
-        before = dict(vars(learner))
-        try:
-            return managed(learner, *args, **kwargs)
-        except BaseException:
-            vars(learner).clear()
-            vars(learner).update(before)
-            raise
+    def all_at_once(learner: Any, *args: Any, **kwargs: Any) -> Any:
+        draft = object.__new__(type(learner))
+        vars(draft).update(vars(learner))
+        deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
+        managed(draft, *args, **kwargs)
+        del draft._deadline
+        learner.__dict__ = vars(draft)
+        if deadline.was_missed:
+            warn_unconverged(
+                f"max_time={deadline.max_time!r} ended the search: the best point so far is kept. Give it more time, "
+                "or less to search."
+            )
+        return learner
 
-    return all_or_nothing
+    return all_at_once
+
+
+def answering(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a question to a learner: it is answered by one model, also where another thread fits it meanwhile."""
+
+    @functools.wraps(method)
+    def of_one_model(learner: Any, *args: Any, **kwargs: Any) -> Any:
+        model = object.__new__(type(learner))
+        model.__dict__ = learner.__dict__  # the same one, which a fit replaces and does not change
+        return method(model, *args, **kwargs)
+
+    return of_one_model
 
 
 def _size(X: Data) -> float:
@@ -113,9 +136,18 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+    _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
+    def __init_subclass__(cls, **options: Any) -> None:
+        """The public methods of the library's own learners answer by one model, but for those that change it."""
+        super().__init_subclass__(**options)
+        own = vars(cls) if cls.__module__.startswith(f"{__package__}.") else {}
+        for name, method in list(own.items()):
+            if isinstance(method, FunctionType) and not name.startswith(("_", "fit", "partial_fit", "set_", "get_")):
+                setattr(cls, name, answering(method))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"

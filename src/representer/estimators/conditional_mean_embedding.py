@@ -93,6 +93,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         Starts of the search over hyperparameters; all but the first are random.
     max_iter : int, default=100
         Its most iterations.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-5
         Relative decrease of the criterion at which it stops.
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch, pair of these or None, default=None
@@ -189,6 +191,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         memory_limit: int | str | None = None,
         n_restarts: int = 1,
         max_iter: int = 100,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         random_state: Any = None,
         verbose: int = 0,
@@ -206,6 +209,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
@@ -243,6 +247,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         return self
 
     @available_if(takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, sample_weight: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
@@ -317,6 +322,7 @@ class ConditionalMeanEmbedding(KernelLearner):
             seed=seed,
             verbose=int(self.verbose),
             callback=callback,
+            deadline=self._deadline,
             shrinkage=float(self.shrinkage),
         )
 

@@ -8,13 +8,14 @@ import numpy as np
 import torch
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
+    DeepKernelRegressor,
     DeepSamples,
     composition_of,
     deep_attributes,
@@ -26,15 +27,14 @@ from representer.estimators.deep_regressor import (
     solve_deep,
 )
 from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
-from representer.functions import Composed, CompositionNetwork
-from representer.kernels import Kernel
+from representer.functions import Composed
 from representer.notices import warn
 from representer.operators import OperatorKernel
 from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import Fitted
 from representer.problems.outer import fit_outer
-from representer.samples import Data, is_dask, plain
+from representer.samples import Data, as_rows, is_dask, plain
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -94,6 +94,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         as one.
     max_iter : int, default=200
         Most iterations of that search.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-6
         It ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None
@@ -188,6 +190,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         memory_limit: int | str | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-6,
         random_state: Any = None,
         verbose: int = 0,
@@ -207,6 +210,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
@@ -272,12 +276,14 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if is_dask(X):
             needs_approximation(self, kernel, kernel.domain)
             require_targets(y)
-            if self.class_weight is not None:
-                raise ValueError(
-                    "class_weight= is for samples in memory; of Dask collections, pass the weights as sample_weight."
-                )
             self.classes_, indicators = one_hot_on_dask(y)
             self.class_count_ = indicators.sum(0).compute().astype(int)
+            if self.class_weight is not None:
+                of_classes = compute_class_weight(
+                    self.class_weight, classes=self.classes_, y=self.classes_, sample_weight=self.class_count_
+                )
+                own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
+                sample_weight = indicators @ of_classes * (1.0 if own is None else own)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
             samples = samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups)
             self._keep_columns(X)
@@ -415,37 +421,6 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self.calibration_(decisions)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Data) -> list[np.ndarray]:
-        """Image of X under each inner layer, from the input on.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        images : list of ndarray of shape (n_samples, size)
-            What each layer but the outer one makes of X.
-        """
-        check_is_fitted(self)
-        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
-        return [plain(image) for image in images[1:]]
-
-    @property
-    def deep_kernel_(self) -> Kernel:
-        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
-        check_is_fitted(self)
-        return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
+    transform_layers = DeepKernelRegressor.transform_layers
+    deep_kernel_ = DeepKernelRegressor.deep_kernel_
+    to_torch = DeepKernelRegressor.to_torch

@@ -96,6 +96,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         ``Nystroem(0.5)``), and ``extension`` finds the hidden features of the others. None fits to all samples.
     max_iter : int, default=200
         Most iterations of the search.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-9
         The search ends when the relative residual of the equations (6) is as small.
     learning_rate : float, default=1e-3
@@ -181,6 +183,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         preimage: str | Network = "auto",
         approximation: Nystroem | None = None,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-9,
         learning_rate: float = 1e-3,
         random_state: int | np.random.RandomState | None = None,
@@ -198,6 +201,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.preimage = preimage
         self.approximation = approximation
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.learning_rate = learning_rate
         self.random_state = random_state
@@ -299,6 +303,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             seed=seed_of(self.random_state),
             verbose=self.verbose,
             callback=self._iteration_callback(),
+            deadline=self._deadline,
         )
         return LevelSearch(self.solver, settings, self.init, self.learning_rate)
 
@@ -321,12 +326,12 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         self.solver_, self.history_, self.n_iter_ = choice.solver, choice.history, choice.n_iter
         self.decoder_ = None if networks is None else networks.decoder
         self.training_history_ = [] if networks is None else networks.result.history
-        if networks is not None and networks.result.interrupted:
+        if networks is not None and networks.result.interrupted and not self._deadline.was_missed:
             what = "The training of encoder and decoder was interrupted: the best pass so far is kept."
             warn(what, ConvergenceWarning)
         for message in inspection.defects(function, problem.energy.gram, self.subset_):
             warn(message, CollapsedComponentWarning)
-        if not choice.converged:
+        if not (choice.converged or self._deadline.was_missed):
             warn(
                 f"Deep kernel PCA has not converged: {choice.message}. The best point is kept (residual_ = "
                 f"{self.residual_:.1e}). Raise max_iter, or choose a larger lengthscale or |eta| for the upper levels.",

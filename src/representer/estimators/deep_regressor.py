@@ -28,13 +28,14 @@ from representer.estimators.validation import (
     needs_approximation,
     require_targets,
     seed_of,
+    warn_unconverged,
 )
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
 from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
-from representer.optimize import HistoryEntry, SearchSettings, keep_going
+from representer.optimize import Deadline, HistoryEntry, SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
     KnownTargets,
@@ -209,6 +210,7 @@ def settings_of(learner: Any, callback: Callable[[HistoryEntry], bool]) -> Searc
         seed_of(learner.random_state),
         learner.verbose,
         callback,
+        learner._deadline,
     )
 
 
@@ -237,7 +239,7 @@ def solve_deep(
     targets = samples.targets(representation)
     approximation = learner.approximation and learner.approximation.sized(samples.n)
     fitted = fit_composition(composition, data, targets, loss, settings, splits, approximation)
-    warn_of_search(fitted.solution)
+    warn_of_search(fitted.solution, learner._deadline)
     return fitted
 
 
@@ -253,9 +255,11 @@ def without_search(composition: Composition, loss: Any) -> Composition:
     return composition.replace(dict.fromkeys(alphas, 1.0))
 
 
-def warn_of_search(solution: Solution) -> None:
-    """A search that ended early keeps its best point, and says so."""
+def warn_of_search(solution: Solution, deadline: Deadline) -> None:
+    """A search that ended early keeps its best point, and says so; of its time the fit itself speaks."""
     choice, result = solution.choice, solution.result
+    if deadline.was_missed:
+        return
     if solution.interrupted:
         stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
         warn(
@@ -272,6 +276,8 @@ def warn_of_search(solution: Solution) -> None:
 def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples) -> dict[str, Any]:
     """What deep learners keep of a fit, by name."""
     functions = fitted.functions()
+    if fitted.solution.problem.unconverged is not None:
+        warn_unconverged(f"{fitted.solution.problem.unconverged} The best solution so far is kept.")
     if functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n:  # new rows have a column for every sample
         functions[0] = _spread_out(functions[0], samples.kept, samples.n)
     representation = learner._representation(sparse=isinstance(samples.part.X, SparseRows))
@@ -384,6 +390,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         as one.
     max_iter : int, default=200
         Most iterations of that search.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-6
         It ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None
@@ -484,6 +492,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         memory_limit: int | str | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-6,
         random_state: Any = None,
         verbose: int = 0,
@@ -505,6 +514,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.memory_limit = memory_limit
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose

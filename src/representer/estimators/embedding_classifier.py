@@ -34,7 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction
-from representer.kernels import Gaussian, Kernel, Mapped, as_kernel
+from representer.kernels import Gaussian, Kernel, Mapped, as_kernel, is_bounded
 from representer.operators import Representation, original, takes_sparse
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -111,6 +111,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200
         Most iterations of L-BFGS, or epochs of Adam.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-5
         The search ends when the criterion falls by less than this share.
     clip : float, default=1e-15
@@ -188,6 +190,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     system_: FittedSystem
     calibration_: EmbeddingCalibration | None
     _training_loss: float | None
+    _dependence: str | None  # what makes the samples of the fit other than independent and alike
     training_data = ("system_", "loo_estimates_", "history_")
 
     constraints: ClassVar[dict[str, Check]] = {
@@ -225,6 +228,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         start: dict[str, Any] | None = None,
         n_restarts: int = 1,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         clip: float = 1e-15,
         random_state: Any = None,
@@ -249,6 +253,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self.start = start
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.clip = clip
         self.random_state = random_state
@@ -286,10 +291,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, model, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
+        weighted = sample_weight is not None or self.class_weight is not None
+        self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
         return self
 
     @available_if(takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, classes: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 
@@ -471,6 +479,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             seed=seed,
             verbose=int(self.verbose),
             callback=callback,
+            deadline=self._deadline,
             shrinkage=float(self.shrinkage),
             start=self.start or {},
             solver=self.solver,
@@ -596,6 +605,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def risk_bound(self, beta: float = 0.05) -> float:
         """Theorem 4: with probability 1 − beta the expected cross entropy, clipped at ``clip`` < 1/e, is below this.
 
+        It holds for the estimates of ``embedding``, before they are normalised or calibrated, and for any kernel and
+        alpha, if f is a function of the RKHS alone (``fit_intercept=False``), k(x, x) is bounded for all x, and the
+        samples are independent and count alike. It is refused where that is not so.
+
         Parameters
         ----------
         beta : float, default=0.05
@@ -604,16 +617,30 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         Returns
         -------
         bound : float
-            Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data. It is for
-            the problem of the paper, ``fit_intercept=False``.
+            Training cross entropy + 4e·r + √(8 log(2/beta)/n): valid, and far above 1 on real data.
         """
         check_is_fitted(self)
         if not (is_real(beta) and 0.0 < beta < 1.0):
             raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
+        bound = self._bound(beta)
+        reasons = {
+            "has no intercept beside the function: fit with fit_intercept=False": self.function_.intercept is not None,
+            "takes a mean in which all samples count alike: fit without weights": self._dependence == "weights",
+            "is for independent samples: fit without groups": self._dependence == "groups",
+            f"needs k(x, x) bounded for all x, which that of {self.kernel_!r} is not known to be: take "
+            "kernel.normalized()": not is_bounded(self.kernel_),
+        }
+        for reason, holds in reasons.items():
+            if holds:
+                raise ValueError(f"risk_bound rests on a theorem that {reason}.")
+        return bound
+
+    def _bound(self, beta: float) -> float:
+        """The expression of Theorem 4, whether its conditions hold or not."""
         if self._training_loss is None:
             raise ValueError("risk_bound needs the training loss, which a fit by batches does not have; use fit.")
-        n = self._n_samples
-        return self._training_loss + 4.0 * math.e * self.complexity_ + math.sqrt(8.0 / n * math.log(2.0 / beta))
+        confidence = math.sqrt(8.0 / self._n_samples * math.log(2.0 / beta))
+        return self._training_loss + 4.0 * math.e * self.complexity_ + confidence
 
     # -- attributes ---------------------------------------------------------------------------------------------------
     @property

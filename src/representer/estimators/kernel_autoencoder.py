@@ -19,6 +19,7 @@ from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
+    DeepKernelRegressor,
     DeepSamples,
     as_layer,
     checked_layer,
@@ -31,7 +32,7 @@ from representer.estimators.deep_regressor import (
     warn_of_search,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, Folds, as_operator_kernel, check_inputs
-from representer.functions import Composed, CompositionNetwork, Layer
+from representer.functions import Composed, Layer
 from representer.kernels import Kernel
 from representer.linalg import repair_gram
 from representer.notices import warn
@@ -122,6 +123,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         Starts of the search: kernel PCA, and random ones, which race; batches take the best of them.
     max_iter : int, default=200
         Most iterations (of Adam: passes over the data).
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-5
         The search ends when the objective falls by less than this share, or its gradient is as small.
     random_state : int, RandomState instance or None, default=None
@@ -241,6 +244,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         batch_size: int | None = None,
         n_restarts: int = 4,
         max_iter: int = 200,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         random_state: Any = None,
         verbose: int = 0,
@@ -264,6 +268,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.batch_size = batch_size
         self.n_restarts = n_restarts
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.random_state = random_state
         self.verbose = verbose
@@ -374,7 +379,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 "could explain. Lower encoder_alpha or alpha, or standardise the data.",
                 ConvergenceWarning,
             )
-        warn_of_search(solution)
+        warn_of_search(solution, self._deadline)
         chain, used = solution.problem.chain, solution.problem.composition
         assert chain is not None
         after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
@@ -724,40 +729,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return estimated_bound(functions, self._bound_data, delta)
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
-    def transform_layers(self, X: Data) -> list[np.ndarray]:
-        """Image of X under each inner layer, from the input on.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
-            Inputs; with a precomputed kernel, k(X, X_train).
-
-        Returns
-        -------
-        images : list of ndarray of shape (n_samples, size)
-            What each layer but the outer one makes of X.
-        """
-        check_is_fitted(self)
-        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
-        return [plain(image) for image in images[1:]]
-
-    @property
-    def deep_kernel_(self) -> Kernel:
-        """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
-        check_is_fitted(self)
-        return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
+    transform_layers = DeepKernelRegressor.transform_layers
+    deep_kernel_ = DeepKernelRegressor.deep_kernel_
+    to_torch = DeepKernelRegressor.to_torch
 
 
 # -- labels as further targets ----------------------------------------------------------------------------------------

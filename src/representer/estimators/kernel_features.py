@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
-from representer.estimators.base import KernelLearner
+from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
@@ -94,6 +94,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
+    @fitting
     def fit(self, X: Data, y: Data = None) -> Self:
         """Choose landmarks, or draw frequencies or hash functions.
 

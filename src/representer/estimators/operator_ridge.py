@@ -22,6 +22,7 @@ from representer.estimators.validation import (
     in_memory,
     is_flat,
     require_targets,
+    score_of_known,
     seed_of,
     takes_batches,
     warn_unconverged,
@@ -81,6 +82,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what m features need.
     max_iter : int, default=100
         Iterations of the search over hyperparameters.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     tol : float, default=1e-5
         Relative decrease of the criterion at which that search stops.
     n_restarts : int, default=1
@@ -171,6 +174,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         solver: str | Falkon = "auto",
         memory_limit: int | str | None = None,
         max_iter: int = 100,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
         random_state: Any = None,
@@ -187,6 +191,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         self.solver = solver
         self.memory_limit = memory_limit
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.n_restarts = n_restarts
         self.random_state = random_state
@@ -293,7 +298,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _settings(self) -> SearchSettings:
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
-        return SearchSettings(*options, self._iteration_callback())
+        return SearchSettings(*options, self._iteration_callback(), self._deadline)
 
     def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
@@ -391,6 +396,25 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if self.system_.samples is None:
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
         return self._shaped(plain(self.system_.left_out()).astype(np.float64))
+
+    def score(self, X: Data, y: Data, sample_weight: Any = None) -> float:
+        """R², the share of the variance that predictions explain: the mean over the outputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        y : array-like of shape (n_queries,) or (n_queries, n_outputs)
+            Targets; among several outputs, NaN where one is missing: each output is scored where it is known.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Weights of the samples.
+
+        Returns
+        -------
+        score : float
+            1 for perfect predictions, 0 for the mean of y.
+        """
+        return score_of_known(y, self.predict(X), sample_weight)
 
     def predict(self, X: Data, return_std: bool = False) -> Any:
         """Predict targets.

@@ -95,6 +95,8 @@ class StructuredPredictor(KernelLearner):
         What an approximate fit may take beside the data, in bytes or as ``"2GB"``; None: what the landmarks need.
     max_iter, tol, n_restarts
         Of the search over hyperparameters of ``kernel``, as in ``OperatorRidge``.
+    max_time : float, str or None, default=None
+        Seconds after which the search ends with the best point so far, or a text such as "90s", "5m" or "1h".
     random_state : int, RandomState instance or None, default=None
         Seeds landmarks, folds and random starts.
     verbose : int, default=0
@@ -192,6 +194,7 @@ class StructuredPredictor(KernelLearner):
         approximation: Any = None,
         memory_limit: int | str | None = None,
         max_iter: int = 100,
+        max_time: float | str | None = None,
         tol: float = 1e-5,
         n_restarts: int = 1,
         random_state: Any = None,
@@ -212,6 +215,7 @@ class StructuredPredictor(KernelLearner):
         self.approximation = approximation
         self.memory_limit = memory_limit
         self.max_iter = max_iter
+        self.max_time = max_time
         self.tol = tol
         self.n_restarts = n_restarts
         self.random_state = random_state
@@ -278,7 +282,8 @@ class StructuredPredictor(KernelLearner):
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             validation.check_left_out(len(pairs), pairs.known(pairs.groups))
-        settings = SearchSettings("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose), callback)
+        options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
+        settings = SearchSettings(*options, callback, self._deadline)
         choice = problem.choose(settings)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
@@ -345,7 +350,7 @@ class StructuredPredictor(KernelLearner):
             return [(train.numpy(), test.numpy()) for train, test in folds]
 
         loss = None if self.task_loss is None else self._task_loss
-        return Task(as_decoder(self.decoder), loss, splits, self._free_outputs(), int(self.verbose))
+        return Task(as_decoder(self.decoder), loss, splits, self._free_outputs(), int(self.verbose), self._deadline)
 
     # -- samples ------------------------------------------------------------------------------------------------------
     def _read(
@@ -407,6 +412,7 @@ class StructuredPredictor(KernelLearner):
 
     # -- batches ------------------------------------------------------------------------------------------------------
     @available_if(validation.takes_batches)
+    @fitting
     def partial_fit(self, X: Data, y: Data, sample_weight: Data = None) -> Self:
         """Fit to more samples: with ``approximation=``, and the same as one fit to all of them.
 

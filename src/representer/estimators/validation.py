@@ -18,10 +18,11 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, column_
 from torch import Tensor
 
 from representer.approximation import Approximation, check_bare
-from representer.kernels import Domain, Kernel, as_kernel, as_records
+from representer.kernels import Domain, Kernel, Neural, Overlap, are_smiles, as_kernel, as_records
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.optimize import as_seconds
 from representer.samples import (
     Data,
     SparseRows,
@@ -40,6 +41,8 @@ from representer.values import (
     SHARE,
     TRUTH,
     Rule,
+    Value,
+    all_values,
     instance_of,
     integer,
     is_count,
@@ -86,7 +89,9 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     """
     X = plain(X)
     if domain in ("vectors", "gram"):
-        refuse_non_numbers(X, "X")
+        kernel = getattr(estimator, "kernel", None)
+        refuse_non_numbers(X, "X", kernel)
+        refuse_pictures(X, kernel)
         accepted = "csr" if sparse and domain == "vectors" else False
         X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted)
         if domain == "gram" and reset:
@@ -112,10 +117,19 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     return objects
 
 
-def refuse_non_numbers(data: Data, name: str) -> None:
-    """Strings of digits and dates would be converted to numbers without a word."""
+def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
+    """Strings of digits and dates would be converted to numbers without a word; and collections are no arrays."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
+    if isinstance(data, set | frozenset | Mapping | Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+        raise TypeError(
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. "
+            + (
+                "A dictionary of columns is pandas.DataFrame(X), or data of the kernel Columns."
+                if isinstance(data, Mapping)
+                else f"Make a list of it first: list({name})."
+            )
+        )
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
@@ -124,12 +138,76 @@ def refuse_non_numbers(data: Data, name: str) -> None:
             "(times, values) need Functional(…, domain='objects')."
         ) from error
     strangers = (str, bytes, datetime.date, np.datetime64, np.timedelta64)
-    if array.dtype.kind in "SUMm" or (
-        array.dtype == object and any(isinstance(entry, strangers) for entry in array.ravel())
-    ):
+    if array.dtype.kind in "SUMm":
+        strange = list(array.ravel()[:MANY_STRANGERS])
+    elif array.dtype == object:
+        strange = [entry for entry in array.ravel() if isinstance(entry, strangers)][:MANY_STRANGERS]
+    else:
+        return
+    if strange:
+        raise ValueError(_strangers_refused(name, array, strange, kernel))
+
+
+MANY_STRANGERS = 20  # so many strings show what they are
+
+
+def _has_rows(data: Iterable[Any]) -> bool:
+    """Does the collection have a length and numbered entries, or a way to become an array?"""
+    return hasattr(data, "__array__") or (hasattr(data, "__len__") and hasattr(data, "__getitem__"))
+
+
+def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel: Any) -> str:
+    """What to do with strings or dates where numbers are expected; ``array`` has at least one of them."""
+
+    def refused(kind: str) -> str:
+        return f"{name} holds {kind} such as {str(strange[0])!r:.60}, where numbers are expected. "
+
+    if not all(isinstance(entry, str) for entry in strange):
+        return refused("dates or bytes") + (
+            f"Make numbers of dates first, for example {name}.astype('datetime64[s]').astype(float)."
+        )
+    if all(_is_number(entry) for entry in strange):
+        return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
+    if name == "y":
+        return refused("strings") + "A classifier takes labels; StructuredPredictor takes any output."
+    one_column = array.ndim == 1 or array.shape[-1] == 1
+    if one_column and are_smiles(strange):
+        fingerprints = isinstance(kernel, Overlap)
+        return refused("SMILES strings") + (
+            "The kernel Molecule() takes them as they are"
+            + (
+                ", or put the transformer Morgan() before this kernel, which takes fingerprints."
+                if fingerprints
+                else "."
+            )
+        )
+    if one_column:
+        return refused("strings") + (
+            "Kernels of text take them as they are: Spectrum(3), Mismatch or Subsequence; Delta() takes categories."
+        )
+    return refused("strings") + (
+        "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
+        "strings first (for example with sklearn.preprocessing.OneHotEncoder)."
+    )
+
+
+def _is_number(text: str) -> bool:
+    """Could the text be read as a number?"""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def refuse_pictures(X: Data, kernel: Any) -> None:
+    """Arrays with more than two axes are no vectors; a network may take them all the same."""
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) > 2 and isinstance(kernel, Value) and any(isinstance(value, Neural) for value in all_values(kernel)):
         raise ValueError(
-            f"{name} holds strings or dates, where numbers are expected. Encode them first (for example with "
-            "sklearn.preprocessing.OrdinalEncoder), or choose a kernel for such data."
+            f"X has the shape {shape}, where Neural(…) takes rows of numbers. Give Neural(module, kernel, "
+            "domain='objects'), which takes arrays of any shape; or pass X.reshape(len(X), -1) and begin the "
+            f"module with torch.nn.Unflatten(1, {shape[1:]})."
         )
 
 
@@ -388,6 +466,8 @@ def one_hot_on_dask(y: Data) -> tuple[np.ndarray, Any]:
     """The classes of labels, and these as a Dask array of zeros and ones."""
     require_targets(y)
     dask = require_dask()
+    if hasattr(y, "toarray"):
+        raise ValueError("y is sparse, where labels are expected. Pass y.toarray().")
     labels = as_rows(y if is_dask(y) else dask.array.from_array(np.asarray(y), chunks=-1), "y")
     classes = check_classes(dask.array.unique(labels.ravel()).compute())
     chunks = (labels.chunks[0], (len(classes),))
@@ -456,6 +536,7 @@ ARGUMENTS: dict[str, Check] = {
     "fit_intercept": TRUTH,
     "learning_rate": POSITIVE,
     "max_iter": integer(1),
+    "max_time": lambda name, value: as_seconds(value),
     "memory_limit": lambda name, value: as_bytes(value),
     "n_restarts": integer(1),
     "shrinkage": NOT_NEGATIVE,
@@ -487,6 +568,23 @@ def check_alpha(alpha: Any) -> float | np.ndarray | None:
             "tiny value such as 1e-10."
         )
     return float(values) if values.ndim == 0 else np.ascontiguousarray(values)
+
+
+def score_of_known(y: Data, predictions: np.ndarray, sample_weight: Any = None) -> float:
+    """The mean over outputs of R², each of the samples whose target is known; NaN where fewer than two are."""
+    from sklearn.metrics import r2_score  # here, because its import takes long
+
+    targets = np.asarray(plain(y), dtype=np.float64)
+    known = ~np.isnan(targets)
+    if known.all() or targets.ndim == 1:
+        return float(r2_score(y, predictions, sample_weight=sample_weight))
+    weights = None if sample_weight is None else np.asarray(plain(sample_weight))
+    scores = [
+        r2_score(targets[rows, j], predictions[rows, j], sample_weight=None if weights is None else weights[rows])
+        for j, rows in enumerate(known.T)
+        if rows.sum() > 1
+    ]
+    return float(np.mean(scores)) if scores else math.nan
 
 
 def check_lengths(n: int, n_targets: int) -> None:

@@ -15,14 +15,15 @@ from representer.kernels.base import (
     Sum,
     Tangent,
     Wrapped,
+    is_bounded,
 )
 from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
-from representer.kernels.fingerprints import MinMax, Tanimoto
+from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
 from representer.kernels.learned import Mapped, Neural, Pullback
-from representer.kernels.molecules import Fingerprint, Molecule, as_molecules, morgan
+from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
@@ -69,6 +70,7 @@ __all__ = [
     "Molecule",
     "Neural",
     "Normalized",
+    "Overlap",
     "Pair",
     "Parallel",
     "Polynomial",
@@ -93,12 +95,17 @@ __all__ = [
     "WeightedDegree",
     "WeisfeilerLehman",
     "Wrapped",
+    "are_smiles",
     "as_graph",
     "as_kernel",
     "as_molecules",
     "as_records",
     "coded",
+<<<<<<< HEAD
     "family",
+=======
+    "is_bounded",
+>>>>>>> main
     "morgan",
     "one_kind",
     "pairwise_blocks",

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -124,6 +124,8 @@ class Kernel(Value, ABC):
     """
 
     domain: Domain = "vectors"
+    bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
+    bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
@@ -310,6 +312,7 @@ class Constant(Kernel):
     True
     """
 
+    bounded = True
     takes_sparse = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"value": FACTOR}
 
@@ -349,6 +352,8 @@ def _takes_anything(kernel: Value) -> bool:
 class Pair(Kernel, ABC):
     """A kernel made from two kernels on the same data."""
 
+    bounded_with_parts = True
+
     def __init__(self, left: Kernel, right: Kernel):
         self.left = left
         self.right = right
@@ -365,16 +370,53 @@ class Pair(Kernel, ABC):
         return kinds.pop() if kinds else "vectors"
 
     def prepare(self, X: Data) -> Data:
-        """The data, checked by both kernels."""
-        self.domain  # noqa: B018  raises if the kinds differ
-        return self.right.prepare(self.left.prepare(X))
+        """The data, checked by both kernels; objects of which each makes something else, in both forms."""
+        if self.domain != "objects" or any(map(_takes_anything, (self.left, self.right))):
+            return self.right.prepare(self.left.prepare(X))
+        if _has_views(X):
+            return X
+        left, right = self.left.prepare(X), self.right.prepare(X)
+        if not (isinstance(left, list) and isinstance(right, list)):
+            return self.right.prepare(left)
+        alike = all(type(a) is type(b) and not isinstance(a, Views) for a, b in zip(left, right, strict=True))
+        return self.right.prepare(left) if alike else list(map(Views, left, right))
 
-    def _combined(self, operation: str, X: Data, Y: Data | None) -> Tensor:
-        """The sum or the product of both Gram matrices; a constant stays a number."""
-        first, second = sorted((self.left, self.right), key=lambda k: isinstance(k, Constant))
-        gram = first._gram(X, Y)
-        other = number(second, "value", gram) if isinstance(second, Constant) else second._gram(X, Y)
-        return combine(operation, gram, other)
+    def _sides(self, *data: Data) -> tuple[list[Data], list[Data]]:
+        """The collections as the left kernel takes them, and as the right one does."""
+        views = [_has_views(X) for X in data]
+        left = [[item.left for item in X] if both else X for X, both in zip(data, views, strict=True)]
+        return left, [[item.right for item in X] if both else X for X, both in zip(data, views, strict=True)]
+
+    def _resolve(self, X: Data) -> Self:
+        left, right = self._sides(X)
+        sides = {"left": left[0], "right": right[0]}
+        return self._rebuild(lambda name, kernel: kernel._resolve(sides[name]))
+
+    def _grams(self, X: Data, Y: Data | None) -> tuple[Tensor, Tensor]:
+        """Both Gram matrices; a constant stays a number."""
+        left, right = self._sides(X, Y)
+        (first, own), (second, other) = sorted(
+            ((self.left, left), (self.right, right)), key=lambda side: isinstance(side[0], Constant)
+        )
+        gram = first._gram(*own)
+        return gram, number(second, "value", gram) if isinstance(second, Constant) else second._gram(*other)
+
+    def _diagonals(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Both diagonals."""
+        left, right = self._sides(X)
+        return self.left._diag(*left), self.right._diag(*right)
+
+
+class Views(NamedTuple):
+    """One object as each of two kernels takes it: a molecule, say, and its graph."""
+
+    left: Any
+    right: Any
+
+
+def _has_views(X: Data | None) -> bool:
+    """Do the objects have a form for each of two kernels?"""
+    return isinstance(X, list) and bool(X) and isinstance(X[0], Views)
 
 
 class Sum(Pair):
@@ -388,10 +430,11 @@ class Sum(Pair):
     """
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
-        return self._combined("add", X, Y)
+        return combine("add", *self._grams(X, Y))
 
     def _diag(self, X: Data) -> Tensor:
-        return self.left._diag(X) + self.right._diag(X)
+        left, right = self._diagonals(X)
+        return left + right
 
     def features(self, X: Data) -> Tensor | None:
         """The features of both kernels, side by side."""
@@ -402,12 +445,12 @@ class Sum(Pair):
     def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
         """The features of both kernels in columns that are named by the side and the name there."""
         sides = {}
-        for side in ("left", "right"):
+        for side, (data,) in zip(("left", "right"), self._sides(X), strict=True):
             own = columns
             if columns is not None:
                 names = [name[1] for name in sorted(columns, key=columns.__getitem__) if name[0] == side]  # type: ignore[index]
                 own = {name: i for i, name in enumerate(names)}
-            sides[side] = getattr(self, side)._explicit_features(X, own)
+            sides[side] = getattr(self, side)._explicit_features(data, own)
         return side_by_side(sides)
 
     def __repr__(self) -> str:
@@ -426,10 +469,11 @@ class Product(Pair):
     """
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
-        return self._combined("mul", X, Y)
+        return combine("mul", *self._grams(X, Y))
 
     def _diag(self, X: Data) -> Tensor:
-        return self.left._diag(X) * self.right._diag(X)
+        left, right = self._diagonals(X)
+        return left * right
 
     def __repr__(self) -> str:
         left, right = (f"({k!r})" if isinstance(k, Pair | Scaled) else repr(k) for k in (self.left, self.right))
@@ -440,6 +484,7 @@ class Product(Pair):
 class Wrapped(Kernel, ABC):
     """A kernel made from one other kernel, on the same data."""
 
+    bounded_with_parts = True
     kernel: Kernel
 
     @property
@@ -579,6 +624,21 @@ class Centered(Wrapped):
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]
+
+
+def is_bounded(kernel: Kernel) -> bool:
+    """Is k(x, x) known to be bounded for all x: are all parts that are not normalised of such a kind?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear, is_bounded
+    >>> is_bounded(2.0 * Gaussian() + Linear().normalized()), is_bounded(Linear() + 1.0)
+    (True, False)
+    """
+    if kernel.bounded or isinstance(kernel, Normalized):
+        return True
+    children = [child for _, child in kernel._children() if isinstance(child, Kernel)]
+    return kernel.bounded_with_parts and all(map(is_bounded, children))
 
 
 # -- kernels of objects by sparse explicit features ------------------------------------------------------------------

@@ -26,6 +26,7 @@ MANY_BITS = 8
 class Overlap(Kernel, ABC):
     """k(x, y) = s(x, y) / (s(x, x) + s(y, y) − s(x, y)), with s the common content; two empty objects are equal (1)."""
 
+    bounded = True
     takes_sparse = True
 
     @abstractmethod

@@ -19,6 +19,7 @@ from representer.values import Constraint, Real, Setting, as_tensor, instance_of
 class Mapped(Kernel, ABC):
     """A kernel of images of the data."""
 
+    bounded_with_parts = True
     kernel: Kernel
     domain: Domain
     rules = {"kernel": instance_of("a kernel object", Kernel), "domain": one_of(*get_args(Domain))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -21,6 +22,8 @@ from representer.values import is_count, is_whole
 SHOWN = 5
 # SMILES whose fingerprints are remembered (about 1 kB each): reading one costs more than comparing it with thousands.
 REMEMBERED = 2**16
+# Atoms, those in brackets with anything about them, and between them bonds, branches and rings.
+SMILES = re.compile(r"(?:Cl|Br|[BCNOPSFIbcnops*]|\[[^\]\s]+\]|[-=#$/\\%.:()\d])+")
 
 
 class Molecule(Kernel):
@@ -50,6 +53,7 @@ class Molecule(Kernel):
     """
 
     domain: Domain = "objects"
+    bounded = True
 
     def __init__(self, radius: int = 2, n_bits: int = 2048, counts: bool = False, chirality: bool = False):
         self.radius = radius
@@ -172,6 +176,25 @@ def as_molecules(X: Data) -> list[Data]:
             f"else, at position {shown}{', …' if len(strangers) > SHOWN else ''}."
         )
     return molecules
+
+
+def are_smiles(strings: Sequence[str]) -> bool:
+    """Do all of these strings look like molecules, and can RDKit, where it is installed, read them?
+
+    Examples
+    --------
+    >>> from representer.kernels import are_smiles
+    >>> are_smiles(["CCO", "c1ccccc1"]), are_smiles(["red", "blue"])
+    (True, False)
+    """
+    if not all(SMILES.fullmatch(text) for text in strings):
+        return False
+    try:
+        rdkit = _rdkit()
+    except ModuleNotFoundError:
+        return True
+    with rdkit.rdBase.BlockLogs():
+        return all(rdkit.Chem.MolFromSmiles(text) is not None for text in strings)
 
 
 def _refuse(faulty: list[tuple[int, Data]], total: int) -> None:

@@ -26,6 +26,7 @@ class Delta(Kernel):
     """
 
     domain: Domain = "labels"
+    bounded = True
 
     def prepare(self, X: Data) -> list[Hashable]:
         """The labels as a list; a row of several labels is a tuple."""
@@ -106,6 +107,12 @@ class Precomputed(Kernel):
         return X.diagonal(dim1=-2, dim2=-1).clone()
 
 
+WHOLE_COLLECTIONS = (
+    "A function of whole collections is Callable(function, batched=True); a matrix that is known already goes with "
+    "kernel='precomputed'."
+)
+
+
 class Callable(Kernel):
     """A kernel from a function: of two objects, or, with ``batched=True``, of two collections at once.
 
@@ -156,14 +163,30 @@ class Callable(Kernel):
 
     def _number(self, x: object, y: object) -> float:
         """The kernel of two objects."""
-        value = self.function(x, y)
+        try:
+            value = self.function(x, y)
+        except (TypeError, ValueError, IndexError) as error:
+            if self._takes_matrices(x, y):
+                raise ValueError(
+                    f"{self!r} is called with two samples and must give one number, but its function takes two "
+                    f"matrices. {WHOLE_COLLECTIONS}"
+                ) from error
+            raise
         try:
             return float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"{self!r} must give one real number for two objects; for {x!r} and {y!r} it gave {value!r}. A "
-                "function of whole collections is Callable(function, batched=True)."
+                f"{self!r} must give one number, and a real one, for two objects; for {x!r} and {y!r} it gave "
+                f"{value!r}. {WHOLE_COLLECTIONS}"
             ) from error
+
+    def _takes_matrices(self, x: object, y: object) -> bool:
+        """Does the function make a matrix of two matrices with one row each?"""
+        try:
+            result: Any = self.function(np.array([x]), np.array([y]))
+            return np.shape(result) == (1, 1)
+        except Exception:  # whatever it is: the first error says what was wrong
+            return False
 
     def _matrix(self, X: Data, Y: Data) -> Tensor:
         """The kernel of two collections, by a function that takes them whole."""

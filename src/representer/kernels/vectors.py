@@ -223,6 +223,7 @@ class Stationary(Kernel, ABC):
     ``lengthscale="median"`` is the median heuristic; ``"auto"`` learns it from there; ``"ard"`` learns one a feature.
     """
 
+    bounded = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {"lengthscale": EUCLIDEAN}
     block_rows: ClassVar[int] = LARGE_BLOCK
     rounds_diagonal: ClassVar[bool] = False  # does k(x, x), from inner products, miss 1 by rounding?

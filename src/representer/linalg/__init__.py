@@ -5,6 +5,7 @@ Every routine accepts leading batch dimensions unless it says otherwise, and nev
 """
 
 from representer.linalg.cholesky import (
+    NOT_FINITE,
     Cholesky,
     NotPositiveDefiniteError,
     Woodbury,
@@ -47,6 +48,7 @@ from representer.linalg.units import power_of_two
 
 __all__ = [
     "BLOCK_BYTES",
+    "NOT_FINITE",
     "Cholesky",
     "Eigenpairs",
     "IndefiniteGramWarning",

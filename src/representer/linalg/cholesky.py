@@ -25,7 +25,7 @@ ORTHOGONAL_WORK = 10**7
 # Rows of so many columns and their transpose fit into a processor's fast memory.
 STRIP = 128
 
-NOT_FINITE = "has NaN or infinite entries; check the data and the kernel's hyperparameters."
+NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the kernel's hyperparameters."
 
 
 class NotPositiveDefiniteError(ValueError):

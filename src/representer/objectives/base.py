@@ -190,8 +190,12 @@ def symmetric_part(matrix: Tensor) -> Tensor:
     return (matrix + matrix.mT).mul_(0.5)
 
 
-class NotConvergedError(RuntimeError):
-    """An inner solver ran out of iterations before reaching its tolerance."""
+class NotConvergedError(ValueError):
+    """An inner solver ran out of iterations before reaching its tolerance; ``best`` is the best solution, if any."""
+
+    def __init__(self, message: str, best: Fit | None = None) -> None:
+        super().__init__(message)
+        self.best = best
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import math
+import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
@@ -110,11 +113,19 @@ class ConvexLoss(InnerProblem, ABC):
         return [slice(0, p)] if self.couples_columns else [slice(j, j + 1) for j in range(p)]
 
     def _fit(self, gram: Tensor, targets: Tensor, alpha: float, near: Fit | None) -> Fit:
-        problems = self._problems(targets)
-        starts = [near and _columns(near, j, i) for i, j in enumerate(problems)]
-        return Fit.of_columns(
-            [self._solve(gram, targets[:, j], alpha, start) for j, start in zip(problems, starts, strict=True)]
-        )
+        fits, errors = [], []
+        for i, j in enumerate(self._problems(targets)):
+            try:
+                fits.append(self._solve(gram, targets[:, j], alpha, near and _columns(near, j, i)))
+            except NotConvergedError as error:
+                if error.best is None:
+                    raise
+                fits.append(error.best)
+                errors.append(error)
+        fit = Fit.of_columns(fits)
+        if errors:
+            raise NotConvergedError(str(errors[0]), fit)
+        return fit
 
     def adjoint(self, gram: Tensor, alpha: float, fit: Fit, right: Tensor, sums: Tensor) -> Tensor:
         """How ⟨right, β⟩ + ⟨sums, b⟩ depends on K at the solution: its differential is −⟨a, dK β⟩; returns a."""
@@ -232,7 +243,8 @@ def damped_newton(
     raise NotConvergedError(
         f"Newton's method for {name} stopped after {max_iter} steps at an optimality gap of {gap:.2g} "
         f"(wanted {tol * scale:.2g}) for alpha={alpha:.3g}. Increase alpha, loosen tol, or check the scale of the "
-        f"Gram matrix (its mean diagonal is {gram.diagonal().mean().item():.3g})."
+        f"Gram matrix (its mean diagonal is {gram.diagonal().mean().item():.3g}).",
+        Fit(point.value, point.beta, point.b, alpha) if bool(point.value.isfinite()) else None,
     )
 
 
@@ -522,7 +534,8 @@ class SupportVectorLoss(ConvexLoss, ABC):
             raise NotConvergedError(
                 f"libsvm stopped at a duality gap of {gap:.2g} of the value (wanted {LARGEST_GAP}) for alpha="
                 f"{alpha:.3g}, that is C={C:.3g}. Increase alpha, or max_iter (now {self.max_iter}); libsvm is "
-                "limited to single precision, which SquaredHinge and Ridge are not."
+                "limited to single precision, which SquaredHinge and Ridge are not.",
+                fit,
             )
         return fit
 
@@ -651,10 +664,28 @@ def _support_vectors(machine: SVC | SVR, gram: Tensor, y: Tensor, weights: Tenso
     with warnings.catch_warnings():
         # Running out of iterations is judged by the duality gap, not by libsvm's criterion.
         warnings.filterwarnings("ignore", message="Solver terminated early")
-        machine.fit(*(x.numpy(force=True) for x in (gram, y[:, 0], weights[:, 0])))
+        arrays = [x.numpy(force=True) for x in (gram, y[:, 0], weights[:, 0])]
+        _interruptible(lambda: machine.fit(*arrays))
     beta = np.zeros((len(y), 1))
     beta[machine.support_, 0] = machine.dual_coef_[0]
     return torch.as_tensor(beta).to(y), torch.as_tensor(machine.intercept_).to(y)
+
+
+def _interruptible(solve: Callable[[], object]) -> None:
+    """Call a solver that does not listen to Ctrl-C: in a thread, which an interrupt leaves to its end."""
+    if threading.current_thread() is not threading.main_thread():
+        solve()  # Ctrl-C reaches the main thread only
+        return
+    answer: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(solve())
+        except BaseException as error:  # whatever it is, the caller gets it
+            answer.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    answer.result()
 
 
 def _polish(gram: Tensor, beta: Tensor, b: Tensor, level: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:

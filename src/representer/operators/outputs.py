@@ -82,7 +82,10 @@ class Diagonal(Operator):
         """The diagonal matrix (p, p) of the weights."""
         weights = number(self, "weights", like)
         if weights.shape != (p,):
-            raise ValueError(f"Diagonal has weights of shape {tuple(weights.shape)}, but there are {p} outputs.")
+            raise ValueError(
+                f"Diagonal has {weights.numel()} weights (shape {tuple(weights.shape)}), but there are {p} outputs: "
+                f"give one weight for each output, {p} in all."
+            )
         return torch.diag(weights)
 
 

@@ -2,7 +2,7 @@
 
 Both minimise a smooth function of a flat vector. They know nothing of kernels or data; they stop
 by one :class:`StoppingRule`, report through one history, and return one :class:`OptimizeResult`.
-An interrupted run (Ctrl-C) keeps the best point it has seen. :func:`newton` finds the last digits
+An interrupted run (Ctrl-C, or a deadline) keeps the best point it has seen. :func:`newton` finds the last digits
 of a few unknowns.
 """
 
@@ -10,10 +10,13 @@ from representer.optimize.newton import newton
 from representer.optimize.quasi_newton import lbfgs
 from representer.optimize.runs import (
     Callback,
+    Deadline,
     HistoryEntry,
     Monitor,
     OptimizeResult,
+    OutOfTimeError,
     StoppingRule,
+    as_seconds,
     check_limits,
     with_gradient,
 )
@@ -35,15 +38,18 @@ from representer.optimize.stochastic import DivergenceError, adam
 __all__ = [
     "Callback",
     "Choice",
+    "Deadline",
     "DivergenceError",
     "HistoryEntry",
     "Monitor",
     "OptimizeResult",
+    "OutOfTimeError",
     "Problem",
     "SearchSettings",
     "StoppingRule",
     "adam",
     "alpha_grid",
+    "as_seconds",
     "best_alpha",
     "check_limits",
     "keep_going",

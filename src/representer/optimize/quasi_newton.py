@@ -15,6 +15,7 @@ from torch import Tensor
 from representer.optimize.runs import (
     Best,
     Callback,
+    Deadline,
     Monitor,
     OptimizeResult,
     StoppingRule,
@@ -36,8 +37,8 @@ PAIRS = 10  # of curvature, remembered for each restart
 class _Evaluator:
     """Calls the objective on some of the restarts, checks and counts, and remembers the best ever seen."""
 
-    def __init__(self, function: Objective, starts: Tensor) -> None:
-        self.function, self.like = function, starts
+    def __init__(self, function: Objective, starts: Tensor, deadline: Deadline | None = None) -> None:
+        self.function, self.like, self.deadline = function, starts, deadline
         self.n_evaluations = 0
         self.starts: np.ndarray = starts.numpy(force=True)
         self.best_values = np.full(len(starts), np.inf, dtype=self.starts.dtype)
@@ -54,6 +55,8 @@ class _Evaluator:
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
+        if self.best is not None and self.deadline is not None:
+            self.deadline.check()
         return np.where(usable, values, np.nan), gradients
 
     def _remember(self, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, restarts: np.ndarray) -> None:
@@ -307,6 +310,7 @@ def lbfgs(
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
+    deadline: Deadline | None = None,
 ) -> OptimizeResult:
     """Minimise a smooth function from many starts at once by limited-memory BFGS.
 
@@ -335,9 +339,12 @@ def lbfgs(
         Called with the :class:`HistoryEntry` of every iteration, first that of the starts; True stops
         the run.
     verbose : int
-        1: a progress bar for runs over a second. 2: also a line that says why the run stopped.
+        1: a progress bar for runs over a second, or lines where there is no terminal. 2: also a line that says why the
+        run stopped.
     description : str
         What the progress bar calls the run.
+    deadline : Deadline, optional
+        When the run must end; the evaluation at the start is always made.
 
     Returns
     -------
@@ -356,10 +363,10 @@ def lbfgs(
     if not longest_step > 0:
         raise ValueError(f"longest_step must be positive, got {longest_step!r}; inf is no limit")
     rule = StoppingRule(tol, patience=2, noise=noise)
-    evaluate = _Evaluator(function, starts)
+    evaluate = _Evaluator(function, starts, deadline)
     outcomes: dict[int, tuple[bool, str]] = {}
     stopped, interrupted = "", False
-    with Monitor(callback, verbose, max_iter, description) as monitor:
+    with Monitor(callback, verbose, max_iter, description, deadline) as monitor:
         try:
             alive = _Restarts(evaluate, longest_step)
             outcomes = alive.outcomes

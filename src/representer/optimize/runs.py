@@ -1,7 +1,9 @@
-"""What every optimiser shares: history, result, stopping rule, progress bar, checks of the objective."""
+"""What every optimiser shares: history, result, stopping rule, time budget, progress, checks of the objective."""
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +17,10 @@ from torch import Tensor
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+# Without a terminal a long run prints a line as often as this, in seconds.
+LINE_EVERY = 5.0
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
 Callback = Callable[["HistoryEntry"], bool | None]
 Best = tuple[float, float, Tensor]  # value, gradient norm, point
 
@@ -27,6 +33,60 @@ class HistoryEntry(NamedTuple):
     value: float  # L-BFGS: the best value so far; Adam: the mean of the epoch's batch values
     gradient_norm: float  # largest absolute entry of the gradient that belongs to the value
     active: int  # number of restarts alive
+
+
+class OutOfTimeError(KeyboardInterrupt):
+    """The time of a search is over: its loops end as they do after Ctrl-C, with the best point so far."""
+
+
+class Deadline:
+    """When a search must end. All its loops ask the same one, after each evaluation.
+
+    Parameters
+    ----------
+    max_time : float, str or None
+        Seconds from now on, or a text such as "90s", "5m" or "1h"; None is no limit.
+    """
+
+    def __init__(self, max_time: float | str | None = None) -> None:
+        self.max_time = max_time
+        self.end = time.perf_counter() + as_seconds(max_time)
+        self.was_missed = False  # has it ended a loop?
+
+    def has_passed(self) -> bool:
+        """Is the time over? Who asks ends what it does if so, and the deadline remembers that."""
+        self.was_missed = self.was_missed or time.perf_counter() >= self.end
+        return self.was_missed
+
+    def check(self) -> None:
+        """Raise an ``OutOfTimeError`` if the time is over."""
+        if self.has_passed():
+            raise OutOfTimeError
+
+
+def as_seconds(max_time: object) -> float:
+    """The seconds of a time budget: a positive number, a text such as "90s", "5m" or "1h", or None for no limit.
+
+    Examples
+    --------
+    >>> from representer.optimize import as_seconds
+    >>> as_seconds("5m"), as_seconds(0.5), as_seconds(None)
+    (300.0, 0.5, inf)
+    """
+    seconds = math.nan
+    if max_time is None:
+        return math.inf
+    if isinstance(max_time, str):
+        parts = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smh]?)\s*", max_time)
+        seconds = math.nan if parts is None else float(parts[1]) * UNITS[parts[2]]
+    elif isinstance(max_time, int | float | np.integer | np.floating) and not isinstance(max_time, bool):
+        seconds = float(max_time)
+    require(
+        seconds > 0,
+        "max_time must be a positive number of seconds, a text such as '90s', '5m' or '1h', or None for no limit; got "
+        f"{max_time!r}.",
+    )
+    return seconds
 
 
 @dataclass(frozen=True)
@@ -99,20 +159,28 @@ def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor
 
 
 class Monitor:
-    """History, callback and progress bar of one run.
+    """History, callback, deadline and progress of one run.
 
-    The bar appears only once a run has lasted a second, and only where it can be redrawn in place
-    (a terminal, a notebook), so that log files stay clean.
+    A progress bar appears once a run has lasted a second. Where it cannot be redrawn in place (in a log file), a line
+    is printed every few seconds instead.
     """
 
-    def __init__(self, callback: Callback | None, verbose: int, max_iter: int, description: str) -> None:
+    def __init__(
+        self,
+        callback: Callback | None,
+        verbose: int,
+        max_iter: int,
+        description: str,
+        deadline: Deadline | None = None,
+    ) -> None:
         self.callback, self.verbose, self.max_iter = callback, verbose, max_iter
+        self.deadline = Deadline() if deadline is None else deadline
         self.description = description or "minimising"
         self.history: list[HistoryEntry] = []
         self.bar: Progress | None = None
 
     def __enter__(self) -> Monitor:
-        self.began = time.perf_counter()
+        self.began = self.printed = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -137,6 +205,10 @@ class Monitor:
                 self.bar.start()
         state = f"value {entry.value:.6g}, {entry.active} alive"
         self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
+        if self.bar.disable and time.perf_counter() - self.printed >= LINE_EVERY:
+            self.printed = time.perf_counter()
+            done = f"{entry.seconds:.0f} s, iteration {entry.iteration} of {self.max_iter}"
+            print(f"{self.description}: {done}, {state}", file=sys.stderr, flush=True)
 
     def result(
         self,
@@ -151,7 +223,8 @@ class Monitor:
         """The result of the run, with its history; a message is printed if the user asked for it."""
         n_iter = self.history[-1].iteration if self.history else 0
         if interrupted:
-            message = f"interrupted after {n_iter} iterations; kept the best point so far"
+            why = f"max_time={self.deadline.max_time!r} reached" if self.deadline.was_missed else "interrupted"
+            message = f"{why} after {n_iter} iterations; kept the best point so far"
         if self.verbose >= 2:
             print(f"{self.description}: {message}", file=sys.stderr)
         value, _, point = best

@@ -15,7 +15,7 @@ from torch import Tensor
 from representer.linalg import recycling
 from representer.operators import Representation
 from representer.optimize.quasi_newton import lbfgs
-from representer.optimize.runs import HistoryEntry, OptimizeResult
+from representer.optimize.runs import Deadline, HistoryEntry, OptimizeResult
 from representer.samples import Data, InMemory, Samples, plain, take
 from representer.systems import RidgeData, System
 
@@ -39,6 +39,7 @@ class SearchSettings:
     seed: int = 0
     verbose: int = 0
     callback: Callable[[HistoryEntry], bool] = keep_going
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Choice:
     history : list of HistoryEntry
         The search; its first entry is the start.
     interrupted : bool
-        Did Ctrl-C or a callback end the search?
+        Did Ctrl-C, the deadline or a callback end the search?
     unconverged : str or None
         Why the search ended before it had converged, for a warning; None where it had, or where there was none.
     """
@@ -162,6 +163,7 @@ def minimise(
             callback=settings.callback,
             verbose=settings.verbose,
             description=description,
+            deadline=settings.deadline,
         )
 
 

@@ -138,12 +138,14 @@ def follow(states: Iterator[S], limits: SearchLimits, is_better: Callable[[S, S]
             if state.residual <= limits.tol:
                 message = f"residual {state.residual:.1e} after {k} iterations"
                 break
+            limits.monitor.deadline.check()
     except StalledError as reason:
         message = f"{reason} after {k} iterations"
     except KeyboardInterrupt:
         if best is None:
             raise
-        interrupted, message = True, f"interrupted after {k} iterations; kept the best point so far"
+        why = "max_time reached" if limits.monitor.deadline.was_missed else "interrupted"
+        interrupted, message = True, f"{why} after {k} iterations; kept the best point so far"
     assert best is not None
     return ManifoldResult(best, best.residual <= limits.tol, message, k, interrupted)
 

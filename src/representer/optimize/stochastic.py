@@ -10,6 +10,7 @@ from torch import Tensor
 from representer.optimize.runs import (
     Best,
     Callback,
+    Deadline,
     Monitor,
     OptimizeResult,
     StoppingRule,
@@ -121,6 +122,7 @@ def adam(
     callback: Callback | None = None,
     verbose: int = 0,
     description: str = "",
+    deadline: Deadline | None = None,
 ) -> OptimizeResult:
     """Minimise the mean of a function over sub-batches of the data by Adam.
 
@@ -155,7 +157,7 @@ def adam(
         Seed of the shuffling; None shuffles differently each time.
     callback : callable, optional
         Called with the :class:`HistoryEntry` of every epoch; True stops the run.
-    verbose, description
+    verbose, description, deadline
         See :func:`lbfgs`.
 
     Returns
@@ -187,7 +189,7 @@ def adam(
     run = _Adam(function, starts[0], learning_rate)
     rule = StoppingRule(tol, patience)
     interrupted = False
-    with Monitor(callback, verbose, max_iter, description) as monitor:
+    with Monitor(callback, verbose, max_iter, description, deadline) as monitor:
         try:
             epochs = (_batches(n_samples, size, generator) for _ in range(max_iter))
             converged, message = _epochs(run, epochs, rule, monitor)
@@ -208,6 +210,8 @@ def _epochs(run: _Adam, epochs: Iterable[list[Tensor]], rule: StoppingRule, moni
     for epoch, batches in enumerate(epochs, start=1):
         for indices in batches:
             run.batch(indices.to(run.point.device))
+            if run.seen or run.best is not None:
+                monitor.deadline.check()
         means = run.close_epoch()
         if means is None:
             continue

@@ -30,12 +30,13 @@ from representer.objectives import (
     Interpolation,
     LeaveOneOut,
     Logistic,
+    NotConvergedError,
     Ridge,
     SquaredHinge,
 )
 from representer.objectives.squared import Observed, OnFactor, observed, separation_penalty
 from representer.operators import Decomposable, Identity, OperatorKernel
-from representer.optimize import Callback, OptimizeResult, lbfgs
+from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
 from representer.values import Hyperparameter, Value
 
@@ -264,6 +265,7 @@ class DeepProblem:
         self.rows = torch.arange(len(self.Y)) if rows is None else rows
         self._all_rows = rows is None
         self.objectives, self.landmarks = objectives, landmarks
+        self.unconverged: str | None = None  # why the outer problem was not solved to its tolerance
         layers = composition.layers
         if chain is None and layers:
             chain = Chain(layers, X, rows=self.rows, max_rank=max_rank)
@@ -590,7 +592,13 @@ class DeepProblem:
         gram = self._gram(block, Z, self.rows)
         own = getattr(block.fit, "alpha", 1.0) is None  # interpolation, or a penalty that holds alpha already
         options = {} if own else {"alpha": self.composition.alpha / block.scale}
-        evaluation = block.fit.evaluate(gram, gradient=False, **options)
+        try:
+            evaluation = block.fit.evaluate(gram, gradient=False, **options)
+        except NotConvergedError as error:
+            if error.best is None or self.landmarks is not None:
+                raise
+            self.unconverged = str(error)
+            return error.best.beta.to(gram), error.best.intercept.to(gram)
         if self.landmarks is None:
             return evaluation.dual, evaluation.intercept
         landmarks = block.gram(Z[self.landmarks], None)
@@ -608,6 +616,7 @@ def minimise(
     verbose: int = 0,
     description: str = "",
     strict: bool = True,
+    deadline: Deadline | None = None,
 ) -> OptimizeResult:
     """Minimise J from some starts, in units of its value at the first: tolerances do not depend on those of y.
 
@@ -633,7 +642,7 @@ def minimise(
         values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
         return values / unit, gradients / unit
 
-    options = {"callback": callback, "verbose": verbose, "description": description}
+    options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
     result = lbfgs(in_units, starts, max_iter=max_iter, tol=tol, **options)  # type: ignore[arg-type]
     factor = unit.item()
     vanished = result.value <= info.eps and not result.interrupted

@@ -18,7 +18,7 @@ from representer.functions import Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, conjugate_gradient, eigh, repair_gram
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
-from representer.optimize import Callback, Choice, OptimizeResult, SearchSettings, lbfgs, log_spaced
+from representer.optimize import Callback, Choice, Deadline, OptimizeResult, SearchSettings, lbfgs, log_spaced
 from representer.problems.composition import (
     Composition,
     DeepProblem,
@@ -174,10 +174,11 @@ class HyperparameterSearch:
         tol: float,
         least_alpha: float = 0.0,
         frozen: bool = False,
+        deadline: Deadline | None = None,
     ):
         self.composition, self.folds, self.least_alpha = composition, list(folds), least_alpha
         self.frozen = frozen  # inner layers stay as they are: only the outer function is fitted anew
-        self.max_iter, self.tol = max_iter, tol
+        self.max_iter, self.tol, self.deadline = max_iter, tol, deadline
         packing, start = composition.packing(list(free))
         self.packing: Packing = packing
         self.start = start.to(folds[0].problem.Y)
@@ -220,7 +221,8 @@ class HyperparameterSearch:
                 points.append(fold.point)
                 continue
             problem = fold.problem.at(numbers)
-            result = minimise(problem, fold.point[None], max_iter=self.max_iter, tol=self.tol, strict=False)
+            limits = {"max_iter": self.max_iter, "tol": self.tol, "deadline": self.deadline}
+            result = minimise(problem, fold.point[None], **limits, strict=False)  # type: ignore[arg-type]
             if result.interrupted:
                 raise KeyboardInterrupt
             if not math.isfinite(result.value):
@@ -276,7 +278,8 @@ class HyperparameterSearch:
             values, gradients = zip(*(self(point) for point in points), strict=True)
             return torch.stack(values), torch.stack(gradients)
 
-        options = {"callback": callback, "verbose": verbose, "description": "error of held-out data"}
+        description = "error of held-out data"
+        options = {"callback": callback, "verbose": verbose, "description": description, "deadline": self.deadline}
         result = lbfgs(function, self.start, max_iter=max_iter, tol=tol, noise=NOISE, **options)  # type: ignore[arg-type]
         with torch.no_grad():
             chosen = self.unpack(result.point).numbers()
@@ -375,7 +378,7 @@ class Solution:
 
     @property
     def interrupted(self) -> bool:
-        """Did Ctrl-C or a callback end the search?"""
+        """Did Ctrl-C or the deadline end the search?"""
         return any(part is not None and part.interrupted for part in (self.choice, self.result))
 
     @property
@@ -472,7 +475,7 @@ class DeepFit:
     def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """For each fold f + b at its samples by a fit without them, and the samples; fits start from given images.
 
-        Ctrl-C ends this, not only the fold it happens in.
+        Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the inner layers that it has.
         """
         tol = max(self.settings.tol, FOLD_TOL)
         for training, validation in self.splits.folds(None):
@@ -480,8 +483,9 @@ class DeepFit:
             point = self.Y.new_zeros(0)
             if problem.chain is not None:
                 start = flat(problem.chain.project(images))
-                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol)
-                if result.interrupted:
+                deadline = self.settings.deadline
+                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol, deadline=deadline)
+                if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point
             outer, intercept, found = problem.solve(point)
@@ -539,7 +543,7 @@ class DeepFit:
         """Search the inner layers from some starts."""
         settings = self.settings
         options = {"max_iter": settings.max_iter, "tol": settings.tol, "verbose": settings.verbose, **options}
-        return self.minimiser(problem, starts, **options)
+        return self.minimiser(problem, starts, deadline=settings.deadline, **options)
 
     # -- hyperparameters ----------------------------------------------------------------------------------------------
     def _first_alphas(self, given: Composition) -> dict[str, float]:
@@ -602,7 +606,8 @@ class DeepFit:
             choice = self._stopped()
         if len(rows) < count(self.X):
             return choice, None
-        return choice, self.whole or images or None
+        # Landmarks were chosen where all began: they may depend on each other where this search has ended.
+        return choice, (self.whole if self.approximation is None else []) or images or None
 
     def _stopped(self) -> Choice:
         return Choice(self.composition, self.composition.alpha, interrupted=True)
@@ -644,6 +649,7 @@ class DeepFit:
             tol=max(self.settings.tol, FOLD_TOL),
             least_alpha=self._least_alpha(loss, len(folds[0].problem.Y)),
             frozen=frozen,
+            deadline=self.settings.deadline,
         )
 
     def _run(self, search: HyperparameterSearch) -> Choice:
@@ -671,9 +677,9 @@ class DeepFit:
         problem = DeepProblem(composition, X, targets, self.loss.proxy().fit())
         if problem.chain is None:
             return [], False
-        result = self.minimise(
-            problem, self.starts(problem), tol=max(self.settings.tol, EXPLORE_TOL), description="restarts"
-        )
+        # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
+        tol = max(self.settings.tol, EXPLORE_TOL) if self.approximation is None else self.settings.tol
+        result = self.minimise(problem, self.starts(problem), tol=tol, description="restarts")
         return problem.chain.images(problem.chain.split(result.point)), result.interrupted
 
     def _fold(

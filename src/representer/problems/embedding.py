@@ -446,6 +446,7 @@ class EmbeddingSearch:
             "callback": report,
             "verbose": settings.verbose,
             "description": "log criterion" if self.logarithm else f"criterion {settings.criterion}",
+            "deadline": settings.deadline,
         }
         with silent_repairs(), recycling():
             try:
@@ -511,7 +512,8 @@ class EmbeddingSearch:
         if self.logarithm:  # the criterion itself, without the penalty
             history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
             value = math.exp(value - float(self._penalty(result.point)))
-        message = None if result.converged else f"The search over hyperparameters: {result.message}."
+        told = result.converged or self.settings.deadline.was_missed  # the fit itself speaks of its time
+        message = None if told else f"The search over hyperparameters: {result.message}."
         return Choice(kernel.numbers(), float(alpha), value, history, result.interrupted, message)
 
     def _warn_of_bounds(self, point: Tensor) -> None:

@@ -504,7 +504,9 @@ def find(energy: LevelEnergy, sizes: Sequence[int | float], search: LevelSearch)
     first = start if from_levelwise else initial(search.init, start, search.settings.seed)
     _check_range(energy)
     settings = search.settings
-    with Monitor(settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA") as monitor:
+    with Monitor(
+        settings.callback, settings.verbose, settings.max_iter, "deep kernel PCA", settings.deadline
+    ) as monitor:
         solution = _search(energy, first, search, monitor)
         again = search.solves_equations and first is not start and energy.ascends and not solution.interrupted
         if again and solution.state.energy < energy.at(start).energy:
@@ -777,6 +779,7 @@ class Alternation:
             callback=settings.callback,
             verbose=settings.verbose,
             description="encoder and decoder",
+            deadline=settings.deadline,
         )
         encoder, decoder = self.weights(result.point)
         module = self.decoder.module.eval()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
 import numpy as np
@@ -28,7 +28,7 @@ from representer.operators import (
     original,
     silent_repairs,
 )
-from representer.optimize import Choice, Monitor, Problem, SearchSettings, best_alpha, log_spaced
+from representer.optimize import Choice, Deadline, Monitor, Problem, SearchSettings, best_alpha, log_spaced
 from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
@@ -63,6 +63,7 @@ class Task:
     splits: Callable[[Pairs], list[tuple[np.ndarray, np.ndarray]]]  # train and test rows among samples with an output
     free: list[str]  # what is chosen of the output kernel
     verbose: int = 0  # 1 shows progress
+    deadline: Deadline = field(default_factory=Deadline)
 
 
 @dataclass(frozen=True)
@@ -196,7 +197,7 @@ class StructuredProblem(Problem):
                 break
             if best is None or choice.value < best[1].value:  # type: ignore[operator]
                 best = system, choice
-            if choice.interrupted:
+            if choice.interrupted or task.deadline.was_missed:
                 break
         assert best is not None
         return settled(*best)
@@ -383,6 +384,8 @@ def validate(system: StructuredSystem, task: Task, *, keep_partial: bool) -> Cho
                 break
             totals += weights[test].sum() * losses
             seen += weights[test].sum()
+            if task.deadline.has_passed():
+                break
     totals /= max(seen, np.finfo(float).tiny)
     if not np.isfinite(totals).any():
         raise ValueError("task_loss is not finite for any alpha; check what it returns.")

@@ -202,6 +202,10 @@ class OnDask(Samples):
     def _aligned(self, collection: Data, name: str, rows: tuple[int, ...], dimensions: tuple[int, ...]) -> Any:
         """The collection in the chunks of X; an array in memory is cut like that."""
         if not is_dask(collection):
+            if hasattr(collection, "toarray"):
+                raise ValueError(
+                    f"{name} is sparse, where dense numbers are expected beside X on Dask. Pass {name}.toarray()."
+                )
             collection = require_dask().array.from_array(np.asarray(collection), chunks=-1)
         array = as_rows(collection, name)
         _check_form(array, name, dimensions)

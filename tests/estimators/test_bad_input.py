@@ -1,0 +1,289 @@
+"""Bad input gets an error that says what was wrong, what was expected and what to do: no raw one, no wrong hint."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelPCA,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    KernelFeatures,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.approximation import Nystroem
+from representer.kernels import Gaussian, Molecule, Tanimoto, WeisfeilerLehman
+from representer.objectives import Hinge
+from representer.operators import Diagonal
+from representer.optimize import lbfgs
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 3))
+y = np.sin(X[:, 0])
+SMILES = ["CCO", "CCC", "c1ccccc1", "CCN", "CC(=O)O", "CCCC"]
+
+
+# -- raw exceptions ---------------------------------------------------------------------------------------------------
+def test_constant_inputs_have_one_pivot():
+    model = OperatorRidge(approximation=Nystroem(5, sampling="pivots")).fit(np.ones((20, 2)), y[:20])
+    assert np.isfinite(model.predict(np.ones((2, 2)))).all()
+
+
+def test_zero_targets_with_landmarks_are_fitted_by_zero():
+    assert (OperatorRidge(approximation=Nystroem(5)).fit(X, 0.0 * y).predict(X) == 0.0).all()
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "leverage", "pivots", "kmeans"])
+def test_sampling_of_huge_inputs_answers_or_refuses(sampling):
+    model = OperatorRidge(approximation=Nystroem(5, sampling=sampling), random_state=0)
+    try:
+        assert np.isfinite(model.fit(X * 1e300, y).predict(X * 1e300)).all()
+    except ValueError as error:
+        assert "scale" in str(error).lower()
+
+
+@pytest.mark.parametrize("collection", [{1.0, 2.0, 3.0}, {"a": [1.0, 2.0, 3.0]}, (i for i in range(3)), 3.0, None])
+def test_collections_that_are_no_arrays_are_named(collection):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        OperatorRidge().fit(collection, [1.0, 2.0, 3.0])
+    message = str(caught.value)
+    assert "float()" not in message
+    assert any(word in message for word in ("array", "Expected", "requires"))
+
+
+def test_a_wrong_number_of_weights_comes_with_advice():
+    with pytest.raises(ValueError, match=r"3.*2 outputs.*(one weight|give 2)"):
+        OperatorRidge(operator=Diagonal([1.0, 2.0, 3.0])).fit(X, np.c_[y, y])
+
+
+@pytest.mark.parametrize("target", ["sparse", "text"])
+def test_dask_inputs_with_targets_of_the_wrong_kind(target):
+    da = pytest.importorskip("dask.array")
+    from scipy import sparse
+
+    wrong = sparse.csr_array(y[:, None]) if target == "sparse" else np.array(["a"] * len(y))
+    with pytest.raises((ValueError, TypeError), match=r"y "):
+        OperatorRidge(approximation=Nystroem(5)).fit(da.from_array(X, chunks=20), wrong)
+
+
+def test_losses_that_do_not_converge_say_so_and_answer():
+    hard = DeepKernelClassifier([], "linear", "hinge", 1e-10, calibration=None, random_state=0)
+    labels = (y + 0.5 * rng.normal(size=len(y)) > 0).astype(int)
+    with pytest.warns(ConvergenceWarning, match=r"libsvm stopped at a duality gap.*The best solution so far is kept"):
+        assert set(hard.fit(X * 1e3, labels).predict(X)) <= {0, 1}
+
+
+# -- hints ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kernel", [Tanimoto(), "rbf"])
+def test_smiles_are_recognised(kernel):
+    pytest.importorskip("rdkit")
+    with pytest.raises(ValueError, match=r"Molecule\(\)") as caught:
+        OperatorRidge(kernel).fit(SMILES, np.arange(6.0))
+    assert "OrdinalEncoder" not in str(caught.value)
+    if isinstance(kernel, Tanimoto):
+        assert "Morgan" in str(caught.value)
+
+
+def test_other_text_is_told_of_kernels_for_text():
+    with pytest.raises(ValueError, match=r"Spectrum"):
+        OperatorRidge().fit(["hello world", "good bye", "see you"], [1.0, 2.0, 3.0])
+
+
+def test_a_function_of_matrices_as_kernel_is_told_what_to_do():
+    def product(A, B):
+        return np.atleast_2d(A) @ np.atleast_2d(B).T
+
+    with pytest.raises((ValueError, TypeError), match=r"precomputed|one number"):
+        OperatorRidge(product).fit(X, y)
+
+
+def test_pictures_given_to_a_network_are_told_the_way():
+    torch = pytest.importorskip("torch")
+    from representer.kernels import Gaussian, Neural
+
+    network = Neural(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2)), Gaussian(1.0))
+    with pytest.raises(ValueError, match=r"reshape|Unflatten"):
+        EmbeddingClassifier(network).fit(rng.normal(size=(10, 1, 4, 4)), [0, 1] * 5)
+
+
+def test_molecules_and_graphs_of_molecules_add():
+    Chem = pytest.importorskip("rdkit.Chem")
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES]
+    model = OperatorRidge(Molecule() + WeisfeilerLehman(2).normalized(), alpha=0.1).fit(molecules, np.arange(6.0))
+    gram = Molecule()(molecules) + WeisfeilerLehman(2).normalized()(molecules)
+    expected = gram.numpy() @ np.linalg.solve(gram.numpy() + 0.6 * np.eye(6), np.arange(6.0))
+    np.testing.assert_allclose(model.predict(molecules), expected, atol=1e-10)
+
+
+def test_a_bound_is_refused_where_its_theorem_does_not_hold():
+    labels = (y > 0).astype(int)
+    model = EmbeddingClassifier(random_state=0).fit(X, labels)
+    with pytest.raises(ValueError, match=r"risk_bound"):
+        model.risk_bound()
+
+
+# -- missing targets --------------------------------------------------------------------------------------------------
+def _with_gaps() -> np.ndarray:
+    Y = np.c_[y, X[:, 1], X[:, 2] ** 2]
+    Y[rng.random(Y.shape) < 0.2] = np.nan
+    return Y
+
+
+def test_missing_targets_are_scored_on_what_is_known():
+    from sklearn.metrics import r2_score
+
+    Y = _with_gaps()
+    model = OperatorRidge(alpha=1e-3).fit(X, Y)
+    known = ~np.isnan(Y)
+    predictions = model.predict(X)
+    expected = np.mean([r2_score(Y[k, j], predictions[k, j]) for j, k in enumerate(known.T)])
+    assert model.score(X, Y) == pytest.approx(expected)
+    weights = rng.uniform(size=len(X))
+    expected = np.mean([r2_score(Y[k, j], predictions[k, j], sample_weight=weights[k]) for j, k in enumerate(known.T)])
+    assert model.score(X, Y, sample_weight=weights) == pytest.approx(expected)
+
+
+def test_missing_targets_are_cross_validated():
+    Y = _with_gaps()
+    assert np.isfinite(cross_val_score(OperatorRidge(alpha=1e-3), X, Y, cv=3)).all()
+    grid = GridSearchCV(OperatorRidge(), {"alpha": [1e-3, 1.0]}, cv=3).fit(X, Y)
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all() and grid.best_params_ == {"alpha": 1e-3}
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("budget", [-1.0, 0.0, "soon", "5 parsecs", True, np.nan])
+def test_budgets_that_are_no_times_are_refused(budget):
+    with pytest.raises(ValueError, match="max_time"):
+        DeepKernelRegressor(max_time=budget).fit(X, y)
+
+
+LABELS = (y > 0).astype(int)
+SEARCHES = {
+    "OperatorRidge": (OperatorRidge(Gaussian("ard"), n_restarts=3, random_state=0), y),
+    "DeepKernelRegressor": (DeepKernelRegressor([2], n_restarts=3, random_state=0), y),
+    "DeepKernelRegressor, huber": (DeepKernelRegressor([1], loss="huber", random_state=0), y),
+    "DeepKernelClassifier": (DeepKernelClassifier([1], n_restarts=3, random_state=0), LABELS),
+    "DeepKernelClassifier, hinge": (DeepKernelClassifier([1], loss="hinge", random_state=0), LABELS),
+    "KernelAutoencoder": (KernelAutoencoder(1, "rbf", n_restarts=3, random_state=0), None),
+    "StructuredPredictor": (StructuredPredictor(Gaussian("auto"), "rbf", n_restarts=3, random_state=0), y),
+    "StructuredPredictor, task": (StructuredPredictor("rbf", "rbf", criterion="validation", random_state=0), y),
+    "ConditionalMeanEmbedding": (ConditionalMeanEmbedding(Gaussian("auto"), n_restarts=3, random_state=0), y),
+    "EmbeddingClassifier": (EmbeddingClassifier(Gaussian("ard"), n_restarts=3, random_state=0), LABELS),
+    "EmbeddingClassifier, adam": (EmbeddingClassifier(Gaussian("ard"), solver="adam", random_state=0), LABELS),
+    "DeepKernelPCA": (DeepKernelPCA([2, 1], "rbf", random_state=0), None),
+}
+
+
+def _answer(model):
+    methods = ("predict_proba", "predict", "transform")
+    return np.asarray(next(getattr(model, m) for m in methods if hasattr(model, m))(X), dtype=float)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_ends_with_its_time_and_keeps_its_best_point(name):
+    model, targets = SEARCHES[name]
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-06 ended the search"):
+        hasty = clone(model).set_params(max_time=1e-6).fit(X, targets)
+    assert time.perf_counter() - began < 10.0  # one evaluation of each loop takes far less, also on a busy machine
+    assert np.isfinite(_answer(hasty)).all()
+
+
+@pytest.mark.parametrize("name", ["OperatorRidge", "DeepKernelClassifier", "EmbeddingClassifier", "DeepKernelPCA"])
+def test_a_budget_that_suffices_changes_nothing(name):
+    model, targets = SEARCHES[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        free, limited = clone(model).fit(X, targets), clone(model).set_params(max_time="1h").fit(X, targets)
+    np.testing.assert_array_equal(_answer(limited), _answer(free))
+
+
+def test_a_long_search_prints_lines_where_there_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("representer.optimize.runs.LINE_EVERY", 0.0)
+    point = torch.full((2,), 2.0, dtype=torch.float64)
+
+    def slow(points):
+        time.sleep(0.2)
+        return (points**4).sum(-1), 4 * points**3
+
+    lbfgs(slow, point, verbose=1, max_iter=12, description="criterion")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and all(re.match(r"criterion: \d+ s, iteration \d+ of 12, value \S+, 1 alive", line) for line in lines)
+
+
+# -- fits that replace the model at their end -------------------------------------------------------------------------
+def test_features_stay_after_a_refused_refit():
+    features = KernelFeatures(random_state=0).fit(X)
+    transformer = Nystroem(5, kernel="rbf", random_state=0).fit(X)
+    expected, others = features.transform(X), transformer.transform(X)
+    for model, before in ((features, expected), (transformer, others)):
+        with pytest.raises(ValueError):
+            model.fit(np.full((4, 2), np.nan))
+        np.testing.assert_array_equal(model.transform(X), before)
+
+
+def test_predictions_during_a_refit_are_those_of_the_old_model():
+    model = DeepKernelClassifier([1], max_iter=30, n_restarts=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        before = model.fit(X, LABELS).predict_proba(X)
+        refit = threading.Thread(target=model.fit, args=(X[::-1], LABELS))
+        refit.start()
+        during = []
+        while refit.is_alive():
+            during.append(model.predict_proba(X))
+        refit.join()
+    after = model.predict_proba(X)
+    assert len(during) > 1 and np.abs(after - before).max() > 0.1
+    assert all(np.array_equal(answer, before) for answer in during[:-1])
+    assert any(np.array_equal(during[-1], answer) for answer in (before, after))
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals are sent to threads")
+def test_an_interrupt_of_a_solver_in_c_answers_at_once():
+    x = rng.normal(size=(1500, 2))
+    hard = torch.from_numpy(x @ x.T * 1e4)
+    loss = Hinge(np.sign(rng.normal(size=1500)), alpha=1e-9)
+    main, began = threading.main_thread().ident, time.perf_counter()
+    threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        loss.evaluate(hard)
+    assert time.perf_counter() - began < 2.0
+
+
+# -- warnings ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("wrap", ["bare", "pipeline", "grid search", "frames"])
+@pytest.mark.parametrize("name", ["OperatorRidge", "DeepKernelRegressor", "EmbeddingClassifier", "DeepKernelPCA"])
+def test_warnings_name_the_line_of_the_user(name, wrap):
+    model, targets = SEARCHES[name]
+    model = clone(model).set_params(max_time=1e-6)
+    if wrap == "pipeline":
+        model = make_pipeline(StandardScaler(), model)
+    elif wrap == "grid search":
+        model = GridSearchCV(model, {"max_iter": [3]}, cv=2, n_jobs=1)
+    elif wrap == "frames":
+        model = make_pipeline(StandardScaler(), model).set_output(transform="pandas")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, targets)
+    ours = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
+    assert ours and {warning.filename for warning in ours} == {__file__}
