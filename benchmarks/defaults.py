@@ -253,7 +253,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    kind: str, problems: list[Problem], records: dict[str, Any], report: dict[str, Any], options: Any, out: Path, console: Any
+    kind: str,
+    problems: list[Problem],
+    records: dict[str, Any],
+    report: dict[str, Any],
+    options: Any,
+    out: Path,
+    console: Any,
 ) -> None:
     """Measure what is not measured yet, and show both halves."""
     rows = 120 if options.quick else ROWS

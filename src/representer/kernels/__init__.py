@@ -101,11 +101,8 @@ __all__ = [
     "as_molecules",
     "as_records",
     "coded",
-<<<<<<< HEAD
     "family",
-=======
     "is_bounded",
->>>>>>> main
     "morgan",
     "one_kind",
     "pairwise_blocks",

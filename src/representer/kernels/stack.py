@@ -69,7 +69,7 @@ class Stack(Value):
         "alphas": NONE | Rule("positive numbers, one a kernel", _are_positive),
     }
 
-    def __init__(self, kernels: list[Kernel], weights: Any = "auto", alphas: Any = None):
+    def __init__(self, kernels: list[Any], weights: Any = "auto", alphas: Any = None):
         self.kernels = kernels
         self.weights = weights
         self.alphas = alphas

@@ -279,7 +279,7 @@ class Search:
             learned, alpha = self.unpack(result.point)
             penalty = float(self._penalty(result.point)) if self.shrinkage else 0.0
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
-told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
+        told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
         message = None if told else f"The search over hyperparameters: {result.message}."
         value = math.exp(result.value - penalty)  # the criterion itself
         return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch import Tensor
 from representer.functions import Stacked, StoredFeatures
 from representer.samples import Block, Data, HeldSamples, plain
 from representer.systems.base import System
-from representer.systems.ridge import FittedSystem
+from representer.systems.ridge import AlphaRule, FittedSystem
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,13 @@ class StackedSystem(System):
         Of the same samples.
     weights : array (m, p), or (m, 1) for all outputs
         The w_m.
+    optimism : array (m,)
+        How many times larger than they look a member's left-out residuals are, because they chose its hyperparameters.
     """
 
     systems: tuple[FittedSystem, ...]
     weights: np.ndarray
+    optimism: np.ndarray
 
     @property
     def alpha(self) -> np.ndarray:
@@ -61,6 +65,24 @@ class StackedSystem(System):
     def n(self) -> int:
         """The number of samples."""
         return self.systems[0].n
+
+    @property
+    def value(self) -> float | None:
+        """None: nothing was chosen by one criterion of all members."""
+        return None
+
+    def added(self, block: Block) -> StackedSystem:
+        """The systems with the samples of one more block, at the same alphas and weights."""
+        return replace(self, systems=tuple(system.added(block) for system in self.systems))
+
+    def changed(self, **changes: Any) -> StackedSystem:
+        """The same systems with other fields."""
+        return replace(self, systems=tuple(system.changed(**changes) for system in self.systems))
+
+    def settled(self, rules: Sequence[float | AlphaRule]) -> StackedSystem:
+        """The systems at alphas, or at those that rules choose for them."""
+        settled = (system.settled(rule) for system, rule in zip(self.systems, rules, strict=True))
+        return replace(self, systems=tuple(settled))
 
     def coefficients(self) -> Tensor:
         raise ValueError(
@@ -108,10 +130,10 @@ class StackedSystem(System):
     def inflation(self) -> np.ndarray:
         """The mean over left-out samples of squared residuals over the mixture's variance, for each output (p,)."""
         alone = [system.left_out_alone() for system in self.systems]
-        means = [left.mean for left in alone]
         variances = [left.variance * left.scale() for left in alone]
-        residuals = alone[0].Y - self.mean(means)
-        return plain((residuals**2 / self._mixed(variances, means)).nanmean(0))
+        mixed = self._mixed(variances, [left.mean for left in alone])
+        missed = [(left.Y - left.mean) * factor for left, factor in zip(alone, self.optimism.tolist(), strict=True)]
+        return plain((self.mean(missed) ** 2 / mixed).nanmean(0))
 
     def _shares(self, like: Tensor) -> Tensor:
         """The weights (m, 1, p) of a stack of values."""
