@@ -16,8 +16,9 @@ from torch import Tensor
 from representer.functions import Stacked
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, original
-from representer.optimize import Choice, Problem, lbfgs, with_gradient
+from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import calibrate_embedding
+from representer.problems.ridge import RidgeProblem
 from representer.samples import Block
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
@@ -90,29 +91,19 @@ def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) ->
 
 
 class LogLoss(Stacking):
-    """The weights of least cross entropy of calibrated estimates of classes."""
+    """Weights in inverse proportion to the cross entropy of each member's calibrated estimates of classes.
+
+    The weights of least cross entropy of all samples themselves are those of one member as soon as it is a little ahead
+    by chance, and worse for new samples than plain means.
+    """
 
     def weights(self, predictions: Tensor, block: Block, optimism: np.ndarray) -> np.ndarray:
-        estimates, Y = predictions.double().cpu(), block.Y.double().cpu()
-        shares = Y.new_ones(len(Y)) if block.weights is None else block.weights.double().cpu()
-        shares = shares / shares.sum()
-        first = calibrate_embedding(estimates.mean(0), Y, block.weights)
-
-        def losses(points: Tensor) -> Tensor:
-            return torch.stack([loss(point) for point in points])
-
-        def loss(point: Tensor) -> Tensor:
-            w = torch.softmax(point[2:], 0)
-            scale, delta = point[:2].exp()
-            log_p = torch.log_softmax(scale * torch.asinh(torch.tensordot(w, estimates, 1) / delta), -1)
-            return -(Y * log_p).sum(-1) @ shares
-
-        start = torch.cat([Y.new_tensor([first.scale, first.delta]).log(), Y.new_zeros(len(estimates))])
-        point = lbfgs(with_gradient(losses), start, max_iter=200, tol=1e-9).point
-        return torch.softmax(point[2:], 0).numpy()[:, None]
+        errors = np.array([self.error(estimates, block) for estimates in predictions]) * optimism
+        shares = 1.0 / np.maximum(errors, 1.0 / (len(block) + 2.0))
+        return (shares / shares.sum())[:, None]
 
     def error(self, predictions: Tensor, block: Block) -> float:
-        calibration = calibrate_embedding(predictions, block.Y, block.weights)
+        calibration = calibrate_embedding(predictions, block.Y, block.weights, sparing=True)
         p = (calibration(predictions.double().cpu().numpy()) * block.Y.cpu().numpy()).sum(1)
         w = None if block.weights is None else block.weights.cpu().numpy()
         return float(np.average(-np.log(np.maximum(p, np.finfo(float).tiny)), weights=w))
@@ -258,8 +249,8 @@ NEGLIGIBLE = 0.05
 def _chosen(problem: Problem, settings: Any) -> Choice:
     """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides."""
     samples, model = problem.samples, problem.model
-    searched = bool(problem.free) and model.alpha is None and model.approximation is None
-    if not searched or samples.n <= limits.STACK_ROWS:
+    searched = isinstance(problem, RidgeProblem) and bool(problem.free) and model.alpha is None
+    if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
         return problem.choose(settings)
     rows = samples.random_rows(limits.SEARCH_ROWS, problem.seed)
     choice = problem.on_rows(rows).choose(settings)

@@ -97,6 +97,14 @@ class StackedSystem(System):
         """The weighted sum of the members' functions, as a learner keeps it."""
         return Stacked(tuple(system.function() for system in self.systems), self.weights)
 
+    def at_rest(self) -> StackedSystem:
+        """The systems as a learner keeps them, without matrices of all samples."""
+        return replace(self, systems=tuple(system.at_rest() for system in self.systems))
+
+    def norm(self) -> float:
+        """Σ_m w_m ‖f_m‖, with the largest w_m of the outputs."""
+        return float(sum(w.max() * system.norm() for w, system in zip(self.weights, self.systems, strict=True)))
+
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """The weighted sum of the members' predictions for each sample without its group, or without it alone."""
         return self.mean([system.left_out(groups) for system in self.systems])
