@@ -18,6 +18,7 @@ from representer.estimators.validation import (
     Check,
     as_operator_kernel,
     check_alpha,
+    check_left_out,
     check_targets,
     in_memory,
     is_flat,
@@ -357,6 +358,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
                 "for each output of the kernel."
             )
+        searched = isinstance(kernel, Stack) or (self.fit_intercept and not isinstance(check_alpha(self.alpha), float))
+        if searched and reset:
+            check_left_out(len(X), None if numbers is None else torch.from_numpy(numbers))
         w = None if weights is None else how.tensor(weights)
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))

@@ -70,7 +70,7 @@ def stack_of(kernel: Any, X: Data) -> Stack | None:
         return kernel.__sklearn_clone__().numbers()
     if not (isinstance(kernel, str) and kernel == "auto"):
         return None
-    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     return family(shape[1] if len(shape) == 2 else 1)  # other shapes are refused later
 
 

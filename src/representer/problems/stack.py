@@ -19,7 +19,7 @@ from representer.operators import Decomposable, Operator, original
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import calibrate_embedding
 from representer.problems.ridge import RidgeProblem
-from representer.samples import Block
+from representer.samples import Block, InMemory, Samples
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
@@ -203,7 +203,7 @@ class StackProblem:
             if choice.interrupted:
                 break
         systems = tuple(solution.system for solution in solutions)
-        optimism = 1.0 + OPTIMISM * np.array(learned) / max(1, self.problems[0].samples.n)
+        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.problems[0].samples)
         system, left_out, scores = self._weighed(systems, predictions, block, optimism)
         kernels, operator = without_operator([original(choice.model) for choice in choices])
         parts = zip(kernels, systems, system.weights, scores, learned, seconds, strict=True)
@@ -244,6 +244,11 @@ class StackProblem:
 
 # A member of less weight need not have converged: nobody is told.
 NEGLIGIBLE = 0.05
+
+
+def _count(samples: Samples) -> int:
+    """The number of samples; in memory, those of weight zero are none."""
+    return len(samples.samples.positive_part(pairwise=False)) if isinstance(samples, InMemory) else samples.n
 
 
 def _chosen(problem: Problem, settings: Any) -> Choice:
