@@ -18,6 +18,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from representer.estimators.rounding import report_rounding
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -32,6 +33,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.linalg import noted_jitter
 from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
@@ -75,8 +77,10 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
         context = learner._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=learner)
-        with threads_for(_size(args[0] if args else kwargs.get("X"))):
+        X = args[0] if args else kwargs.get("X")
+        with threads_for(_size(X)), noted_jitter() as jitters:
             result = fit(learner, *args, **kwargs)
+            report_rounding(learner, X, jitters)
         context.call_on_fit_task_end(estimator=learner)
         return result
 

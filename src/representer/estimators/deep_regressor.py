@@ -28,6 +28,7 @@ from representer.estimators.validation import (
     needs_approximation,
     require_targets,
     seed_of,
+    target_unit,
     warn_unconverged,
 )
 from representer.functions import Composed, CompositionNetwork, Expansion, Layer
@@ -570,6 +571,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return samples
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets, self._flat = check_targets(y, len(X))
+        target_unit(targets, self.dtype)  # what the precision cannot hold is refused
         if np.isnan(targets).any():
             raise ValueError(
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "

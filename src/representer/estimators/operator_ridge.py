@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from representer.estimators.validation import (
     seed_of,
     stack_of,
     takes_batches,
+    target_unit,
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
@@ -296,8 +297,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             rules = [model.alpha_rule for model in self._models(kernel)]
             added = self.system_.added(block)
             system = added.settled(rules) if isinstance(added, StackedSystem) else added.settled(rules[0])
-            self.function_, self.system_ = system.function(), system
-            self.alpha_, self.criterion_value_ = system.alpha, system.value
+            self.function_, self.system_ = system.function().in_units(self._unit), system
+            self.alpha_, self.criterion_value_ = system.alpha, self._squared(system.value)
         self.n_samples_seen_ = self.system_.n
         return self
 
@@ -340,7 +341,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
-        self._flat, self._sparse = is_flat(y), False
+        self._flat, self._sparse, self._unit = is_flat(y), False, 1.0
         return samples
 
     def _in_memory(
@@ -349,6 +350,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Checked inputs, and the samples."""
         X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
+        unit = target_unit(targets, self.dtype)
+        self._unit = unit if reset else self._unit  # batches have that of the first
+        targets = targets / self._unit
         self._sparse = isinstance(X, SparseRows)
         how = self._represented
         inputs = how.inputs(kernel, X)
@@ -391,7 +395,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _keep(self, solution: RidgeSolution | StackSolution) -> None:
         """Keep the solution of a fit."""
         choice = solution.choice
-        self.function_, self.system_ = solution.function, solution.system
+        self.function_, self.system_ = solution.function.in_units(self._unit), solution.system
         kernel: Any = original(choice.model)
         scalar = isinstance(kernel, Decomposable)
         self.kernel_: Any = kernel.kernel if scalar else kernel
@@ -400,11 +404,19 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             self.__dict__.pop(name, None)
         if isinstance(solution, StackSolution):
             self.kernel_, self.operator_ = solution.kernel, solution.operator
-            self.members_, self.weights_ = solution.members, solution.kernel.weights
+            scores = [self._squared(member.score) for member in solution.members]
+            scored = zip(solution.members, scores, strict=True)
+            self.members_ = Members(member._replace(score=score) for member, score in scored)
+            self.weights_ = solution.kernel.weights
         if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
-        self.alpha_, self.criterion_value_ = self.system_.alpha, choice.value
-        self.history_, self.n_iter_ = choice.history, choice.n_iter
+        self.alpha_, self.criterion_value_ = self.system_.alpha, self._squared(choice.value)
+        self.history_ = [entry._replace(value=self._squared(entry.value)) for entry in choice.history]
+        self.n_iter_ = choice.n_iter
+
+    def _squared(self, value: Any) -> Any:
+        """A squared error in the units of y, of one in the units in which the system counts."""
+        return None if value is None else value * self._unit * self._unit
 
     def _shaped(self, values: Any) -> np.ndarray:
         values = plain(values)
@@ -414,7 +426,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _first(self) -> Expansion | FeatureFunction:
         """The function, or the first of a stack."""
         f = self.function_
-        return cast(Expansion | FeatureFunction, f.functions[0]) if isinstance(f, Stacked) else f
+        return f.functions[0] if isinstance(f, Stacked) else f
 
     @property
     def _width(self) -> int:
@@ -437,7 +449,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             return self._shaped(self.function_.coefficients)
         assert self.system_.features is not None
         features = self.system_.features.map
-        return self._shaped(features.coefficients(self.system_.coefficients().to(features.dtype)))
+        return self._shaped(self._unit * features.coefficients(self.system_.coefficients().to(features.dtype)))
 
     @property
     def intercept_(self) -> Any:
@@ -464,7 +476,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_is_fitted(self)
         if self.system_.samples is None:
             raise ValueError("loo_predict_ needs the training samples, and a fit by batches or on Dask keeps none.")
-        return self._shaped(plain(self.system_.left_out()).astype(np.float64))
+        return self._shaped(self._unit * plain(self.system_.left_out()).astype(np.float64))
 
     def score(self, X: Data, y: Data, sample_weight: Any = None) -> float:
         """R², the share of the variance that predictions explain: the mean over the outputs.
@@ -511,4 +523,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             return self._lazily("predict", X, None if self._flat else self._width, dtype=self._precision)
         X = self._new_inputs(X, self.kernel_)
         mean = self._shaped(self.function_(X))
-        return (mean, self._shaped(self.system_.deviation(X).to(DTYPES[self.dtype]))) if return_std else mean
+        if not return_std:
+            return mean
+        return mean, self._shaped((self._unit * self.system_.deviation(X)).to(DTYPES[self.dtype]))

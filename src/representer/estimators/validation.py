@@ -102,6 +102,7 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     With ``sparse``, vectors may be a sparse matrix.
     """
     X = plain(X)
+    refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
         kernel = getattr(estimator, "kernel", None)
         refuse_non_numbers(X, "X", kernel)
@@ -131,18 +132,28 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     return objects
 
 
+def refuse_unordered(data: Data, name: str) -> None:
+    """A set has no order: which target belongs to which of its samples?"""
+    if isinstance(data, set | frozenset):
+        raise TypeError(
+            f"{name} is a {type(data).__name__}, whose samples have no order. Expected a list or an array with one "
+            "entry for each sample, in the order of the targets."
+        )
+
+
 def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
     """Strings of digits and dates would be converted to numbers without a word; and collections are no arrays."""
     if hasattr(data, "toarray"):  # sparse: scikit-learn has the words for it
         return
-    if isinstance(data, set | frozenset | Mapping | Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+    if isinstance(data, Mapping):
         raise TypeError(
-            f"{name} should be an array with one row for each sample; got {type(data).__name__}. "
-            + (
-                "A dictionary of columns is pandas.DataFrame(X), or data of the kernel Columns."
-                if isinstance(data, Mapping)
-                else f"Make a list of it first: list({name})."
-            )
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. A dictionary of "
+            f"columns is pandas.DataFrame({name}), or data of the kernel Columns."
+        )
+    if isinstance(data, Iterator) or (isinstance(data, Iterable) and not _has_rows(data)):
+        raise TypeError(
+            f"{name} should be an array with one row for each sample; got {type(data).__name__}. Make a list of it "
+            f"first: list({name})."
         )
     try:
         array = np.asarray(data)
@@ -183,10 +194,12 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
     if all(_is_number(entry) for entry in strange):
         return refused("strings") + f"If they are meant as numbers, pass {name}.astype(float)."
     if name == "y":
-        return refused("strings") + "A classifier takes labels; StructuredPredictor takes any output."
+        return refused("strings") + (
+            "Labels are for a classifier; other outputs need a StructuredPredictor with an output kernel of their kind."
+        )
     one_column = array.ndim == 1 or array.shape[-1] == 1
     if one_column and are_smiles(strange):
-        fingerprints = isinstance(kernel, Overlap)
+        fingerprints = _takes_fingerprints(kernel)
         return refused("SMILES strings") + (
             "The kernel Molecule() takes them as they are"
             + (
@@ -203,6 +216,12 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
         "strings first (for example with sklearn.preprocessing.OneHotEncoder)."
     )
+
+
+def _takes_fingerprints(kernel: Any) -> bool:
+    """Is it a kernel of fingerprints, or made from one?"""
+    kernel = as_kernel(kernel) if isinstance(kernel, str) else kernel
+    return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
 
 def _is_number(text: str) -> bool:
@@ -279,6 +298,26 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
             f"Output {int(empty[0])} of y has no observed value: every entry is NaN. Leave that column out."
         )
     return targets, flat
+
+
+# Beyond these sizes of targets, squares of what is made of them leave the range of numbers.
+SQUARED_SIZES = (2.0**-300, 2.0**300)
+
+
+def target_unit(targets: np.ndarray, dtype: str) -> float:
+    """What targets (n, p) are divided by, so that their squares are in range: 1, or a power of two, which rounds none.
+
+    Targets that the precision of a learner cannot hold are refused.
+    """
+    largest = float(np.nanmax(np.abs(targets)))
+    info = np.finfo(dtype)
+    if largest > 0 and not float(info.tiny) <= largest <= float(info.max) / 16:
+        raise ValueError(
+            f"The largest target is {largest:.3g}, and dtype={dtype!r} holds numbers from {info.tiny:.1e} to "
+            f"{info.max:.1e}: predictions would not fit. Rescale y, or use dtype='float64'."
+        )
+    low, high = SQUARED_SIZES if dtype == "float64" else (2.0**-40, 2.0**40)
+    return 1.0 if largest == 0 or low < largest < high else 2.0 ** math.floor(math.log2(largest))
 
 
 def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
@@ -383,9 +422,10 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
         return None
     rows = np.empty((_num_samples(X), 1))
     weights = _check_sample_weight(plain(sample_weight), rows, dtype=np.float64, ensure_non_negative=True)
-    if not weights.sum() > 0:
+    if not weights.max() > 0:
         raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weights
+    low, high = SQUARED_SIZES
+    return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
 
 
 def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import fields
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from representer.samples import Data
@@ -30,6 +31,26 @@ class Function(ABC):
     def contributions(self, X: Data) -> Tensor:
         """The terms (n, terms, p) of the sum that f(x) is: with the intercept they sum to f(x)."""
         raise ValueError(f"{type(self).__name__} is no sum over samples, landmarks or features.")
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
+        return self.contributions(X).abs().sum(1)
+
+    def own_points(self, limit: int) -> Data:
+        """At most so many of the inputs that the function is made of; None where it has none."""
+        return None
+
+    def cancellation(self, limit: int = 16) -> float:
+        """How many times larger than f the sum of its terms' absolute values is, at a few of its own points.
+
+        It is 1 where nothing cancels, or nothing is known of it; of several outputs it is the largest. NaN says that
+        the function is not finite.
+        """
+        points = self.own_points(limit)
+        if points is None:
+            return 1.0
+        terms, values = self.magnitudes(points).amax(0), self(points).abs().amax(0)
+        return float(torch.where(terms == 0, 1.0, terms / values).max())
 
     def state(self) -> dict[str, Any]:
         """The fields, which make the function again (``from_state``)."""

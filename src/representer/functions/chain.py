@@ -522,11 +522,11 @@ class Chain:
 
     def with_pullback(self, flat: Tensor) -> tuple[list[Tensor], Tensor, Callable[[Tensor], Tensor]]:
         """The coordinates of a batch of flat vectors, the last images, and what takes a gradient in these to one in the
-        vectors."""
+        coordinates, in their shape or flat."""
         factor = self.linear_factor
         if factor is not None:
             coordinates = self.split(flat)
-            return coordinates, factor @ coordinates[0], lambda gradient: (factor.mT @ gradient).flatten(-2)
+            return coordinates, factor @ coordinates[0], partial(torch.matmul, factor.mT)
         with torch.enable_grad():
             leaf = flat.detach().requires_grad_()
             coordinates = self.split(leaf)

@@ -137,6 +137,14 @@ class Composed(Function):
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
 
+    def own_points(self, limit: int) -> Data:
+        """Some of the first function's anchors."""
+        return self._first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums (n, p) of the absolute values of the outer function's terms."""
+        return self.outer.magnitudes(self.images(X)[-1])
+
     def kernel_of_data(self) -> Kernel:
         """K_L(f_{L−1} ∘ … ∘ f_1(x), f_{L−1} ∘ … ∘ f_1(y)): a kernel of the data like any other."""
         kernel = self.outer_expansion().kernel

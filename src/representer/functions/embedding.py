@@ -382,3 +382,11 @@ class EmbeddingFunction(OutputFunction):
         """The terms (n, number of points z, number of anchors) of w(x)."""
         terms = self.coordinates.contributions(X)
         return self._weighed(terms.flatten(0, 1)).unflatten(0, terms.shape[:2])
+
+    def cancellation(self, limit: int = 16) -> float:
+        """That of w(x), or of the coordinates."""
+        points = self.coordinates.own_points(limit)
+        if points is None:
+            return 1.0
+        terms, values = self.coordinates.magnitudes(points).max(), self.coordinates(points).abs().max()
+        return float(torch.where(terms == 0, 1.0, terms / values))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from representer.functions.base import Function
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, original
-from representer.samples import Array, Data, count, plain, same_features
+from representer.samples import Array, Data, count, plain, same_features, take
+from representer.samples.rows import evenly_spaced
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Expansion(Function):
         b.
     representation : Representation or None
         How stored arrays become tensors; None: they are tensors.
+    slopes : tensor or array (d, p), or None
+        Σ_j z_j c_jᵀ of a linear kernel, where that is known to more digits than the sum over large coefficients.
 
     Examples
     --------
@@ -48,17 +51,13 @@ class Expansion(Function):
     coefficients: Array
     intercept: Array = None
     representation: Representation | None = None
+    slopes: Array = None
 
     def stored(self, representation: Representation) -> Expansion:
         """The same function as a learner keeps it, in memory of its own."""
-        b = self.intercept
-        return Expansion(
-            original(self.kernel),
-            plain(self.anchors, copy=True),
-            plain(self.coefficients, copy=True),
-            None if b is None else plain(b, copy=True),
-            representation,
-        )
+        b, slopes = (None if a is None else plain(a, copy=True) for a in (self.intercept, self.slopes))
+        anchors, coefficients = plain(self.anchors, copy=True), plain(self.coefficients, copy=True)
+        return Expansion(original(self.kernel), anchors, coefficients, b, representation, slopes)
 
     @cached_property
     def loaded(self) -> Expansion:
@@ -67,8 +66,9 @@ class Expansion(Function):
         if how is None:
             return self
         kernel = how.adapted(self.kernel, repair=False)
-        b = None if self.intercept is None else how.tensor(self.intercept)
-        return Expansion(kernel, how.inputs(kernel, self.anchors), how.tensor(self.coefficients), b)
+        b, slopes = (None if a is None else how.tensor(a) for a in (self.intercept, self.slopes))
+        anchors, coefficients = how.inputs(kernel, self.anchors), how.tensor(self.coefficients)
+        return Expansion(kernel, anchors, coefficients, b, slopes=slopes)
 
     def _inputs(self, X: Data) -> Any:
         """New inputs as the kernel takes them."""
@@ -83,7 +83,10 @@ class Expansion(Function):
     def __call__(self, X: Data) -> Tensor:
         """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
         f, X = self.loaded, self._inputs(X)
-        if isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
+        if f.slopes is not None:
+            assert isinstance(f.kernel, Decomposable)
+            values = X @ (f.slopes @ f.kernel._matrix(f.slopes))
+        elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
             values = f.kernel.apply(X, f.anchors, f.coefficients)
         else:
             m, p = f.coefficients.shape[-2:]
@@ -108,9 +111,34 @@ class Expansion(Function):
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
 
+    def own_points(self, limit: int) -> Data:
+        """Some of the anchors, unless their kernel is one of objects, where a row of it may cost as much as a fit."""
+        if self.kernel.domain not in ("vectors", "gram"):
+            return None
+        return take(self.anchors, torch.from_numpy(evenly_spaced(len(self.coefficients), limit)))
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums Σ_j |K(x_i, z_j) c_j|, (n, p); of a linear kernel with slopes, over features instead of anchors."""
+        f = self.loaded
+        if not isinstance(f.kernel, Decomposable):
+            return super().magnitudes(X)
+        prepared, A = self._inputs(X), f.kernel._matrix(f.coefficients)
+        with torch.no_grad():
+            if f.slopes is not None:
+                return prepared.abs() @ (f.slopes @ A).abs()
+            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
+
+    def in_units(self, unit: float) -> Expansion:
+        """The function unit·f."""
+        b, slopes = (None if array is None else unit * array for array in (self.intercept, self.slopes))
+        return replace(self, coefficients=unit * self.coefficients, intercept=b, slopes=slopes)
+
     def squared_norm(self) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""
-        return self.loaded.kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
+        kernel, slopes = self.loaded.kernel, self.loaded.slopes
+        if slopes is not None and isinstance(kernel, Decomposable):
+            return (slopes * (slopes @ kernel._matrix(slopes))).sum()
+        return kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
 
     def norm(self) -> float:
         """‖f‖, the square root of Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩."""

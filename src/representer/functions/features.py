@@ -15,7 +15,8 @@ from representer.functions.base import Function
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
-from representer.samples import Data, as_scipy, count, plain
+from representer.samples import Data, as_scipy, count, plain, take
+from representer.samples.rows import evenly_spaced
 
 
 @dataclass(frozen=True)
@@ -192,3 +193,21 @@ class FeatureFunction(Function):
             for rows in row_blocks(count(X), 2 * m * p * coefficients.element_size()):
                 terms[rows] = values(X[rows])[:, :, None] * coefficients
         return terms
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums (n, p) of the absolute values of the terms."""
+        coefficients, _, by_columns = self.loaded
+        values = self.features.map.columns if by_columns else self.features.map
+        with torch.no_grad():
+            return values(self.features.inputs(X)).abs() @ coefficients.abs()
+
+    def own_points(self, limit: int) -> Data:
+        """Some of the landmarks, where there are some and they are vectors."""
+        if not isinstance(self.features.map, LandmarkFeatures) or self.features.kernel.domain != "vectors":
+            return None
+        return take(self.features.drawn, torch.from_numpy(evenly_spaced(count(self.features.drawn), limit)))
+
+    def in_units(self, unit: float) -> FeatureFunction:
+        """The function unit·f."""
+        b = None if self.intercept is None else unit * self.intercept
+        return replace(self, coefficients=unit * self.coefficients, intercept=b)

@@ -35,6 +35,10 @@ ACCURACY = 1e-10
 MAX_ITER = 50
 # The rounding of a sum of N terms in units of √N eps: kernels of differences of large numbers have lost some digits.
 ROUNDING = 16.0
+# A solution that has strayed to features so many times the largest is one far from all samples: rounding has led there.
+FARTHEST = 3.0
+# A solution is determined if the rounding of its equations moves no hidden feature by more than eps to this power.
+DETERMINED = 0.25
 # A solution further from its start than so many Newton steps from there may belong to another sample.
 REACH = 3.0
 
@@ -214,6 +218,14 @@ class Levels(Function):
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
         return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
+
+    def cancellation(self, limit: int = 16) -> float:
+        """How many times larger than the centred k(x, x) of the data k(x, x) is."""
+        loaded = self.data.loaded
+        if loaded.means is None:
+            return 1.0
+        centred = loaded.diagonal - 2.0 * loaded.means + self.data.grand_mean
+        return float(loaded.diagonal.abs().max() / centred.abs().max())
 
     def columns(self, level: int | None) -> slice:
         """Where a level stands among all of them; None: all of them."""
@@ -402,8 +414,22 @@ class Extension:
             solutions, done = levenberg_marquardt(equations_left, begin[left], limits)
             values[left[done]], converged[left[done]] = solutions[done], True
             open_ = ~converged
+        converged &= near | (values.abs().amax(1) <= FARTHEST * self._scale)
+        converged[converged.clone()] = self._is_determined(values[converged], forward[converged])
         values[~converged] = start[~converged]
         return values, converged
+
+    def _is_determined(self, h: Tensor, forward: Tensor) -> Tensor:
+        """Which solutions (m, S) are more than rounding: |J⁻¹| times the noise of the equations is small beside them.
+
+        Along a flat direction of the equations, where a solution ends is a matter of their last digits.
+        """
+        outside = torch.eye(h.shape[1], dtype=h.dtype, device=h.device) - self._span
+        J = self._jacobians(h, forward) + outside
+        usable = J.isfinite().all((1, 2))
+        inverse, failed = torch.linalg.inv_ex(torch.where(usable[:, None, None], J, torch.eye(h.shape[1]).to(h)))
+        moved = inverse.abs() @ self._noise
+        return usable & (failed == 0) & (moved.amax(1) <= torch.finfo(h.dtype).eps ** DETERMINED * self._scale)
 
     def equations(self, h: Tensor, forward: Tensor) -> Tensor:
         """Left minus right side, for hidden features (m, Σ s_j) and H_1ᵀ k_1(x) / η_1 (m, s_1)."""
@@ -456,15 +482,18 @@ class Extension:
         largest[0] = largest[0].clamp(min=self._largest_forward)
         return self._rounding * torch.cat(largest)
 
-    def _inverse_jacobians(self, samples: Tensor) -> Tensor:
-        """The inverse Jacobians (m, S, S) of training samples' equations, in which every level has its own units."""
-        h, forward = self.training[samples], self.forward[samples]
+    def _jacobians(self, h: Tensor, forward: Tensor) -> Tensor:
+        """The Jacobians (m, S, S) of the equations, along directions with variance."""
 
         def equations(h: Tensor, rows: Tensor) -> Tensor:
             return self._within(h, forward[rows])
 
         rows = torch.arange(len(h), device=h.device)
-        J = jacobian(equations, h, equations(h, rows), rows, self._scale)
+        return jacobian(equations, h, equations(h, rows), rows, self._scale)
+
+    def _inverse_jacobians(self, samples: Tensor) -> Tensor:
+        """The inverse Jacobians (m, S, S) of training samples' equations, in which every level has its own units."""
+        J = self._jacobians(self.training[samples], self.forward[samples])
         sizes = [multiplier.abs().max().sqrt().expand(len(multiplier)) for multiplier in self.multipliers]
         units = torch.cat([torch.where(size > 0, size, 1.0) for size in sizes])
         return _inverse(J / units[:, None] / units) / units[:, None] / units

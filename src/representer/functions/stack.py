@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from representer.functions.base import Function
+from representer.functions.expansion import Expansion
+from representer.functions.features import FeatureFunction
 from representer.samples import Data
 from representer.values import same
 
@@ -36,7 +38,7 @@ class Stacked(Function):
     [[5.0]]
     """
 
-    functions: tuple[Function, ...]
+    functions: tuple[Expansion | FeatureFunction, ...]
     weights: np.ndarray
 
     def __call__(self, X: Data) -> Tensor:
@@ -65,6 +67,10 @@ class Stacked(Function):
         if all(b is None for b in constants):
             return None
         return sum(w * (0.0 if b is None else b) for b, w in zip(constants, self.weights, strict=True))
+
+    def in_units(self, unit: float) -> Stacked:
+        """The function times a unit."""
+        return replace(self, functions=tuple(f.in_units(unit) for f in self.functions))
 
     def _sum(self, values: list[Tensor | None]) -> Tensor:
         terms = [

@@ -137,13 +137,17 @@ class Kernel(Value, ABC):
     def _diag(self, X: Data) -> Tensor:
         """The vector k(x_i, x_i) of prepared data."""
 
+    def _magnitudes(self, X: Data, Y: Data) -> Tensor:
+        """What the rounding of k(X, Y) is relative to: its absolute values, or those of what cancels in it."""
+        return self._gram(X, Y).abs()
+
     def tangent(self, X: Tensor) -> Tangent | None:
         """The Gram matrix of points X (..., n, d) with its derivatives in closed form; None where autograd has them."""
         return None
 
     def _product(self, X: Data, Y: Data, coefficients: Tensor) -> Tensor:
         """The product k(X, Y) C; a kernel with few explicit features need not form k(X, Y)."""
-        return self._gram(X, Y) @ coefficients
+        return self._gram(X, Y).to(coefficients) @ coefficients
 
     def __call__(self, X: Data, Y: Data | None = None) -> Tensor:
         """The Gram matrix of X, or the cross-Gram matrix of X (rows) and Y (columns), as a tensor.
@@ -618,6 +622,12 @@ class Centered(Wrapped):
         grand = columns.mean(-1) if of_anchors else self._means(anchors, anchors).mean(-1)
         gram = combine("add", gram, (grand[..., None] - rows)[..., :, None])
         return combine("sub", gram, columns[..., None, :])
+
+    def _magnitudes(self, X: Data, Y: Data) -> Tensor:
+        """The entries that are not centred, and the means that are taken off them."""
+        inner, anchors = self.kernel._magnitudes(X, Y), self._anchors(X)
+        rows, columns = (self._means(points, anchors).abs() for points in (X, Y))
+        return inner + rows[..., :, None] + columns[..., None, :]
 
     def _diag(self, X: Data) -> Tensor:
         anchors = self._anchors(X)

@@ -389,7 +389,7 @@ class Gaussian(Radial):
             return None
         own = self.lengthscale
         lengthscale = own if isinstance(own, float) else number(self, "lengthscale", X)
-        points = self._scaled(X)
+        points, _ = self._around_middle(X, None)
         return GaussianTangent(points - points.mean(-2, keepdim=True), lengthscale)
 
     def _profile(self, t: Tensor) -> Tensor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +28,30 @@ ORTHOGONAL_WORK = 10**7
 STRIP = 128
 
 NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the kernel's hyperparameters."
+
+
+# What is known of the jitter of a fit, by the names of its matrices; None where nobody asks.
+_jitters: ContextVar[dict[str, float] | None] = ContextVar("jitters", default=None)
+
+
+@contextmanager
+def noted_jitter() -> Iterator[dict[str, float]]:
+    """Note how much jitter, relative to the mean diagonal, the last factorisation of each matrix has needed.
+
+    Only the last counts: a search may pass matrices that need some, where the fit in the end needs none.
+    """
+    notes: dict[str, float] = {}
+    token = _jitters.set(notes)
+    try:
+        yield notes
+    finally:
+        _jitters.reset(token)
+
+
+def _note(name: str, share: float) -> None:
+    notes = _jitters.get()
+    if notes is not None:
+        notes[name] = share
 
 
 class NotPositiveDefiniteError(ValueError):
@@ -99,12 +125,14 @@ def factorize(matrix: Tensor | Callable[[], Tensor], *, name: str = "the matrix"
         if matrix.is_contiguous() and not matrix.requires_grad:
             factor, info = _overwritten_by_factor(matrix)
             if not bool(_failures(factor, info).any()):
+                _note(name, 0.0)
                 return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
             matrix = build()
     factor, info = torch.linalg.cholesky_ex(matrix)
     info = _failures(factor, info)
     if bool(info.any()):
         return _factorize_with_jitter(matrix, info, name=name, strict=strict)
+    _note(name, 0.0)
     return Cholesky(factor, matrix.new_zeros(matrix.shape[:-2]))
 
 
@@ -165,6 +193,7 @@ def _factorize_with_jitter(matrix: Tensor, info: Tensor, *, name: str, strict: b
         shifted.diagonal(dim1=-2, dim2=-1).add_(jitter[..., None])
         factor, info = torch.linalg.cholesky_ex(shifted)
         if not bool(info.any()):
+            _note(name, share)
             return Cholesky(factor, jitter)
         if share >= limit:
             break

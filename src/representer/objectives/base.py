@@ -171,7 +171,7 @@ def _admissible(alpha: Tensor) -> Tensor:
 
 def factorize_shifted(gram: Tensor, shift: Tensor) -> Cholesky:
     """Cholesky of W = K + shift·I; a failure raises for one matrix and gives NaN inside a batch."""
-    name = "The regularised Gram matrix"
+    name = "The Gram matrix plus n·alpha"
     return factorize(lambda: shifted(gram, shift[..., None]), name=name, strict=gram.ndim == 2)
 
 

@@ -50,7 +50,8 @@ class Deadline:
 
     def __init__(self, max_time: float | str | None = None) -> None:
         self.max_time = max_time
-        self.end = time.perf_counter() + as_seconds(max_time)
+        self.began = self.printed = time.perf_counter()  # and when the latest line of progress was
+        self.end = self.began + as_seconds(max_time)
         self.was_missed = False  # has it ended a loop?
 
     def has_passed(self) -> bool:
@@ -180,7 +181,7 @@ class Monitor:
         self.bar: Progress | None = None
 
     def __enter__(self) -> Monitor:
-        self.began = self.printed = time.perf_counter()
+        self.began = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -192,7 +193,7 @@ class Monitor:
         seconds = time.perf_counter() - self.began
         entry = HistoryEntry(iteration, seconds, value, gradient_norm, active)
         self.history.append(entry)
-        if self.verbose >= 1 and seconds > 1.0:
+        if self.verbose >= 1 and (seconds > 1.0 or self._line_is_due()):
             self._draw(entry)
         return self.callback is not None and bool(self.callback(entry))
 
@@ -205,10 +206,15 @@ class Monitor:
                 self.bar.start()
         state = f"value {entry.value:.6g}, {entry.active} alive"
         self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
-        if self.bar.disable and time.perf_counter() - self.printed >= LINE_EVERY:
-            self.printed = time.perf_counter()
-            done = f"{entry.seconds:.0f} s, iteration {entry.iteration} of {self.max_iter}"
+        if self.bar.disable and self._line_is_due():
+            self.deadline.printed = time.perf_counter()
+            seconds = self.deadline.printed - self.deadline.began
+            done = f"{seconds:.0f} s, iteration {entry.iteration} of {self.max_iter}"
             print(f"{self.description}: {done}, {state}", file=sys.stderr, flush=True)
+
+    def _line_is_due(self) -> bool:
+        """Have all runs with the same deadline, which are those of one fit, been silent for long?"""
+        return time.perf_counter() - self.deadline.printed >= LINE_EVERY
 
     def result(
         self,

@@ -484,7 +484,9 @@ class DeepFit:
             if problem.chain is not None:
                 start = flat(problem.chain.project(images))
                 deadline = self.settings.deadline
-                result = minimise(problem, start[None], max_iter=self.settings.max_iter, tol=tol, deadline=deadline)
+                limits = {"max_iter": self.settings.max_iter, "tol": tol, "deadline": deadline}
+                progress = {"verbose": self.settings.verbose, "description": "held-out fits"}
+                result = minimise(problem, start[None], **limits, **progress)  # type: ignore[arg-type]
                 if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point

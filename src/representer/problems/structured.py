@@ -160,7 +160,7 @@ class StructuredProblem(Problem):
         if self.task is not None and self.chooses:
             choice = self._by_task(model, self.task)
         else:
-            choice = self._by_loo(model, evaluate=learned is not None and self.task is None)
+            choice = self._by_loo(model, settings.deadline, evaluate=learned is not None and self.task is None)
         if learned is None:
             return choice
         return replace(
@@ -169,7 +169,7 @@ class StructuredProblem(Problem):
             unconverged=" ".join(filter(None, (learned.unconverged, choice.unconverged))) or None,
         )
 
-    def _by_loo(self, model: StructuredModel, *, evaluate: bool) -> StructuredChoice:
+    def _by_loo(self, model: StructuredModel, deadline: Deadline, *, evaluate: bool) -> StructuredChoice:
         """The numbers of least leave-one-out error; what is given is judged with ``evaluate`` only."""
         system = structured_system(model, self.pairs, self.samples)
         if model.output_kernel.domain != "vectors" and system.sums is None:
@@ -179,8 +179,8 @@ class StructuredProblem(Problem):
         if model.approximation is None and len(self.pairs) > rows.STRUCTURED_ROWS:
             with silent_repairs():
                 some = structured_system(model, self.pairs.sample(rows.STRUCTURED_ROWS, model.seed))
-                return settled(system, choose_numbers(some)[0])
-        return settled(system, *choose_numbers(system))
+                return settled(system, choose_numbers(some, deadline)[0])
+        return settled(system, *choose_numbers(system, deadline))
 
     def _by_task(self, model: StructuredModel, task: Task) -> StructuredChoice:
         """The numbers of least task loss, those of the output kernel included."""
@@ -307,6 +307,9 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
     return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
 
 
+Error = Callable[[float], tuple[float, int | None]]  # of alpha: the error, and the number of components
+
+
 def left_out_error(model: StructuredModel, diagonal: DiagonalRegression, alpha: float) -> tuple[float, int | None]:
     """The mean squared leave-one-out error, and the number of components that it is for."""
     errors, operator, number = diagonal.errors(alpha), model.operator, None
@@ -321,28 +324,32 @@ def left_out_error(model: StructuredModel, diagonal: DiagonalRegression, alpha: 
     return value if math.isfinite(value) else math.inf, number
 
 
-def choose_numbers(system: StructuredSystem) -> tuple[Choice, DiagonalRegression]:
+def choose_numbers(system: StructuredSystem, deadline: Deadline | None = None) -> tuple[Choice, DiagonalRegression]:
     """The operator and the alpha of least leave-one-out error in the RKHS of the outputs, and their regression.
 
     What is given stays; alpha is looked for on a grid that is refined, epsilon on one that is not, the number of
-    components among all.
+    components among all. At the deadline the operators so far are compared, on the coarse grid.
     """
-    trials = []
+    trials: list[tuple[float, Operator | None, DiagonalRegression, Error, Tensor]] = []
+    deadline = Deadline() if deadline is None else deadline
     for operator in operators_to_compare(system):
+        if trials and deadline.has_passed():
+            break
         diagonal = with_all_components(system, operator)
-        error = cache(partial(left_out_error, system.model, diagonal))
+        error: Error = cache(partial(left_out_error, system.model, diagonal))
         grid = alphas_to_compare(system, diagonal.values)
         trials.append((best_alpha(partial(_path, error), grid, refine=False)[1], operator, diagonal, error, grid))
         trials = [min(trials, key=lambda trial: trial[0])]  # the regressions of the others are forgotten
     _, operator, diagonal, error, grid = trials[0]
-    alpha, value = best_alpha(partial(_path, error), grid, refine=system.model.alpha is None, size=FINE)
+    refine = system.model.alpha is None and not deadline.was_missed
+    alpha, value = best_alpha(partial(_path, error), grid, refine=refine, size=FINE)
     number = error(alpha)[1]
     if number is not None:
         operator, diagonal = PrincipalComponents(number), diagonal.leading(number)
     return Choice(operator, alpha, value), diagonal
 
 
-def _path(error: Callable[[float], tuple[float, int | None]], alphas: Tensor) -> Tensor:
+def _path(error: Error, alphas: Tensor) -> Tensor:
     """The leave-one-out errors of many values of alpha, (a,)."""
     return alphas.new_tensor([error(alpha)[0] for alpha in alphas.tolist()])
 

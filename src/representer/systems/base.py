@@ -34,6 +34,10 @@ class System(ABC):
         """The constant b (p,), or None where there is none."""
         return None
 
+    def slopes(self) -> Tensor | None:
+        """The sum Xᵀ C (d, p) of a linear kernel with fewer features than samples; None for any other kernel."""
+        return None
+
     @abstractmethod
     def residual(self) -> float:
         """The backward error: the norm of what the equations miss at known targets, over that of their right side."""

@@ -34,6 +34,7 @@ from representer.linalg import (
     require,
     row_blocks,
     spectrum_of_factor,
+    thin_svd,
     woodbury,
 )
 from representer.notices import warn
@@ -551,6 +552,54 @@ def part_spectrum(data: RidgeData, weights: Tensor, rows: Tensor, shared: Known 
     return Eigenpairs(spectrum.vectors, weights[0] * spectrum.values), scaled
 
 
+# -- few features -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Slopes:
+    """Ridge regression on few features, t·xᵀs + b, by the decomposition D(X − 1x̄ᵀ) = U diag(σ) Vᵀ; x̄ = 0 without b.
+
+    A sum over samples of large coefficients that cancel would lose what the squared features have in digits beyond
+    n·alpha; the slopes s = V diag(1 / (tσ + shift/σ)) UᵀDy lose none.
+    """
+
+    left: Tensor  # U
+    values: Tensor  # σ, positive
+    right: Tensor  # V
+    middle: Tensor | None  # x̄
+    root: Tensor  # the diagonal of D
+    scale: Tensor  # t
+    shift: Tensor
+
+    @classmethod
+    def of(cls, X: Tensor, root: Tensor, scale: Tensor, shift: Tensor, *, intercept: bool) -> Slopes:
+        """The decomposition of features with root weights."""
+        middle = weighted_mean(X, root) if intercept else None
+        left, values, right = thin_svd(root[:, None] * (X if middle is None else X - middle))
+        return cls(left, values, right, middle, root, scale, shift)
+
+    def fit(self, Y: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The slopes s (d, p) and the constants b (p,) of the fit to targets."""
+        centre = None if self.middle is None else weighted_mean(Y, self.root)
+        rooted = self.root[:, None] * (Y if centre is None else Y - centre)
+        weights = 1.0 / (self.scale * self.values + self.shift / self.values)
+        slopes = self.right @ (weights[:, None] * (self.left.mT @ rooted))
+        if self.middle is None or centre is None:
+            return slopes, None
+        return slopes, centre - self.scale * (self.middle @ slopes)
+
+    def variance(self, X: Tensor) -> Tensor:
+        """The variance (m,) of f + b at new points."""
+        points = (X if self.middle is None else X - self.middle) @ self.right
+        filters = self.scale * self.shift / (self.scale * self.values**2 + self.shift)
+        own = 0.0 if self.middle is None else self.shift / self.root.square().sum()
+        return points.square() @ filters + own
+
+
+def weighted_mean(values: Tensor, root: Tensor) -> Tensor:
+    """The mean of rows with the squares of ``root`` for weights."""
+    weights = root.square()
+    return (weights / weights.sum()) @ values
+
+
 # -- outputs that come apart ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ScalarPart:
@@ -633,14 +682,36 @@ class SeparateOutputs(System):
         if not self.data.intercept:
             return None
         b, rotated = self.data.Y.new_zeros(self.data.Y.shape[1]), self._rotate(self.data.targets)
-        for part in self.parts:
-            found = part.inverse.intercepts(rotated[part.index], self._dual[part.index])
-            assert found is not None
-            b[part.outputs] = found[0]
+        for i, part in enumerate(self.parts):
+            if self._by_slopes is None:
+                found = part.inverse.intercepts(rotated[part.index], self._dual[part.index])
+                constants = None if found is None else found[0]
+            else:
+                constants = self._by_slopes[i].fit(rotated[part.index])[1]
+            assert constants is not None
+            b[part.outputs] = constants
         return b
 
     def intercept(self) -> Tensor | None:
         return None if self._constant is None else self._rotate_back(self._constant)
+
+    @cached_property
+    def _by_slopes(self) -> list[Slopes] | None:
+        """The decompositions of few features, one for each part; None where the Gram matrix is no such product."""
+        kernel, X = self.form.kernels[0], self.data.X
+        if len(self.form.kernels) > 1 or not has_few_features(kernel, X):
+            return None
+        options = {"intercept": self.data.intercept}
+        return [Slopes.of(X[p.rows], p.inverse.root, p.weights[0], self.shift, **options) for p in self.parts]
+
+    def slopes(self) -> Tensor | None:
+        if self._by_slopes is None:
+            return None
+        rotated = self._rotate(self.data.targets)
+        slopes = rotated.new_zeros(self.data.X.shape[1], rotated.shape[1])
+        for part, own in zip(self.parts, self._by_slopes, strict=True):
+            slopes[:, part.outputs] = own.fit(rotated[part.index])[0]
+        return self._rotate_back(slopes)
 
     def residual(self) -> float:
         rotated = self._rotate(self.data.targets)
@@ -709,6 +780,10 @@ class SeparateOutputs(System):
         variances = self.form.weights.new_zeros(count(X), p)
         for weights, outputs in self.form.groups():  # outputs that nobody observed keep their prior
             variances[:, outputs] = self.form.diag(weights, X)[:, None]
+        if self._by_slopes is not None:
+            for part, own in zip(self.parts, self._by_slopes, strict=True):
+                variances[:, part.outputs] = own.variance(X)[:, None]
+            return self._variances_back(variances)
         shared = self.form.kernels[0]._gram(X, self.data.X) if len(self.form.kernels) == 1 else None
         for part in self.parts:
             cross = self.form.gram(part.weights, X, self.data.X) if shared is None else shared * part.weights[0]

@@ -223,7 +223,7 @@ class DenseSystem(RidgeSystem):
         intercept: bool,
         sample_weight: Tensor | None = None,
         with_gradient: bool = True,
-        name: str = "The regularised Gram matrix",
+        name: str = "The Gram matrix plus n·alpha",
     ) -> None:
         block = matrix if rows is None else matrix[..., rows[:, None], rows]
         root = self.root = self._root(sample_weight)

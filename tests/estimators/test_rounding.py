@@ -1,0 +1,154 @@
+"""What rounding does to fits: linear ones far from the origin are right, others say what they have lost."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.approximation import Nystroem
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
+from representer.notices import NumericalWarning
+
+ALPHA = 1e-3
+RNG = np.random.default_rng(0)
+X, Q = RNG.normal(size=(60, 2)), RNG.normal(size=(10, 2))
+y = X[:, 0] - 0.5 * X[:, 1] + 0.1 * RNG.normal(size=60)
+TIMES = 1.6e9 + RNG.uniform(0.0, 3e7, (70, 1))
+FAR = {
+    "origin": (X, Q),
+    "offset": (X + 1e4, Q + 1e4),
+    "timestamps": (np.hstack([X, TIMES[:60]]), np.hstack([Q, TIMES[60:]])),
+}
+
+
+def extended_ridge(X, y, Q, alpha, intercept):
+    """Ridge regression in extended precision, by its normal equations in the space of few features."""
+    X, y, Q = (np.asarray(values, np.longdouble) for values in (X, y, Q))
+    n, middle, mean = len(X), np.zeros(X.shape[1], np.longdouble), np.longdouble(0)
+    if intercept:
+        middle, mean = X.mean(0), y.mean()
+    X, Q = X - middle, Q - middle
+    A, b = X.T @ X + n * np.longdouble(alpha) * np.eye(X.shape[1], dtype=np.longdouble), X.T @ (y - mean)
+    for j in range(len(A)):  # elimination: NumPy solves in double precision only
+        for i in range(j + 1, len(A)):
+            factor = A[i, j] / A[j, j]
+            A[i], b[i] = A[i] - factor * A[j], b[i] - factor * b[j]
+    w = np.zeros_like(b)
+    for j in reversed(range(len(A))):
+        w[j] = (b[j] - A[j, j + 1 :] @ w[j + 1 :]) / A[j, j]
+    return np.asarray(Q @ w + mean, float)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("name", FAR)
+def test_linear_ridge_far_from_the_origin(name, intercept):
+    points, new = FAR[name]
+    expected = extended_ridge(points, y, new, ALPHA, intercept)
+    model = OperatorRidge("linear", alpha=ALPHA, fit_intercept=intercept).fit(points, y)
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-6)
+    if name == "offset":
+        np.testing.assert_allclose(model.predict(new), expected, atol=1e-9)
+    if name == "offset" and not intercept:
+        peer = KernelRidge(alpha=ALPHA * len(points), kernel="linear").fit(points, y).predict(new)
+        assert np.abs(model.predict(new) - expected).max() < np.abs(peer - expected).max()
+
+
+def test_the_deviation_of_linear_ridge_does_not_see_the_origin():
+    near = OperatorRidge("linear", alpha=ALPHA, fit_intercept=True).fit(X, y)
+    far = OperatorRidge("linear", alpha=ALPHA, fit_intercept=True).fit(X + 1e6, y)
+    deviations = near.predict(Q, return_std=True)[1], far.predict(Q + 1e6, return_std=True)[1]
+    np.testing.assert_allclose(deviations[1], deviations[0], rtol=1e-6)
+
+
+def test_slopes_are_those_of_the_samples_coefficients():
+    Y = np.column_stack([y, -y])
+    Y[3, 1] = np.nan
+    model = OperatorRidge("linear", alpha=ALPHA, fit_intercept=True).fit(X, Y, sample_weight=np.linspace(0.5, 2.0, 60))
+    by_samples = Q @ (X.T @ model.dual_coef_) + model.intercept_
+    np.testing.assert_allclose(model.predict(Q), by_samples, atol=1e-10)
+    np.testing.assert_allclose(model.function_.norm(), np.linalg.norm(X.T @ model.dual_coef_), rtol=1e-8)
+
+
+def test_classes_by_explicit_features_far_from_the_origin():
+    labels = (y > 0).astype(int)
+    near = EmbeddingClassifier(Linear() + 1.0, alpha=ALPHA, calibration=None, fit_intercept=True).fit(X, labels)
+    far = EmbeddingClassifier(Linear() + 1.0, alpha=ALPHA, calibration=None, fit_intercept=True).fit(X + 1e4, labels)
+    gap = far.decision_function(Q + 1e4) - near.decision_function(Q)
+    assert np.abs(gap).max() < 1e-6
+
+
+@pytest.mark.parametrize("model", [StructuredPredictor(Linear(), Linear(), None, ALPHA, decoder="direct")])
+def test_structured_linear_fits_far_from_the_origin(model):
+    points, new = FAR["offset"]
+    expected = extended_ridge(points, y, new, ALPHA, False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NumericalWarning)
+        found = model.fit(points, y[:, None]).predict(new).ravel()
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+# -- warnings ----------------------------------------------------------------------------------------------------------
+def reasons(fit) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(w.message) for w in caught if issubclass(w.category, NumericalWarning)]
+
+
+def twice(values):
+    return np.concatenate([values, values])
+
+
+BAD = {
+    "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14).fit(X, y), "alpha is too small"),
+    "duplicates": (lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18).fit(twice(X), twice(y)), "duplicate rows"),
+    "offset": (lambda: DeepKernelRegressor([], Linear(), alpha=1e-3).fit(X + 1e6, y), "Column 0 of X is far from zero"),
+    "scale": (
+        lambda: DeepKernelRegressor([], Polynomial(2), alpha=1e-6).fit(X * [1e5, 1.0], y),
+        "very different scales",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_lost_digits_are_reported_once_with_the_reason(name):
+    fit, reason = BAD[name]
+    messages = reasons(fit)
+    assert len(messages) == 1 and reason in messages[0]
+
+
+def random_fit(seed: int):
+    """A learner with a moderate alpha on random data."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(5, 60)), int(rng.integers(1, 4))
+    points = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-3, 4)
+    unit, alpha = float(np.std(points)), float(10.0 ** rng.uniform(-4, 0))
+    kernels = (Gaussian, Laplacian, lambda scale: Matern(1.5, scale), lambda scale: Polynomial(2, gamma=scale**-2))
+    kernel = kernels[seed % 4](unit * 10.0 ** rng.uniform(-0.5, 0.5))
+    target = np.sin(points[:, 0] / unit) + 0.1 * rng.normal(size=n)
+    options = {"max_iter": 3, "n_restarts": 1, "random_state": 0}
+    return [
+        lambda: OperatorRidge(kernel, alpha=alpha).fit(points, target),
+        lambda: OperatorRidge(kernel, alpha=alpha, fit_intercept=True, approximation=Nystroem(5)).fit(points, target),
+        lambda: DeepKernelRegressor([], kernel, alpha=alpha).fit(points, target),
+        lambda: StructuredPredictor(kernel, "linear", None, alpha, decoder="direct").fit(points, target[:, None]),
+        lambda: ConditionalMeanEmbedding(kernel, "rbf", alpha, criterion=None).fit(points, target),
+        lambda: EmbeddingClassifier(kernel, None, alpha, calibration=None).fit(points, target > np.median(target)),
+        lambda: KernelAutoencoder(1, kernel, Laplacian(1.0), alpha=alpha, encoder_alpha=alpha, **options).fit(points),
+    ][(seed // 4) % 7]
+
+
+def test_well_conditioned_fits_do_not_warn():
+    warned = [seed for seed in range(200) if reasons(random_fit(seed))]
+    assert len(warned) <= 2, f"{len(warned)} of 200 fits have warned: {warned}"
