@@ -82,20 +82,20 @@ def test_weights_do_not_depend_on_the_order_and_know_missing_targets_and_weights
     P = torch.from_numpy(rng.normal(size=(4, 25, 2)))
     w = torch.from_numpy(rng.integers(1, 4, 25).astype(float))
     optimism = np.array([1.0, 1.2, 1.0, 1.5])
-    weights = LeastSquares().weights(P, Block(None, Y, w), optimism)
+    weights = LeastSquares().weights(P, Block(None, Y, w), [], optimism)
     assert weights.shape == (4, 2)
     np.testing.assert_allclose(weights.sum(0), 1.0)
     order = [2, 0, 3, 1]
-    permuted = LeastSquares().weights(P[order], Block(None, Y, w), optimism[order])
+    permuted = LeastSquares().weights(P[order], Block(None, Y, w), [], optimism[order])
     np.testing.assert_allclose(permuted, weights[order], atol=1e-12)
     index = np.repeat(np.arange(25), w.numpy().astype(int))
-    repeated = LeastSquares().weights(P[:, index], Block(None, Y[index]), optimism)
+    repeated = LeastSquares().weights(P[:, index], Block(None, Y[index]), [], optimism)
     np.testing.assert_allclose(repeated, weights, atol=1e-10)
     gaps = Y.clone()
     gaps[::3, 0] = torch.nan
-    known = LeastSquares().weights(P, Block(None, gaps), optimism)
+    known = LeastSquares().weights(P, Block(None, gaps), [], optimism)
     there = ~gaps[:, 0].isnan()
-    alone = LeastSquares().weights(P[:, there][..., :1], Block(None, Y[there][:, :1]), optimism)
+    alone = LeastSquares().weights(P[:, there][..., :1], Block(None, Y[there][:, :1]), [], optimism)
     np.testing.assert_allclose(known[:, :1], alone, atol=1e-12)
 
 
@@ -104,8 +104,8 @@ def test_weights_of_classes_are_inverse_cross_entropies(rng):
     good = Y + 0.5 * torch.from_numpy(rng.normal(size=(60, 3)))
     bad = Y + 2.0 * torch.from_numpy(rng.normal(size=(60, 3)))
     block = Block(None, Y)
-    weights = LogLoss().weights(torch.stack([good, bad]), block, np.ones(2))
     errors = np.array([LogLoss().error(good, block), LogLoss().error(bad, block)])
+    weights = LogLoss().weights(torch.stack([good, bad]), block, errors.tolist(), np.ones(2))
     np.testing.assert_allclose(weights[:, 0], (1 / errors) / (1 / errors).sum(), rtol=1e-10)
     assert weights[0, 0] > weights[1, 0]
 

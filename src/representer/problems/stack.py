@@ -37,8 +37,11 @@ class Stacking(ABC):
     """How left-out predictions (m, n, p) of the members decide their weights, and what their error is."""
 
     @abstractmethod
-    def weights(self, predictions: Tensor, block: Block, optimism: np.ndarray) -> np.ndarray:
-        """Weights (m, p), or (m, 1) for all outputs: at least 0, and their sum over the members is one."""
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+        """Weights (m, p), or (m, 1) for all outputs: at least 0, and their sum over the members is one.
+
+        ``errors`` are those of the members, ``optimism`` (m,) the factors by which residuals are larger than they look.
+        """
 
     @abstractmethod
     def error(self, predictions: Tensor, block: Block) -> float:
@@ -46,9 +49,9 @@ class Stacking(ABC):
 
 
 class LeastSquares(Stacking):
-    """The weights of least squared error, for each output; ``optimism`` (m,) are factors of the residuals."""
+    """The weights of least squared error, for each output."""
 
-    def weights(self, predictions: Tensor, block: Block, optimism: np.ndarray) -> np.ndarray:
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
         columns = []
         for j in range(block.Y.shape[1]):
             known = ~block.Y[:, j].isnan()
@@ -97,9 +100,8 @@ class LogLoss(Stacking):
     by chance, and worse for new samples than plain means.
     """
 
-    def weights(self, predictions: Tensor, block: Block, optimism: np.ndarray) -> np.ndarray:
-        errors = np.array([self.error(estimates, block) for estimates in predictions]) * optimism
-        shares = 1.0 / np.maximum(errors, 1.0 / (len(block) + 2.0))
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+        shares = 1.0 / np.maximum(np.array(errors) * optimism, 1.0 / (len(block) + 2.0))
         return (shares / shares.sum())[:, None]
 
     def error(self, predictions: Tensor, block: Block) -> float:
@@ -216,16 +218,16 @@ class StackProblem:
 
     def _weighed(
         self, systems: tuple[FittedSystem, ...], predictions: list[Tensor], block: Block | None, optimism: np.ndarray
-    ) -> tuple[StackedSystem, tuple[Block, Tensor] | None, list[float | None]]:
+    ) -> tuple[StackedSystem, tuple[Block, Tensor] | None, Sequence[float | None]]:
         """The system with its weights, what it says of left-out samples, and the errors of the members for them."""
         if block is None:
             weights = np.asarray(self.weights, dtype=np.float64)[: len(systems)]
             weights = (weights if weights.ndim == 2 else weights[:, None]) / weights.sum(0)
             return StackedSystem(systems, weights, optimism), None, [None] * len(systems)
-        weights = self.stacking.weights(torch.stack(predictions), block, optimism)
+        errors = [self.stacking.error(values, block) for values in predictions]
+        weights = self.stacking.weights(torch.stack(predictions), block, errors, optimism)
         system = StackedSystem(systems, weights, optimism)
-        scores: list[float | None] = [self.stacking.error(values, block) for values in predictions]
-        return system, (block, system.mean(predictions)), scores
+        return system, (block, system.mean(predictions)), errors
 
     def _summary(self, choices: list[Choice], weights: np.ndarray, left_out: tuple[Block, Tensor] | None) -> Choice:
         """The search of the member of greatest weight, with the error of the stack."""
