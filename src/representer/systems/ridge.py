@@ -404,7 +404,7 @@ class ExactSystem(FittedSystem):
         data = self._training
         largest = float(data.kernel.diag(data.X, data.Y.shape[1]).max())
         noise, eps = self.alpha * self.weight, torch.finfo(data.Y.dtype).eps
-        if eps * largest > eps**DEVIATION_DIGITS * noise:
+        if eps * largest > eps**DEVIATION_DIGITS * noise and not self.has_slopes:
             warn(
                 f"Standard deviations have few digits: they are differences of numbers as large as {largest:.1e}, the "
                 f"largest k(x, x), and the noise n·alpha is {noise:.1e}. Scale X (is there an outlier?), or increase "
