@@ -96,7 +96,7 @@ class ClassModel:
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class ClippedLogLoss:
     """−log of the estimate for the true class, clipped."""
 
     clip: float
@@ -260,7 +260,7 @@ class ClassProblem(Problem):
                 inputs=self.inputs,
                 seed=self.seed,
             )
-            report = system.report(self.samples, CrossEntropy(model.clip))
+            report = system.report(self.samples, ClippedLogLoss(model.clip))
             return self._solution(system, choice, report.largest, report.loss / system.weight)
 
     def add(self, before: FittedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
