@@ -40,6 +40,7 @@ from representer.kernels import (
 )
 from representer.linalg import IndefiniteGramWarning
 from representer.operators import Decomposable, Dense
+from representer.problems.autoencoder import scaled_labels
 from representer.testing import check_gradient
 
 # Short searches are enough for most of what is tested here.

@@ -701,7 +701,7 @@ def test_kernel_features(data):
         assert (model.landmarks_ is None) == isinstance(approximation, RandomFeatures | TensorSketch)
     words = KernelFeatures(Spectrum(1), Nystroem(4), random_state=0).fit(WORDS)
     assert words.transform(WORDS).shape == (len(WORDS), 4) and len(words.landmarks_) == 4
-    with pytest.raises(ValueError, match="approximation must be None, Nystroem"):
+    with pytest.raises(ValueError, match="approximation must be None or Nystroem"):
         KernelFeatures(approximation=5).fit(X)
     with pytest.raises(ValueError, match="already n × n"):
         KernelFeatures("precomputed").fit(np.eye(5))

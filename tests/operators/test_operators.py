@@ -410,8 +410,8 @@ def test_equality_is_of_contents() -> None:
 @pytest.mark.parametrize(
     ("operator", "message"),
     [
-        (Diagonal([1.0, 2.0]), r"weights of shape \(2,\), but there are 3 outputs"),
-        (Diagonal(np.ones((3, 1))), r"weights of shape \(3, 1\), but there are 3 outputs"),
+        (Diagonal([1.0, 2.0]), r"shape \(2,\)\), but there are 3 outputs"),
+        (Diagonal(np.ones((3, 1))), r"shape \(3, 1\)\), but there are 3 outputs"),
         (Diagonal([1.0, -2.0, 1.0]), "weights of Diagonal must not be negative"),
         (Diagonal([1.0, np.nan, 1.0]), "weights of Diagonal must not be negative, and finite"),
         (Diagonal("auto"), "weights of Diagonal must be a number"),

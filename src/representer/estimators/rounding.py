@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from representer.functions import Function
+from representer.functions.conditional import ConditionalEmbedding
 from representer.notices import NumericalWarning, warn
 from representer.samples import Data, is_dask
 
@@ -27,11 +28,19 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
                 NumericalWarning,
             )
             return
-    function = getattr(learner, "function_", None)
+    function, points = getattr(learner, "function_", None), _numbers(X)
+    eps = float(np.finfo(learner.dtype).eps)
+    if points is not None and learner.dtype != "float64" and _farthest(points) > eps**CANCELLATION:
+        warn(f"dtype={learner.dtype!r} holds few digits of what tells samples apart. {_advice(X)}", NumericalWarning)
+        return
     if not isinstance(function, Function):
         return
-    eps = float(np.finfo(learner.dtype).eps)
     cancellation = function.cancellation()
+    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
+    if exact and points is not None and learner.kernel_.domain == "vectors":
+        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
+        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
+        cancellation = max(1.0, largest / learner.alpha_)
     if np.isnan(cancellation):
         raise ValueError(
             f"The fitted function is not finite in {learner.dtype}: numbers on the way to it, or its coefficients, are "
@@ -46,6 +55,13 @@ def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
             f"prediction about {left} are left. {_advice(X)}",
             NumericalWarning,
         )
+
+
+def _farthest(points: np.ndarray) -> float:
+    """The largest mean of a column in units of its deviation; 0 where no column varies."""
+    unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
+    mean, deviation = np.abs((points / unit).mean(0)), (points / unit).std(0)
+    return float(np.max(mean[deviation > 0] / deviation[deviation > 0], initial=0.0))
 
 
 def _advice(X: Data) -> str:

@@ -199,18 +199,7 @@ class FeatureFunction(Function):
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            phi = values(self.features.inputs(X))
-            terms = phi.abs() @ coefficients.abs()
-            return terms if by_columns else terms + self._solved_rounding(phi, coefficients)
-
-    def _solved_rounding(self, phi: Tensor, coefficients: Tensor) -> Tensor:
-        """What the solution L φ = k_Z(x) by the landmarks' factor adds to the rounding, as random signs sample it."""
-        solver = getattr(self.features.map, "factor", None)
-        if not isinstance(solver, Cholesky):
-            return phi.new_zeros(())
-        terms = phi.abs() @ solver.factor.abs().mT
-        signs = torch.randint(0, 2, terms.shape, generator=torch.Generator().manual_seed(0)).to(terms)
-        return (solver.half_solve_rows((2.0 * signs - 1.0) * terms) @ coefficients).abs()
+            return values(self.features.inputs(X)).abs() @ coefficients.abs()
 
     def own_points(self, limit: int) -> Data:
         """Some of the landmarks, where there are some and they are vectors."""

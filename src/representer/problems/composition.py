@@ -625,7 +625,8 @@ def minimise(
     info = torch.finfo(starts.dtype)
     # Constant targets are met without error at no cost: what is then left of J is their rounding.
     floor = (info.eps * problem.Y.square().nanmean().item()) or info.tiny
-    nowhere = OptimizeResult(starts[0], math.nan, torch.full_like(starts[:, 0], torch.nan), False, "", 0, 0, False, [])
+    unknown = starts.new_full((len(starts),), torch.nan)
+    nowhere = OptimizeResult(starts[0], math.nan, unknown, False, "", 0, 0, False, [])
     try:
         first = problem.value_and_gradient(starts)
     except KeyboardInterrupt:  # lbfgs would have kept its best point: this is it

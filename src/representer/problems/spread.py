@@ -13,7 +13,7 @@ from torch import Tensor
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed
 from representer.kernels import Linear
-from representer.linalg import row_blocks
+from representer.linalg import by_rows
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
 from representer.optimize import SearchSettings
 from representer.problems.composition import Composition, KnownTargets, squared_loss
@@ -73,11 +73,11 @@ class PredictiveSpread:
             residuals = Y - fixed.left_out()
         self.scale = (residuals**2 / fixed.left_out_variance()).nanmean(0)
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
-        self.bytes_per_row = Y.numel() * Y.element_size()
+        self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
 
     def __call__(self, Z: Data) -> Tensor:
         """Standard deviations (m, p) at the images Z."""
-        return torch.cat([self._block(Z[rows]) for rows in row_blocks(count(Z), self.bytes_per_row)])
+        return by_rows(lambda rows: self._block(Z[rows]), count(Z), self.bytes_per_row)
 
     def _block(self, Z: Data) -> Tensor:
         points = Z if self.features is None else self.features(Z)

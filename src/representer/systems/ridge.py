@@ -25,7 +25,7 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import room_beside_sums, row_blocks
+from representer.linalg import by_rows, room_beside_sums, row_blocks
 from representer.operators import (
     Decomposable,
     Diagonal,
@@ -359,8 +359,9 @@ class ExactSystem(FittedSystem):
         if self.kernel.domain == "gram" and self._rows is not None:
             X = X[:, self._rows]
         inputs, data = self.representation.inputs(self._adapted, X), self._training
-        blocks = row_blocks(count(inputs), data.Y.numel() * data.Y.element_size())
-        return torch.cat([self._variance(inputs[rows]) for rows in blocks])
+        # k(x, X) for all outputs, its distances, the solutions and their squares.
+        bytes_per_row = 4 * data.Y.numel() * data.Y.element_size()
+        return by_rows(lambda rows: self._variance(inputs[rows]), count(inputs), bytes_per_row)
 
     def _variance(self, inputs: Data) -> Tensor:
         if self.features is None:
@@ -552,14 +553,15 @@ class SummedSystem(FeatureSystem):
         inputs, features = self.features.inputs(X), self.features.map
         own = self.operator.as_matrix(self.ridge.cross.shape[1], self.ridge.cross).diagonal()
         frame = None if self.frame is None else self.frame.map(torch.from_numpy)
-        parts = []
-        for rows in row_blocks(count(inputs), 3 * 8 * features.n_features):
+
+        def variances(rows: slice) -> Tensor:
             block = inputs[rows]
             phi = features(block)
             missed = (features.kernel._diag(block).double() - phi.double().square().sum(1)).clamp(min=0.0)
             seen = phi if frame is None else frame(phi)
-            parts.append(self.ridge.variance(seen, self.alpha) + missed[:, None] * own)
-        return torch.cat(parts)
+            return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
+
+        return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
 
     @property
     def n(self) -> int:
