@@ -9,7 +9,7 @@ import numpy as np
 from representer.functions import Function
 from representer.functions.conditional import ConditionalEmbedding
 from representer.notices import NumericalWarning, warn
-from representer.samples import Data, is_dask
+from representer.samples import Data, is_dask, plain
 
 # Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
 # leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
@@ -89,7 +89,7 @@ def _numbers(X: Data) -> np.ndarray | None:
     if is_dask(X) or hasattr(X, "toarray"):
         return None
     try:
-        points = np.asarray(X, dtype=np.float64)
+        points = np.asarray(plain(X), dtype=np.float64)
     except (TypeError, ValueError):
         return None
     return points if points.ndim == 2 and points.size and np.isfinite(points).all() else None
