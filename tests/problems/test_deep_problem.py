@@ -169,7 +169,7 @@ def test_gradients_of_the_error_on_new_data(data, monkeypatch, layers, criterion
     expected = ["kernel__kernel__lengthscale", "alpha"] + (["layers__0__alpha"] if layers else [])
     assert sorted(problem.free) == sorted(expected)
     part = torch.arange(0, 36, 2) if few else None
-    start = (problem if part is None else problem._of(part.numpy()))._criterion.start
+    start = (problem if part is None else problem.on_rows(part.numpy()))._criterion.start
     values, gradients = problem.value_and_gradient(start[None], part)
     size, step = len(start), 1e-4 if layers else 1e-5
     shifts = step * torch.eye(size).double()

@@ -32,7 +32,7 @@ from representer.estimators.validation import (
     needs_approximation,
     warn_unconverged,
 )
-from representer.kernels import NAMES, Kernel, as_kernel
+from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import noted_jitter
 from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
@@ -229,7 +229,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
     def _checked_inputs(
         self,
-        kernel: Kernel | OperatorKernel,
+        kernel: Kernel | OperatorKernel | Stack,
         X: Data,
         sample_weight: Data = None,
         groups: Data = None,
@@ -253,7 +253,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         return members
 
     def _dask_samples(
-        self, kernel: Kernel | OperatorKernel, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
+        self, kernel: Kernel | OperatorKernel | Stack, X: Data, y: Data, sample_weight: Data = None, groups: Data = None
     ) -> OnDask:
         """Samples in Dask collections, whose columns are remembered; an exact fit to them is refused."""
         needs_approximation(self, kernel, kernel.domain)
@@ -261,7 +261,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self._keep_columns(X)
         return samples
 
-    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel) -> Any:
+    def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
         return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))

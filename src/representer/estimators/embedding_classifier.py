@@ -30,11 +30,12 @@ from representer.estimators.validation import (
     one_hot_on_dask,
     only_one_alpha,
     seed_of,
+    stack_of,
     takes_batches,
     warn_unconverged,
 )
-from representer.functions import Expansion, FeatureFunction
-from representer.kernels import Gaussian, Kernel, Mapped, as_kernel, is_bounded
+from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, takes_sparse
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -43,10 +44,11 @@ from representer.preimage.probabilities import (
     embedding_entropy,
     entropy_of,
 )
-from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution
+from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution, solve_stack
 from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
+from representer.problems.stack import Members
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
-from representer.systems import FittedSystem
+from representer.systems import FittedSystem, StackedSystem
 from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
@@ -66,7 +68,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     kernel : Kernel, str or callable, default="rbf"
         ``"rbf"`` is ``Gaussian("ard")``, one learned lengthscale a feature. A number in a kernel stays; ``"auto"`` and
         ``"ard"`` are learned, and so are the weights of the network in ``Neural(module, kernel)``. Of kernels of
-        strings, graphs, and Gram matrices, alpha alone is learned unless they say ``"auto"`` somewhere.
+        strings, graphs, and Gram matrices, alpha alone is learned unless they say ``"auto"`` somewhere. ``"auto"`` (for
+        vectors) and ``Stack([k1, k2, …])`` fit several kernels and average their estimates, with the weights of least
+        cross entropy for left-out samples.
     criterion : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
         ``"loo"``: the cross entropy of calibrated leave-one-out predictions, in closed form; ``"rademacher"``: that of
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
@@ -130,16 +134,21 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     ----------
     classes_ : ndarray of shape (n_classes,)
         The class labels.
-    kernel_ : Kernel
+    kernel_ : Kernel or Stack
         The kernel with the numbers, and the weights of the network, that were learned.
-    alpha_ : float
-        The weight of ‖f‖² that was used.
+    members_ : Members
+        The kernels of a stack, their alphas, weights and cross entropies for left-out samples: printed as a table.
+    weights_ : ndarray of shape (n_kernels,)
+        The weights of a stack: at least 0, with the sum one.
+    alpha_ : float or ndarray of shape (n_kernels,)
+        The weight of ‖f‖² that was used; in a stack each kernel has its own.
     complexity_ : float
         r = √(‖f‖² sup k(x, x)) of Theorem 4.
     calibration_ : EmbeddingCalibration or None
         What makes probabilities of estimates.
     dual_coef_ : ndarray of shape (n_anchors, n_classes)
-        Coefficients of f on the samples or landmarks, or on the features if there are fewer of them.
+        Coefficients of f on the samples or landmarks, or on the features if there are fewer of them; in a stack each of
+        ``function_.functions`` has its own.
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
     feature_relevance_ : ndarray of shape (n_features,)
@@ -154,9 +163,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         The search: iteration, seconds, value, loss, complexity, accuracy, gradient_norm.
     n_iter_ : int
         Its iterations.
-    function_ : Expansion or FeatureFunction
+    function_ : Expansion, FeatureFunction or Stacked
         f + b as a value that evaluates itself.
-    system_ : FittedSystem
+    system_ : FittedSystem or StackedSystem
         The ridge system that f solves: leave-one-out estimates, variances and leverages are asked of it.
     X_fit_ : ndarray, csr_array, list or None
         The training inputs; not kept after ``partial_fit`` or a fit on Dask.
@@ -186,12 +195,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     """
 
     classes_: np.ndarray
-    function_: Expansion | FeatureFunction
-    system_: FittedSystem
+    function_: Expansion | FeatureFunction | Stacked
+    system_: FittedSystem | StackedSystem
+    members_: Members
+    weights_: np.ndarray
+    alpha_: Any
     calibration_: EmbeddingCalibration | None
     _training_loss: float | None
     _dependence: str | None  # what makes the samples of the fit other than independent and alike
-    training_data = ("system_", "loo_estimates_", "history_")
+    training_data = ("system_", "loo_estimates_", "history_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
         "alpha": only_one_alpha,
@@ -282,14 +294,15 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self : EmbeddingClassifier
             The fitted model. An interrupted search (Ctrl-C) keeps its best point, once there is one.
         """
-        model = self._model()
+        self._check()
+        kernel = self._stated_kernel(X)
         if is_dask(X):
-            samples: Samples = self._samples_on_dask(model.kernel, X, y, sample_weight, groups)
+            samples: Samples = self._samples_on_dask(kernel, X, y, sample_weight, groups)
             inputs, how = None, self._representation()
         else:
-            inputs, samples = self._samples_in_memory(model.kernel, X, y, sample_weight, groups)
+            inputs, samples = self._samples_in_memory(kernel, X, y, sample_weight, groups)
             how = self._sparse_representation(inputs)
-        self._keep(self._solved(samples, model, how, inputs, self._iteration_callback()))
+        self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
@@ -324,8 +337,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         self : EmbeddingClassifier
             The fitted model.
         """
-        model, first = self._model(), not hasattr(self, "n_samples_seen_")
-        kernel = model.kernel
+        self._check()
+        kernel, first = self._stated_kernel(X), not hasattr(self, "n_samples_seen_")
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
@@ -338,10 +351,10 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         block = Block(how.inputs(kernel, X), how.tensor(one_hot(labels, np.arange(len(self.classes_)))))
         block = _weighted(block, weights, self._batch_groups(groups, len(labels), first=first), how).positive_part()
         if first:
-            solution = self._solved(InMemory(block), model, how, None, keep_going)
+            solution = self._solved(InMemory(block), kernel, how, None, keep_going)
             solution = replace(solution, system=solution.system.changed(samples=None))
         else:
-            problem = ClassProblem(InMemory(block), replace(model, kernel=self.kernel_), how)
+            problem = ClassProblem(InMemory(block), self._model(self._kernels[0]), how)
             choice = Choice(self.kernel_, self.alpha_, self.criterion_value_, self.history_)
             solution = problem.add(self.system_, self._largest, block, choice)
         self._keep(replace(solution, training_loss=None))
@@ -351,7 +364,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _solved(
         self,
         samples: Samples,
-        model: ClassModel,
+        kernel: Kernel | Stack,
         representation: Representation,
         inputs: Data,
         callback: Callable[[HistoryEntry], bool],
@@ -359,19 +372,35 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """Learn what is free, and fit to all samples."""
         seed = seed_of(self.random_state)
         require_groups(samples.groups)
-        problem = ClassProblem(samples, model, representation, seed=seed, inputs=inputs)
-        self._check_start(model.alpha, problem.free)
-        choice = problem.choose(self._settings(seed, callback))
-        if choice.unconverged is not None:
-            warn_unconverged(choice.unconverged)
-        return problem.solve(choice)
+        stack = kernel if isinstance(kernel, Stack) else Stack([kernel])
+        models = [self._model(own) for own in stack.kernels]
+        if stack.alphas is not None:
+            models = [replace(model, alpha=float(alpha)) for model, alpha in zip(models, stack.alphas, strict=True)]
+        problems = [ClassProblem(samples, model, representation, seed=seed, inputs=inputs) for model in models]
+        self._check_start(models[0].alpha, [name for problem in problems for name in problem.free])
+        settings = self._settings(seed, callback)
+        if isinstance(kernel, Stack):
+            solution = solve_stack(problems, settings, None if isinstance(stack.weights, str) else stack.weights)
+        else:
+            solution = problems[0].solve(problems[0].choose(settings))
+        if solution.choice.unconverged is not None:
+            warn_unconverged(solution.choice.unconverged)
+        return solution
 
     def _keep(self, solution: ClassSolution) -> None:
         self.function_, self.system_ = solution.function, solution.system
         self.calibration_, self.loo_estimates_ = solution.calibration, solution.loo_estimates
         self.complexity_, self._largest = solution.complexity, solution.largest
         self._training_loss, choice = solution.training_loss, solution.choice
-        self.kernel_, self.alpha_ = original(choice.model), solution.system.alpha
+        self.kernel_, self.alpha_ = choice.model, solution.system.alpha
+        if isinstance(self.kernel_, Kernel):
+            self.kernel_ = original(self.kernel_)
+        if not isinstance(solution.system, StackedSystem):
+            self.__dict__.pop("members_", None)
+            self.__dict__.pop("weights_", None)
+        elif solution.stack is not None:
+            self.kernel_, self.members_ = solution.stack.kernel, solution.stack.members
+            self.weights_ = solution.stack.kernel.weights
         self.criterion_value_, self.history_, self.n_iter_ = choice.value, choice.history, choice.n_iter
 
     # -- samples ------------------------------------------------------------------------------------------------------
@@ -381,8 +410,14 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             return Gaussian("median" if self.criterion is None else "ard")
         return as_kernel(name)
 
-    def _given_kernel(self) -> Kernel:
-        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+    def _stated_kernel(self, X: Data) -> Kernel | Stack:
+        """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
+        stack = stack_of(self.kernel, X)
+        if stack is not None:
+            if self.start:
+                raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
+            kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
+            return Stack(kernels, stack.weights, stack.alphas)
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
         return on_device(kernel.__sklearn_clone__().numbers(), self.device)
@@ -391,7 +426,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return self._representation(sparse=isinstance(X, SparseRows))
 
     def _samples_in_memory(
-        self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Data, InMemory]:
         X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
         self.classes_, labels = encode(X, y)
@@ -401,7 +436,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         block = _weighted(Block(how.inputs(kernel, X), Y), weights, check_groups(groups, len(labels)), how)
         return X, InMemory(block)
 
-    def _samples_on_dask(self, kernel: Kernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
+    def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
         if self.class_weight is not None:
             sample_weight = self._weights_on_dask(indicators, sample_weight)
@@ -450,14 +485,13 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         return np.searchsorted(self.classes_, labels)
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def _model(self) -> ClassModel:
+    def _model(self, kernel: Kernel) -> ClassModel:
         """What is minimised, from checked arguments."""
-        self._check()
         weight = self.complexity_weight
         alpha = check_alpha(self.alpha)
         assert not isinstance(alpha, np.ndarray)  # checked
         return ClassModel(
-            kernel=self._given_kernel(),
+            kernel=kernel,
             alpha=alpha,
             criterion=self.criterion,
             intercept=bool(self.fit_intercept),
@@ -624,11 +658,12 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             raise ValueError(f"beta must be a number between 0 and 1; got {beta!r}.")
         bound = self._bound(beta)
         reasons = {
+            "is for one kernel: fit with one instead of several that are stacked": isinstance(self.kernel_, Stack),
             "has no intercept beside the function: fit with fit_intercept=False": self.function_.intercept is not None,
             "takes a mean in which all samples count alike: fit without weights": self._dependence == "weights",
             "is for independent samples: fit without groups": self._dependence == "groups",
             f"needs k(x, x) bounded for all x, which that of {self.kernel_!r} is not known to be: take "
-            "kernel.normalized()": not is_bounded(self.kernel_),
+            "kernel.normalized()": not all(map(is_bounded, self._kernels)),
         }
         for reason, holds in reasons.items():
             if holds:
@@ -644,8 +679,18 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     # -- attributes ---------------------------------------------------------------------------------------------------
     @property
+    def _kernels(self) -> list[Kernel]:
+        """The learned kernel, or those of a stack."""
+        return self.kernel_.kernels if isinstance(self.kernel_, Stack) else [self.kernel_]
+
+    @property
     def dual_coef_(self) -> np.ndarray:
         """Coefficients of f on the samples or landmarks, or on the features if there are fewer of them."""
+        if isinstance(self.function_, Stacked):
+            raise AttributeError(
+                "A stack has coefficients for each of its kernels, and none of its own. Read those of the i-th one in "
+                "function_.functions[i].coefficients."
+            )
         return self.function_.coefficients
 
     @property
@@ -653,7 +698,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """The constant b beside f, one number a class."""
         check_is_fitted(self)
         b = self.function_.intercept
-        return np.zeros(len(self.classes_), self.function_.coefficients.dtype) if b is None else b
+        return np.zeros(len(self.classes_), np.dtype(self.dtype)) if b is None else b
 
     @property
     def X_fit_(self) -> Any:  # noqa: N802
@@ -675,6 +720,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         """
         check_is_fitted(self)
         d, X = getattr(self, "n_features_in_", None), self.X_fit_
+        if isinstance(self.kernel_, Stack):
+            raise AttributeError(
+                "The kernels of a stack have lengthscales of their own, so there is no feature_relevance_. Read them "
+                "in kernel_.kernels."
+            )
         for value in _lengthscales(self.kernel_):
             inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
             if d is not None and inverse.numel() in (1, d):

@@ -18,22 +18,32 @@ from representer.estimators.validation import (
     Check,
     as_operator_kernel,
     check_alpha,
+    check_left_out,
     check_targets,
     in_memory,
     is_flat,
     require_targets,
     score_of_known,
     seed_of,
+    stack_of,
     takes_batches,
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Expansion, FeatureFunction
-from representer.operators import Decomposable, Operator, Representation, original
+from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.kernels import Stack
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
+from representer.problems.stack import (
+    SHRINKAGE,
+    LeastSquares,
+    Members,
+    StackProblem,
+    StackSolution,
+)
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
-from representer.systems import Criterion, FittedSystem
+from representer.systems import Criterion, FittedSystem, StackedSystem
 from representer.values import instance_of, one_of
 
 
@@ -62,7 +72,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     kernel : Kernel, OperatorKernel, str or callable, default="rbf"
         A scalar kernel k, or an operator-valued kernel such as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it
         stays; a word lets the data decide: ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic,
-        ``Gaussian("auto")`` and ``Gaussian("ard")`` by the ``criterion``, with gradients.
+        ``Gaussian("auto")`` and ``Gaussian("ard")`` by the ``criterion``, with gradients. ``"auto"`` (for vectors) and
+        ``Stack([k1, k2, …])`` fit several kernels and average the fits by what they say of left-out samples.
     operator : Operator, "learn" or None, default=None
         The output operator A of a scalar kernel. None is the identity; ``"learn"`` learns a dense one by the
         ``criterion``.
@@ -100,24 +111,29 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     Attributes
     ----------
-    kernel_ : Kernel or OperatorKernel
-        The kernel with the numbers that were used.
+    kernel_ : Kernel, OperatorKernel or Stack
+        The kernel with the numbers that were used; given as ``kernel`` it makes the same model again.
+    members_ : Members
+        The kernels of a stack, their alphas, weights and errors for left-out samples: printed as a table.
+    weights_ : ndarray of shape (n_kernels, n_outputs)
+        The weights of a stack, at least 0; those of each output sum to one.
     operator_ : Operator or None
         The output operator that was used; None if ``kernel`` is operator-valued.
-    alpha_ : float
-        The weight of ‖f‖² that was used.
+    alpha_ : float or ndarray of shape (n_kernels,)
+        The weight of ‖f‖² that was used; in a stack each kernel has its own.
     function_ : Function
         The fitted function f + b.
     system_ : System
         The linear system that f solves: leave-one-out predictions, variances and leverages are asked of it.
     dual_coef_ : ndarray of shape (n_anchors,) or (n_anchors, n_outputs)
-        The coefficients c_i.
+        The coefficients c_i; in a stack each of ``function_.functions`` has its own.
     intercept_ : float or ndarray of shape (n_outputs,)
         The constant b, zero without ``fit_intercept``.
     X_fit_ : ndarray, csr_array, list or None
         The training inputs; not kept after ``partial_fit`` or a fit on Dask.
     landmarks_ : ndarray, list or None
-        The anchors of an approximate fit, if it has some; None if the training inputs are the anchors.
+        The anchors of an approximate fit, if it has some (of a stack, those of its first kernel); None if the training
+        inputs are the anchors.
     approximation_error_ : float
         ‖K − ΦΦᵀ‖/‖K‖ of an approximate fit in the Frobenius norm, from sampled columns.
     n_samples_seen_ : int
@@ -154,9 +170,11 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     True
     """
 
-    function_: Expansion | FeatureFunction
-    system_: FittedSystem
-    training_data = ("system_", "history_")
+    function_: Expansion | FeatureFunction | Stacked
+    system_: FittedSystem | StackedSystem
+    members_: Members
+    weights_: np.ndarray
+    training_data = ("system_", "history_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
         "criterion": one_of("loo", "gcv"),
@@ -226,14 +244,14 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if isinstance(self.solver, Falkon):
             self.solver.check_hyperparameters()
         self._refuse_groups(groups)
-        model, inputs = self._model(), None
+        kernel, inputs = self._stated_kernel(X), None
         self.__dict__.pop("n_samples_seen_", None)
         samples: Samples
         if is_dask(X):
-            samples = self._on_dask(model, X, y, sample_weight, groups)
+            samples = self._on_dask(kernel, X, y, sample_weight, groups)
         else:
-            inputs, samples = self._in_memory(model, X, y, sample_weight, groups, reset=True)
-        self._keep(self._solved(samples, model, inputs))
+            inputs, samples = self._in_memory(kernel, X, y, sample_weight, groups, reset=True)
+        self._keep(self._solved(samples, kernel, inputs))
         return self
 
     @available_if(_takes_batches)
@@ -264,19 +282,21 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         self._check()
         self._refuse_groups(groups)
-        model, first = self._model(), not hasattr(self, "n_samples_seen_")
+        kernel, first = self._stated_kernel(X), not hasattr(self, "n_samples_seen_")
         flat = getattr(self, "_flat", None)
-        X, samples = self._in_memory(model, in_memory(X), in_memory(y), sample_weight, None, reset=first)
+        X, samples = self._in_memory(kernel, in_memory(X), in_memory(y), sample_weight, None, reset=first)
         members = self._batch_groups(groups, len(X), first=first)
         if samples.observed is not None:
             raise ValueError("partial_fit needs all targets; y contains NaN. Leave such samples out, or use fit.")
         block = replace(samples.samples, groups=None if members is None else torch.from_numpy(members)).positive_part()
         if first:
-            solution = self._solved(InMemory(block), model, None)
-            self._keep(replace(solution, system=solution.system.changed(samples=None)))
+            solution = self._solved(InMemory(block), kernel, None)
+            self._keep(replace(solution, system=solution.system.changed(samples=None)))  # type: ignore[arg-type]
         else:
             self._flat = flat
-            system = self.system_.added(block).settled(model.alpha_rule)
+            rules = [model.alpha_rule for model in self._models(kernel)]
+            added = self.system_.added(block)
+            system = added.settled(rules) if isinstance(added, StackedSystem) else added.settled(rules[0])
             self.function_, self.system_ = system.function().in_units(self._unit), system
             self.alpha_, self.criterion_value_ = system.alpha, self._squared(system.value)
         self.n_samples_seen_ = self.system_.n
@@ -289,30 +309,45 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "criterion='gcv' knows no groups: it averages over single samples. Use criterion='loo' with groups=."
             )
 
-    def _model(self) -> RidgeModel:
-        kernel = as_operator_kernel(self.kernel, self.operator)
-        if self.approximation is not None and not isinstance(kernel, Decomposable):
-            raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {kernel!r}.")
+    def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
+        """The kernel, or the kernels that are stacked, with the output operator."""
+        stack = stack_of(self.kernel, X)
+        if stack is None:
+            return as_operator_kernel(self.kernel, self.operator)
+        return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)
+
+    def _models(self, kernel: OperatorKernel | Stack) -> list[RidgeModel]:
+        """What is fitted: one model, or one for each kernel of a stack."""
+        alpha, stacked = check_alpha(self.alpha), isinstance(kernel, Stack)
+        kernels: list[OperatorKernel] = kernel.kernels if isinstance(kernel, Stack) else [kernel]
+        alphas = [alpha] * len(kernels)
+        if isinstance(kernel, Stack) and kernel.alphas is not None:
+            alphas = [float(own) for own in kernel.alphas]
+        for own in kernels:
+            if self.approximation is not None and not isinstance(own, Decomposable):
+                raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {own!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
-        options = (self.approximation, self.solver, self.memory_limit)
-        return RidgeModel(kernel, check_alpha(self.alpha), self.criterion, learn, intercept, *options)
+        options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if stacked else 0.0)
+        return [
+            RidgeModel(own, a, self.criterion, learn, intercept, *options)
+            for own, a in zip(kernels, alphas, strict=True)
+        ]
 
     def _settings(self) -> SearchSettings:
         options = (self.criterion, self.max_iter, self.tol, self.n_restarts, self._seed, self.verbose)
         return SearchSettings(*options, self._iteration_callback(), self._deadline)
 
-    def _on_dask(self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
+    def _on_dask(self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
-        samples = self._dask_samples(model.kernel, X, y, sample_weight, groups)
+        samples = self._dask_samples(kernel, X, y, sample_weight, groups)
         self._flat, self._sparse, self._unit = is_flat(y), False, 1.0
         return samples
 
     def _in_memory(
-        self, model: RidgeModel, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
     ) -> tuple[Any, InMemory]:
         """Checked inputs, and the samples."""
-        kernel = model.kernel
         X, weights, numbers = self._checked_inputs(kernel, X, sample_weight, groups, reset=reset)
         targets, self._flat = check_targets(y, len(X))
         unit = target_unit(targets, self.dtype)
@@ -327,16 +362,27 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
                 "for each output of the kernel."
             )
+        searched = isinstance(kernel, Stack) or (self.fit_intercept and not isinstance(check_alpha(self.alpha), float))
+        if searched and reset:
+            check_left_out(len(X), None if numbers is None else torch.from_numpy(numbers))
         w = None if weights is None else how.tensor(weights)
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 
-    def _solved(self, samples: Samples, model: RidgeModel, inputs: Data) -> RidgeSolution:
+    def _solved(self, samples: Samples, kernel: OperatorKernel | Stack, inputs: Data) -> RidgeSolution | StackSolution:
         self._seed = seed_of(self.random_state)
-        problem = RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
-        choice = problem.choose(self._settings())
-        solution = problem.solve(choice)
-        for message in (choice.unconverged, solution.system.problem):
+        problems = [
+            RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
+            for model in self._models(kernel)
+        ]
+        settings = self._settings()
+        solution: RidgeSolution | StackSolution
+        if isinstance(kernel, Stack):
+            weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
+            solution = StackProblem(problems, LeastSquares(), weights).solve(settings)
+        else:
+            solution = problems[0].solve(problems[0].choose(settings))
+        for message in (solution.choice.unconverged, solution.system.problem):
             if message is not None:
                 warn_unconverged(message)
         return solution
@@ -346,7 +392,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return self._representation(sparse=self._sparse)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
-    def _keep(self, solution: RidgeSolution) -> None:
+    def _keep(self, solution: RidgeSolution | StackSolution) -> None:
         """Keep the solution of a fit."""
         choice = solution.choice
         self.function_, self.system_ = solution.function.in_units(self._unit), solution.system
@@ -354,7 +400,14 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         scalar = isinstance(kernel, Decomposable)
         self.kernel_: Any = kernel.kernel if scalar else kernel
         self.operator_: Operator | None = kernel._operator if scalar else None
-        self.__dict__.pop("approximation_error_", None)
+        for name in ("approximation_error_", "members_", "weights_"):
+            self.__dict__.pop(name, None)
+        if isinstance(solution, StackSolution):
+            self.kernel_, self.operator_ = solution.kernel, solution.operator
+            scores = [self._squared(member.score) for member in solution.members]
+            scored = zip(solution.members, scores, strict=True)
+            self.members_ = Members(member._replace(score=score) for member, score in scored)
+            self.weights_ = solution.kernel.weights
         if self.system_.approximation_error is not None:
             self.approximation_error_ = self.system_.approximation_error
         self.alpha_, self.criterion_value_ = self.system_.alpha, self._squared(choice.value)
@@ -370,8 +423,28 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         return values[..., 0] if self._flat else values
 
     @property
+    def _first(self) -> Expansion | FeatureFunction:
+        """The function, or the first of a stack."""
+        f = self.function_
+        return f.functions[0] if isinstance(f, Stacked) else f
+
+    @property
+    def _width(self) -> int:
+        """The number of outputs."""
+        return self._first.coefficients.shape[1]
+
+    @property
+    def _precision(self) -> np.dtype:
+        return self._first.coefficients.dtype
+
+    @property
     def dual_coef_(self) -> np.ndarray:
         """The coefficients of the anchors, or of the features where there are no anchors."""
+        if isinstance(self.function_, Stacked):
+            raise AttributeError(
+                "A stack has coefficients for each of its kernels, and none of its own. Read those of the i-th one in "
+                "function_.functions[i].coefficients."
+            )
         if isinstance(self.function_, Expansion):
             return self._shaped(self.function_.coefficients)
         assert self.system_.features is not None
@@ -383,8 +456,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The constant b beside f, one number an output."""
         check_is_fitted(self)
         b = self.function_.intercept
-        width = self.function_.coefficients.shape[1]
-        return self._shaped(np.zeros(width, self.function_.coefficients.dtype) if b is None else b)
+        return self._shaped(np.zeros(self._width, self._precision) if b is None else b)
 
     @property
     def X_fit_(self) -> Any:  # noqa: N802
@@ -448,8 +520,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if is_dask(X):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
-            width = None if self._flat else self.function_.coefficients.shape[1]
-            return self._lazily("predict", X, width, dtype=self.function_.coefficients.dtype)
+            return self._lazily("predict", X, None if self._flat else self._width, dtype=self._precision)
         X = self._new_inputs(X, self.kernel_)
         mean = self._shaped(self.function_(X))
         if not return_std:

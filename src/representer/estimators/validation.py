@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, column_
 from torch import Tensor
 
 from representer.approximation import Approximation, check_bare
-from representer.kernels import Domain, Kernel, Neural, Overlap, are_smiles, as_kernel, as_records
+from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
@@ -55,9 +55,23 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 def kernel_domain(kernel: Any) -> Domain:
     """The kind of data of a kernel, or of what may become one."""
-    if isinstance(kernel, Kernel | OperatorKernel):
+    if isinstance(kernel, Kernel | OperatorKernel | Stack):
         return kernel.domain
     return "gram" if kernel == "precomputed" else "vectors"
+
+
+def stack_of(kernel: Any, X: Data) -> Stack | None:
+    """The kernels that a learner stacks: those of a ``Stack``, or for ``"auto"`` the family of vectors like X.
+
+    A copy with plain numbers, and None where there is one kernel.
+    """
+    if isinstance(kernel, Stack):
+        kernel.check_hyperparameters()
+        return kernel.__sklearn_clone__().numbers()
+    if not (isinstance(kernel, str) and kernel == "auto"):
+        return None
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    return family(shape[1] if len(shape) == 2 else 1)  # other shapes are refused later
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:

@@ -14,6 +14,7 @@ from representer.functions.embedding import (
 )
 from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
+from representer.functions.stack import Stacked
 
 __all__ = [
     "Chain",
@@ -28,6 +29,7 @@ __all__ = [
     "KernelMap",
     "Layer",
     "OutputFunction",
+    "Stacked",
     "StoredFeatures",
     "herd",
     "herd_rows",

@@ -27,6 +27,7 @@ from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
+from representer.kernels.stack import Stack, family
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
@@ -83,6 +84,7 @@ __all__ = [
     "ShortestPath",
     "Signature",
     "Spectrum",
+    "Stack",
     "Stationary",
     "Subsequence",
     "Sum",
@@ -99,6 +101,7 @@ __all__ = [
     "as_molecules",
     "as_records",
     "coded",
+    "family",
     "is_bounded",
     "morgan",
     "one_kind",

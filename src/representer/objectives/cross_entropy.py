@@ -88,10 +88,15 @@ def _as_shares(shares: Tensor | None, n: int) -> np.ndarray:
     return np.full(n, 1.0 / n) if shares is None else shares.cpu().double().numpy()
 
 
-def smoothed(Y: Tensor) -> Tensor:
-    """One-hot labels (n, k) as one more sample of each class would make them."""
+def smoothed(Y: Tensor, *, sparing: bool = False) -> Tensor:
+    """One-hot labels (n, k) as one more sample of each class would make them.
+
+    With ``sparing``, as one more right and one more wrong label of all n would make them: this does not grow with k.
+    """
     n, k = Y.shape
-    return (n * Y + 1.0) / (n + k)
+    if not sparing:
+        return (n * Y + 1.0) / (n + k)
+    return ((n + 1.0) * Y + (1.0 - Y) / max(k - 1, 1)) / (n + 2.0)
 
 
 def by_class(values: Tensor) -> np.ndarray:

@@ -19,7 +19,7 @@ import torch
 from scipy.sparse import issparse
 from torch import Tensor
 
-from representer.kernels import NAMES, Kernel, Pair, Wrapped
+from representer.kernels import NAMES, Kernel, Pair, Stack, Wrapped
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.samples import Data, SparseRows
@@ -125,7 +125,7 @@ class Representation:
         writeable = np.require(array, requirements=["C", "W"])
         return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
 
-    def inputs(self, kernel: Kernel | OperatorKernel, X: Data) -> Data:
+    def inputs(self, kernel: Kernel | OperatorKernel | Stack, X: Data) -> Data:
         """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""
         if kernel.domain in ("vectors", "gram") and not self.sparse:
             return kernel.prepare(self.tensor(X.toarray() if issparse(X) else X))
@@ -170,10 +170,10 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
     return kernel._rebuild(lambda name, argument: map_children(name, argument, replaced))
 
 
-def takes_sparse(kernel: Kernel | OperatorKernel | str) -> bool:
+def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
-    if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate):
+    if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):
         return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse

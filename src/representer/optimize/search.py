@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -116,18 +117,26 @@ class Problem(ABC):
 
     def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
         """Predictions for the test rows of each (train, test) by a fit without them that repeats the search."""
-        block = self.samples.rows(np.arange(self.samples.n))
-        inputs = plain(block.X) if self.inputs is None else self.inputs
         pairwise = self.model.kernel.domain == "gram"
         predictions = []
         for train, test in folds:
-            part, rows = block.rows(train), torch.from_numpy(np.asarray(train))
-            own, new = (take(inputs, torch.from_numpy(np.asarray(index))) for index in (train, test))
-            if pairwise:
-                part, own, new = replace(part, X=part.X[:, rows]), own[:, train], new[:, train]
-            problem = type(self)(InMemory(part), self.model, self.representation, seed=self.seed, inputs=own)
+            problem, new = self.on_rows(train), take(self._stored, torch.from_numpy(np.asarray(test)))
+            new = new[:, train] if pairwise else new
             predictions.append(problem.solve(problem.choose(settings)).function(new))
         return predictions
+
+    @cached_property
+    def _stored(self) -> Data:
+        """All inputs as they are stored."""
+        return plain(self.samples.rows(np.arange(self.samples.n)).X) if self.inputs is None else self.inputs
+
+    def on_rows(self, rows: np.ndarray) -> Self:
+        """The same problem for some of the samples, in memory."""
+        index = torch.from_numpy(np.asarray(rows))
+        block, inputs = self.samples.rows(np.asarray(rows)), take(self._stored, index)
+        if self.model.kernel.domain == "gram":
+            block, inputs = replace(block, X=block.X[:, index]), inputs[:, rows]
+        return type(self)(InMemory(block), self.model, self.representation, seed=self.seed, inputs=inputs)
 
 
 def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:

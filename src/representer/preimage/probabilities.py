@@ -100,9 +100,14 @@ class EmbeddingCalibration:
         return weights / weights.sum(1, keepdims=True)
 
 
-def calibrate_embedding(estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None) -> EmbeddingCalibration:
-    """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y."""
-    estimates, targets = estimates.double().cpu(), smoothed(Y.double().cpu())
+def calibrate_embedding(
+    estimates: Tensor, Y: Tensor, sample_weight: Tensor | None = None, *, sparing: bool = False
+) -> EmbeddingCalibration:
+    """The calibration of least cross entropy for estimates (n, k) of samples that were left out, one-hot labels Y.
+
+    ``sparing`` smooths the labels less, so that classes that are told apart without a mistake may be nearly certain.
+    """
+    estimates, targets = estimates.double().cpu(), smoothed(Y.double().cpu(), sparing=sparing)
     weights = targets.new_ones(len(Y)) if sample_weight is None else sample_weight.double().cpu()
     shares = weights / weights.sum()
     first = SoftmaxCrossEntropy()

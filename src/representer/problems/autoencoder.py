@@ -428,23 +428,22 @@ class AutoencoderProblem(DeepRegression):
         return bool(inner.images[-1].std(0).max() <= COLLAPSED * principal.std(0).max())
 
     # -- refits -------------------------------------------------------------------------------------------------------
-    def _of(self, rows: np.ndarray, **options: Any) -> Self:
-        labels = self.labels
-        return super()._of(rows, labels=labels and (lambda numbers: labels(rows[numbers])), **options)
+    def on_rows(self, rows: np.ndarray) -> Self:
+        """The same problem for some of the samples, in memory, with their labels."""
+        part, labels = super().on_rows(rows), self.labels
+        options = {"seed": part.seed, "inputs": part.inputs}
+        own = None if labels is None else (lambda numbers: labels(rows[numbers]))
+        return type(self)(part.samples, part.model, part.representation, labels=own, **options)
 
     def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
         """The squared distances ‖x − f(x)‖² of the test rows of each (train, test) in the target space of a fit without
         them that repeats the search."""
-        errors = []
-        block = self.samples.rows(np.arange(self.samples.n))
-        inputs = plain(block.X) if self.inputs is None else self.inputs
-        pairwise = self.model.kernel.domain == "gram"
+        errors, pairwise = [], self.model.kernel.domain == "gram"
         for train, test in folds:
-            part = self._of(train)
+            part, new = self.on_rows(train), take(self._stored, torch.from_numpy(test))
             function = part.solve(part.choose(settings)).function
-            new = take(inputs, torch.from_numpy(test))
             X = function.inputs(new[:, train] if pairwise else new)
-            norms = block.X[test, test] if pairwise else part.space.squared_norms(X)
+            norms = X.new_tensor(new[np.arange(len(test)), test]) if pairwise else part.space.squared_norms(X)
             errors.append(part.space.squared_distances(X, function.from_image(X, 0), norms))
         return errors
 

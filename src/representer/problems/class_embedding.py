@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, Nystroem, RandomFeatures
-from representer.functions import Expansion, FeatureFunction
+from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
 from representer.objectives.rademacher import ClassRisk, Observer
@@ -26,9 +26,10 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
-from representer.samples import Block, plain
+from representer.problems.stack import LogLoss, StackProblem, StackSolution
+from representer.samples import Block, InMemory, plain
 from representer.samples import rows as limits
-from representer.systems import FittedSystem, ridge_system
+from representer.systems import FittedSystem, StackedSystem, ridge_system
 
 # Beyond it, hyperparameters are learned on a subset: they are few, and a search costs many factorisations.
 LARGEST_BATCH = 1500
@@ -111,8 +112,8 @@ class ClassSolution:
 
     Parameters
     ----------
-    function : Expansion or FeatureFunction
-    system : FittedSystem
+    function : Expansion, FeatureFunction or Stacked
+    system : FittedSystem or StackedSystem
     choice : Choice
     calibration : EmbeddingCalibration or None
     loo_estimates : array (n, p) or None
@@ -123,16 +124,19 @@ class ClassSolution:
         r = √(‖f‖² sup k(x, x)).
     training_loss : float or None
         The mean cross entropy of the samples; None after batches.
+    stack : StackSolution or None
+        How the members of a stack came about.
     """
 
-    function: Expansion | FeatureFunction
-    system: FittedSystem
+    function: Expansion | FeatureFunction | Stacked
+    system: FittedSystem | StackedSystem
     choice: Choice
     calibration: EmbeddingCalibration | None
     loo_estimates: np.ndarray | None
     largest: float
     complexity: float
     training_loss: float | None = None
+    stack: StackSolution | None = None
 
 
 class ClassProblem(Problem):
@@ -263,17 +267,20 @@ class ClassProblem(Problem):
             report = system.report(self.samples, ClippedLogLoss(model.clip))
             return self._solution(system, choice, report.largest, report.loss / system.weight)
 
-    def add(self, before: FittedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
+    def add(self, before: FittedSystem | StackedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
         """The solution with a block of more samples; ``largest`` is sup k(x, x) of those before."""
         with torch.no_grad():
             system = before.added(block)
             return self._solution(system, choice, max(largest, float(self._adapted._diag(block.X).max())), None)
 
-    def _solution(self, system: FittedSystem, choice: Choice, largest: float, loss: float | None) -> ClassSolution:
+    def _solution(
+        self, system: FittedSystem | StackedSystem, choice: Choice, largest: float, loss: float | None
+    ) -> ClassSolution:
         calibration = estimates = None
         if self.model.calibrated:
             block, loo = system.left_out_sample()
-            calibration = calibrate_embedding(loo, block.Y, block.weights)
+            sparing = isinstance(system, StackedSystem)
+            calibration = calibrate_embedding(loo, block.Y, block.weights, sparing=sparing)
             every = system.left_out() if self.approximation is None else loo  # those of weight zero, too
             estimates = plain(every.to(self.representation.dtype))
         function, complexity = system.function(), system.norm() * math.sqrt(largest)
@@ -287,3 +294,25 @@ def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputG
     else:
         rows = torch.randperm(len(block), generator=torch.Generator().manual_seed(seed))[:size].sort().values
     return inputs.rows(rows), block.rows(rows.numpy())
+
+
+def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weights: np.ndarray | None) -> ClassSolution:
+    """The stack of several problems of the same samples, whose calibration is that of its own left-out estimates."""
+    model, samples = problems[0].model, problems[0].samples
+    stack = StackProblem(problems, LogLoss(), weights).solve(settings)
+    calibration = estimates = None
+    if model.calibrated:
+        block, values = stack.system.left_out_sample() if stack.left_out is None else stack.left_out
+        calibration = calibrate_embedding(values, block.Y, block.weights, sparing=True)
+        own = [solution.loo_estimates for solution in stack.solutions]
+        estimates = sum(w * member for w, member in zip(stack.system.weights, own, strict=True))
+    loss = None
+    if isinstance(samples, InMemory):
+        block, weight = samples.samples, samples.weight
+        losses = ClippedLogLoss(model.clip)(stack.function(problems[0]._stored), block.Y)
+        loss = float(losses.sum() if block.weights is None else losses @ block.weights) / weight
+    shares = stack.system.weights[:, 0]
+    complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))
+    largest = max(own.largest for own in stack.solutions)
+    options = (stack.choice, calibration, estimates, largest, complexity, loss, stack)
+    return ClassSolution(stack.function, stack.system, *options)

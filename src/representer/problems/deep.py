@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -752,17 +752,9 @@ class DeepRegression(Problem):
         """The error on new data (b,) and its gradient at raw hyperparameters (b, m); that of squared loss, by which
         every search begins."""
         if rows is not None:
-            return self._of(plain(rows)).value_and_gradient(points)
+            return self.on_rows(plain(rows)).value_and_gradient(points)
         values, gradients, _ = zip(*(self._criterion.evaluate(point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
-
-    def _of(self, rows: np.ndarray, **options: Any) -> Self:
-        """The problem of some samples."""
-        block, index = self.samples.rows(np.arange(self.samples.n)).rows(rows), torch.from_numpy(rows)
-        inputs = None if self.inputs is None else take(self.inputs, index)
-        if self.model.kernel.domain == "gram":
-            block, inputs = replace(block, X=block.X[:, index]), None if inputs is None else inputs[:, rows]
-        return type(self)(InMemory(block), self.model, self.representation, seed=self.seed, inputs=inputs, **options)
 
     @cached_property
     def _criterion(self) -> HyperparameterSearch:

@@ -23,7 +23,7 @@ from representer.samples import rows as limits
 from representer.systems import Criterion, FittedSystem, RidgeData, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
 from representer.systems.ridge import AlphaRule, goes_by_sums
-from representer.values import Packing, Value
+from representer.values import Packing, Positive, Value
 
 OPERATOR = "operator__matrix"
 
@@ -50,6 +50,8 @@ class RidgeModel:
         How a fit with features solves for its coefficients.
     memory_limit : int, str or None
         What a fit with features may take beside the data.
+    shrinkage : float
+        The precision of a normal prior on the logarithms of each vector of hyperparameters around their mean.
     """
 
     kernel: OperatorKernel
@@ -60,6 +62,7 @@ class RidgeModel:
     approximation: Approximation | None = None
     solver: str | Falkon = "auto"
     memory_limit: Any = None
+    shrinkage: float = 0.0
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
@@ -151,7 +154,7 @@ class RidgeProblem(Problem):
         if not self._by_sums:
             n, approximation = len(data.Y), self.approximation
             data = data.subset(n if approximation is None else min(n, approximation.size(n)), self.seed)
-        return Search(data, self.free, self.model.alpha)
+        return Search(data, self.free, self.model.alpha, shrinkage=self.model.shrinkage)
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The logarithm of the criterion and its gradient at points of raw hyperparameters (b, m)."""
@@ -202,6 +205,7 @@ class Search:
     free: list[str]
     alpha: float | np.ndarray | None
     first_alpha: float | None = None  # where the search starts, if that is known
+    shrinkage: float = 0.0
 
     @cached_property
     def _packed(self) -> tuple[OperatorKernel, Packing, Tensor]:
@@ -249,10 +253,23 @@ class Search:
             kernel, alpha = self.unpack(point)
             data = replace(self.data, kernel=kernel)
             value = cross_validation(data, alpha, criterion, known=self._known)
-            return value.clamp(min=torch.finfo(point.dtype).tiny).log()
+            value = value.clamp(min=torch.finfo(point.dtype).tiny).log()
+            return value + self._penalty(point) if self.shrinkage else value
 
         values, gradients = zip(*(_differentiate(log_score, point) for point in points), strict=True)
         return torch.stack(values), torch.stack(gradients)
+
+    def _penalty(self, point: Tensor) -> Tensor:
+        """s/n Σ_j (u_j − ū)² of the logarithms u of each vector of positive hyperparameters.
+
+        The criterion is a mean square, so that −n/2 of its logarithm is a log-likelihood.
+        """
+        packing, penalty = self._packed[1], point.new_zeros(())
+        parts = point[: packing.size].split([shape.numel() for shape in packing.shapes.values()])
+        for name, part in zip(packing.shapes, parts, strict=True):
+            if part.numel() > 1 and isinstance(packing.constraints[name], Positive):
+                penalty = penalty + (part - part.mean()).square().sum()
+        return self.shrinkage / len(self.data.Y) * penalty
 
     def minimised(self, settings: SearchSettings, criterion: Any) -> Choice:
         """The point of least criterion."""
@@ -260,10 +277,12 @@ class Search:
         result = minimise(lambda points: self.value_and_gradient(points, criterion), start, settings)
         with torch.no_grad():
             learned, alpha = self.unpack(result.point)
+            penalty = float(self._penalty(result.point)) if self.shrinkage else 0.0
         history = [entry._replace(value=math.exp(entry.value)) for entry in result.history]
         told = result.converged or settings.deadline.was_missed  # the fit itself speaks of its time
         message = None if told else f"The search over hyperparameters: {result.message}."
-        return Choice(learned.numbers(), alpha.item(), math.exp(result.value), history, result.interrupted, message)
+        value = math.exp(result.value - penalty)  # the criterion itself
+        return Choice(learned.numbers(), alpha.item(), value, history, result.interrupted, message)
 
 
 def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,5 +10,15 @@ the space of an output kernel.
 from representer.systems.base import Criterion, Groups, System
 from representer.systems.exact import RidgeData, factor_system
 from representer.systems.ridge import FittedSystem, ridge_system
+from representer.systems.stack import StackedSystem
 
-__all__ = ["Criterion", "FittedSystem", "Groups", "RidgeData", "System", "factor_system", "ridge_system"]
+__all__ = [
+    "Criterion",
+    "FittedSystem",
+    "Groups",
+    "RidgeData",
+    "StackedSystem",
+    "System",
+    "factor_system",
+    "ridge_system",
+]

@@ -95,9 +95,13 @@ class FittedSystem(System):
     def function(self) -> Expansion | FeatureFunction:
         """The fitted f + b, as a learner keeps it."""
 
+    def left_out_alone(self) -> LeftOut:
+        """Samples of positive weight that stand for all, or all, each of which was left out alone."""
+        raise self._unavailable("Deviations")
+
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
-        raise self._unavailable("Deviations")
+        return self.left_out_alone().scale()
 
     @abstractmethod
     def norm(self) -> float:
@@ -148,12 +152,20 @@ class FittedSystem(System):
         vars(self).update(state)
 
 
-def prior_scale_of(system: System, data: RidgeData) -> Tensor:
-    """s² for each output, with which leave-one-out residuals have the variance that the model gives them."""
-    if isinstance(system, IterativeOutputs):  # without leave-one-out: maximum likelihood, yᵀQy over the entries
-        return (data.targets * system.coefficients()).sum() / data.Y.numel()
-    ratios = (data.targets - system.left_out(torch.arange(len(data.Y)))) ** 2 / system.left_out_variance()
-    return (ratios if data.mask is None else torch.where(data.mask, ratios, torch.nan)).nanmean(0)
+@dataclass(frozen=True)
+class LeftOut:
+    """Samples that stand for all, or all, each left out alone: targets, predictions and variances (n, p).
+
+    Variances are those of y_i − f₋ᵢ(x_i) in units of the prior's scale; missing targets are NaN.
+    """
+
+    Y: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def scale(self) -> Tensor:
+        """s² (p,), with which the residuals have the variance that the model gives them."""
+        return ((self.Y - self.mean) ** 2 / self.variance).nanmean(0)
 
 
 # -- the fit at its own samples ---------------------------------------------------------------------------------------
@@ -335,8 +347,16 @@ class ExactSystem(FittedSystem):
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
         return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
+    def left_out_alone(self) -> LeftOut:
+        data, system = self._training, self._system
+        Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
+        return LeftOut(Y, system.left_out(torch.arange(len(Y))), system.left_out_variance())
+
     def prior_scale(self) -> Tensor:
-        return prior_scale_of(self._system, self._training)
+        if not isinstance(self._system, IterativeOutputs):
+            return super().prior_scale()
+        targets = self._training.targets  # without leave-one-out: maximum likelihood, yᵀQy over the entries
+        return (targets * self._system.coefficients()).sum() / targets.numel()
 
     def least_alpha(self) -> Tensor:
         return self._judged.least_alpha()
@@ -540,13 +560,12 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held)
         return torch.where(held.Y.isnan(), torch.nan, self._residuals(held)[1])
 
-    def prior_scale(self) -> Tensor:
-        """The scale s² (p,) of the prior, from the leave-one-out errors of the held samples."""
-        held = self.block(self.held)
-        kept = np.arange(len(held)) if held.weights is None else (held.weights > 0).nonzero()[:, 0].numpy()
-        held = replace(held.rows(kept), groups=None)
+    def left_out_alone(self) -> LeftOut:
+        """The held samples, each of which was left out alone."""
+        held = replace(self.block(self.held).positive_part(), groups=None)
         residuals, variances, _ = self._residuals(held)
-        return torch.where(held.Y.isnan(), torch.nan, residuals**2 / variances).nanmean(0)
+        Y = held.Y.to(residuals)
+        return LeftOut(Y, Y.nan_to_num(0.0) - residuals, variances)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""

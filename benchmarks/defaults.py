@@ -1,0 +1,291 @@
+"""``python -m benchmarks.defaults``: defaults that nobody tuned against tuned peers, on small public tables.
+
+The tables are halved at random: members, shrinkage and weights of the defaults are settled on one half and confirmed on
+the other. Every table is cut to a few hundred rows, standardised in a pipeline and split into five folds, the same for
+all methods. What is measured goes to a file, from which the same command continues.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from rich.table import Table
+from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from representer import EmbeddingClassifier, OperatorRidge
+from representer.cli import console_for, print_json
+from representer.datasets.files import data_folder, writable_folder
+from runs.long_runs import write_json
+from runs.terminal import command, interrupted
+
+SEED = 23  # of the halves
+ROWS = 400  # of a table
+FOLDS = 5
+LEVELS = 12  # a column of words with more of them names its rows, and is left out
+FEWEST = 8  # samples of a class
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Problem:
+    """A table: its name, and what reads it."""
+
+    name: str
+    read: Callable[[], tuple[np.ndarray, np.ndarray]]
+    classes: bool
+
+    def data(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
+        """At most so many random rows."""
+        X, y = self.read()
+        if self.classes:
+            y = np.unique(y.astype(str), return_inverse=True)[1]
+        order = np.random.default_rng(0).permutation(len(X))[:rows]
+        X, y = X[order], y[order]
+        if self.classes:
+            many = np.bincount(y)[y] >= FEWEST
+            X, y = X[many], np.unique(y[many], return_inverse=True)[1]
+        return X, y
+
+    def folds(self, X: np.ndarray, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The folds of so many rows."""
+        kind = StratifiedKFold if self.classes else KFold
+        return list(kind(FOLDS, shuffle=True, random_state=0).split(X, y))
+
+
+def read_table(file: str, target: str, *, without: tuple[str, ...] = ()) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers as they are, words as columns of zeros and ones, gaps as NaN."""
+    table = pd.read_csv(data_folder() / file)
+    table = table[table[target].notna()]
+    y = table.pop(target).to_numpy()
+    table = table.drop(columns=[*without, *(name for name in ("sequence",) if name in table)])
+    words = [name for name in table if not pd.api.types.is_numeric_dtype(table[name])]
+    table = table.drop(columns=[name for name in words if table[name].nunique() > LEVELS])
+    return pd.get_dummies(table, dtype=float).to_numpy(np.float64), y
+
+
+def read_scikit(load: Callable[..., Any]) -> tuple[np.ndarray, np.ndarray]:
+    """A set of scikit-learn."""
+    X, y = load(return_X_y=True)
+    return X, y
+
+
+def regressions() -> list[Problem]:
+    """All tables with numbers to predict."""
+    small = ["autoMpg", "autoPrice", "bodyfat", "breastTumor", "cpu", "echoMonths", "fishcatch", "lowbwt", "pharynx"]
+    files = {name: (f"tables/{name}.csv", "class") for name in [*small, "meta", "pwLinear", "servo"]}
+    files |= {
+        "baskball": ("tables/baskball.csv", "points_per_minute"),
+        "cloud": ("tables/cloud.csv", "TE"),
+        "quake": ("tables/quake.csv", "richter"),
+        "sensory": ("tables/sensory.csv", "score"),
+        "yacht": ("yacht.csv", "resistance"),
+        "cholesterol": ("cleveland_heart.csv", "chol"),
+    }
+    problems = [Problem(name, partial(read_table, *place), False) for name, place in files.items()]
+    without = ("esol_predicted_log_sol", "name", "smiles")
+    problems.append(Problem("esol", partial(read_table, "esol.csv", "log_solubility", without=without), False))
+    problems.append(Problem("diabetes", partial(read_scikit, load_diabetes), False))
+    return sorted(problems, key=lambda problem: problem.name)
+
+
+def classifications() -> list[Problem]:
+    """All tables with classes to predict."""
+    names = ["banknote", "ecoli", "ionosphere", "pima", "segment", "wine", "yeast"]
+    files = {name: (f"{name}.csv", "class") for name in names}
+    files |= {
+        "robot": ("wall_robot_24.csv", "class"),
+        "heart": ("cleveland_heart.csv", "num"),
+        "bupa": ("bupa_liver.csv", "selector"),
+        "breast-cancer": ("tables/breast-cancer.csv", "Class"),
+        "soybean": ("tables/soybean.csv", "class"),
+        "vote": ("tables/vote.csv", "Class"),
+    }
+    problems = [Problem(name, partial(read_table, *place), True) for name, place in files.items()]
+    loads = {"digits": load_digits, "iris": load_iris, "wdbc": load_breast_cancer}
+    problems += [Problem(name, partial(read_scikit, load), True) for name, load in loads.items()]
+    return sorted(problems, key=lambda problem: problem.name)
+
+
+def halves(problems: list[Problem]) -> dict[str, list[Problem]]:
+    """The tables, halved at random."""
+    order = np.random.default_rng(SEED).permutation(len(problems))
+    cut = len(problems) // 2
+    return {
+        "settling": [problems[i] for i in sorted(order[:cut])],
+        "confirmation": [problems[i] for i in sorted(order[cut:])],
+    }
+
+
+# -- methods ----------------------------------------------------------------------------------------------------------
+def gaussian_process(d: int) -> BaseEstimator:
+    """Scikit-learn's process with a lengthscale for each feature, by marginal likelihood."""
+    return GaussianProcessRegressor(ConstantKernel() * RBF(np.ones(d)) + WhiteKernel(), normalize_y=True)
+
+
+def tuned_svr(d: int) -> BaseEstimator:
+    """An ε-insensitive regression with C, gamma and ε by cross-validation."""
+    grid = {"C": [0.1, 1, 10, 100, 1000], "gamma": list(np.array([0.01, 0.1, 1.0]) / d), "epsilon": [0.01, 0.1]}
+    return TransformedTargetRegressor(GridSearchCV(SVR(), grid, cv=5), transformer=StandardScaler())
+
+
+def tuned_svc(d: int) -> BaseEstimator:
+    """A support vector classifier with C and gamma by cross-validation, and Platt's probabilities."""
+    grid = {"C": [0.1, 1, 10, 100, 1000], "gamma": list(np.array([0.03, 0.1, 0.3, 1.0, 3.0]) / d)}
+    search = GridSearchCV(SVC(), grid, cv=StratifiedKFold(5, shuffle=True, random_state=0))
+    return CalibratedClassifierCV(search, cv=StratifiedKFold(3, shuffle=True, random_state=0), ensemble=False)
+
+
+PEERS: dict[bool, dict[str, Callable[[int], BaseEstimator]]] = {
+    False: {
+        "GP ARD": gaussian_process,
+        "SVR": tuned_svr,
+        "forest": lambda d: RandomForestRegressor(500, random_state=0),
+        "boosting": lambda d: HistGradientBoostingRegressor(random_state=0),
+    },
+    True: {
+        "logistic": lambda d: LogisticRegressionCV(Cs=10, max_iter=2000, scoring="neg_log_loss"),
+        "SVC": tuned_svc,
+        "forest": lambda d: RandomForestClassifier(500, random_state=0),
+        "boosting": lambda d: HistGradientBoostingClassifier(random_state=0),
+    },
+}
+OURS: dict[bool, dict[str, Callable[[int], BaseEstimator]]] = {
+    False: {
+        "rbf": lambda d: OperatorRidge("rbf", fit_intercept=False),
+        "auto": lambda d: OperatorRidge("auto", fit_intercept=True),
+    },
+    True: {"rbf": lambda d: EmbeddingClassifier("rbf"), "auto": lambda d: EmbeddingClassifier("auto")},
+}
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int) -> dict[str, list[float]]:
+    """The error of each fold (RMSE, or log loss and accuracy), and the seconds of its fit."""
+    X, y = problem.data(rows)
+    results: dict[str, list[float]] = {"error": [], "wrong": [], "seconds": []}
+    for train, test in problem.folds(X, y):
+        prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+        own, new = prepare.fit_transform(X[train]), prepare.transform(X[test])
+        model, start = method(own.shape[1]), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(own, y[train])  # type: ignore[attr-defined]
+        results["seconds"].append(time.perf_counter() - start)
+        if problem.classes:
+            p = np.clip(model.predict_proba(new), 1e-6, 1.0)  # type: ignore[attr-defined]
+            p /= p.sum(1, keepdims=True)
+            results["error"].append(float(log_loss(y[test], p, labels=model.classes_)))  # type: ignore[attr-defined]
+            results["wrong"].append(float(np.mean(model.classes_[p.argmax(1)] != y[test])))  # type: ignore[attr-defined]
+        else:
+            missed = model.predict(new) - y[test]  # type: ignore[attr-defined]
+            results["error"].append(float(np.sqrt(np.mean(missed**2))))
+    return results
+
+
+def summary(records: dict[str, Any], problems: list[Problem], methods: list[str], measured: str) -> dict[str, Any]:
+    """The geometric mean of the ratio to the best peer of each table, its worst, and the mean rank, of each method."""
+    kind = problems[0].classes
+    errors = np.array([[np.mean(records[f"{p.name}/{m}"][measured]) for m in methods] for p in problems])
+    errors = np.maximum(errors, 1e-3 if measured == "wrong" else 0.0)
+    best = errors[:, [methods.index(m) for m in PEERS[kind]]].min(1)
+    ratios = errors / best[:, None]
+    ranks = pd.DataFrame(errors).rank(axis=1).to_numpy()
+    return {
+        method: {
+            "ratio": float(np.exp(np.log(ratios[:, i]).mean())),
+            "worst": float(ratios[:, i].max()),
+            "rank": float(ranks[:, i].mean()),
+        }
+        for i, method in enumerate(methods)
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = command("python -m benchmarks.defaults", "Compare defaults that nobody tuned with tuned peers.")
+    parser.add_argument("--quick", action="store_true", help="120 rows of three tables of each kind")
+    parser.add_argument("--kind", choices=("regression", "classification"), help="one of both")
+    parser.add_argument("--methods", nargs="*", help="only these")
+    parser.add_argument("--out", type=Path, help="where the results are kept; default: in the user's cache")
+    options = parser.parse_args(arguments)
+    console = console_for(options.json_output)
+    out = options.out or data_folder() / "results" / f"defaults{'_quick' if options.quick else ''}.json"
+    writable_folder(out.parent)
+    records: dict[str, Any] = json.loads(out.read_text()) if out.exists() and not options.fresh else {}
+    report: dict[str, Any] = {}
+    try:
+        for kind, problems in (("regression", regressions()), ("classification", classifications())):
+            if options.kind in (None, kind):
+                run(kind, problems, records, report, options, out, console)
+    except KeyboardInterrupt:
+        return interrupted(console, "The same command continues.")
+    if options.json_output:
+        print_json(report)
+    return 0
+
+
+def run(
+    kind: str,
+    problems: list[Problem],
+    records: dict[str, Any],
+    report: dict[str, Any],
+    options: Any,
+    out: Path,
+    console: Any,
+) -> None:
+    """Measure what is not measured yet, and show both halves."""
+    rows = 120 if options.quick else ROWS
+    methods = {**PEERS[problems[0].classes], **OURS[problems[0].classes]}
+    methods = {name: method for name, method in methods.items() if not options.methods or name in options.methods}
+    for half, some in halves(problems).items():
+        some = some[:3] if options.quick else some
+        for problem in some:
+            for name, method in methods.items():
+                key = f"{problem.name}/{name}"
+                if key not in records:
+                    result = measure(problem, method, rows)
+                    if out.exists():  # another run of this command may have added to it
+                        records.update(json.loads(out.read_text()))
+                    records[key] = result
+                    write_json(out, records)
+                    console.print(f"{key}: {np.mean(result['error']):.4g} in {np.mean(result['seconds']):.2f} s")
+        if not set(PEERS[problems[0].classes]) <= set(methods):
+            continue
+        for measured in ("error", "wrong") if problems[0].classes else ("error",):
+            report[f"{kind}, {half}, {measured}"] = shown = summary(records, some, list(methods), measured)
+            table = Table("method", "ratio to the best peer", "worst", "mean rank", title=f"{kind}, {half}: {measured}")
+            for name, row in shown.items():
+                table.add_row(name, *(f"{row[column]:.3f}" for column in ("ratio", "worst", "rank")))
+            console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

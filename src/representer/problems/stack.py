@@ -1,0 +1,278 @@
+"""Stacks: several kernels are fitted by their own problems, and averaged by what they say of left-out samples."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from representer.functions import Stacked
+from representer.kernels import Stack
+from representer.operators import Decomposable, Operator, original
+from representer.optimize import Choice, Problem
+from representer.preimage.probabilities import calibrate_embedding
+from representer.problems.ridge import RidgeProblem
+from representer.samples import Block, InMemory, Samples
+from representer.samples import rows as limits
+from representer.systems import FittedSystem, StackedSystem
+
+# Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
+# times for a member of which q numbers were learned from n samples.
+OPTIMISM = 4.0
+# The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise.
+DECORRELATION = 1.0
+# The precision of the prior on the logarithms of a member's lengthscales around their mean.
+SHRINKAGE = 4.0
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+class Stacking(ABC):
+    """How left-out predictions (m, n, p) of the members decide their weights, and what their error is."""
+
+    @abstractmethod
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+        """Weights (m, p), or (m, 1) for all outputs: at least 0, and their sum over the members is one.
+
+        ``errors`` are those of the members, ``optimism`` (m,) the factors by which residuals are larger than they look.
+        """
+
+    @abstractmethod
+    def error(self, predictions: Tensor, block: Block) -> float:
+        """The error of predictions (n, p) of the targets."""
+
+
+class LeastSquares(Stacking):
+    """The weights of least squared error, for each output."""
+
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+        columns = []
+        for j in range(block.Y.shape[1]):
+            known = ~block.Y[:, j].isnan()
+            missed = (predictions[:, known, j] - block.Y[known, j].to(predictions)).mT
+            if block.weights is not None:
+                missed = missed * block.weights[known, None].to(missed).sqrt()
+            columns.append(simplex_weights(missed.cpu().double().numpy() * optimism))
+        return np.stack(columns, 1)
+
+    def error(self, predictions: Tensor, block: Block) -> float:
+        squares = (predictions - block.Y.to(predictions)) ** 2
+        w = squares.new_ones(len(squares)) if block.weights is None else block.weights.to(squares)
+        known = ~squares.isnan()
+        return float((w[:, None] * squares.nan_to_num(0.0)).sum() / (w[:, None] * known).sum())
+
+
+def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) -> np.ndarray:
+    """The weights w (m,), at least 0 with the sum one, that minimise ‖Rw‖² + λ Σ_j ‖r_j‖² w_j² for residuals R (n, m).
+
+    λ = ``decorrelation`` shrinks the correlations between different residuals by 1/(1 + λ). For u = t·w with w on the
+    simplex and a quadratic form q, the least q(u) + (1ᵀu − 1)² over t is q(w)/(1 + q(w)): both problems have the same
+    w, and the second is one of non-negative least squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.problems.stack import simplex_weights
+    >>> simplex_weights(np.array([[1.0, -1.0], [1.0, -1.0]])).round(12).tolist()
+    [0.5, 0.5]
+    """
+    norms = np.linalg.norm(missed, axis=0)
+    if not norms.min() > np.finfo(float).tiny ** 0.5 * max(1.0, norms.max()):  # a member that misses nothing
+        best = norms == norms.min()
+        return best / best.sum()
+    triangle = np.linalg.qr(missed / norms.min(), mode="r")
+    ridge = np.diag(np.sqrt(decorrelation) * norms / norms.min())
+    extended = np.vstack([triangle, ridge, np.ones(len(norms))])
+    w, _ = nnls(extended, np.append(np.zeros(len(triangle) + len(ridge)), 1.0))
+    return w / w.sum()
+
+
+class LogLoss(Stacking):
+    """Weights in inverse proportion to the cross entropy of each member's calibrated estimates of classes.
+
+    The weights of least cross entropy of all samples themselves are those of one member as soon as it is a little ahead
+    by chance, and worse for new samples than plain means.
+    """
+
+    def weights(self, predictions: Tensor, block: Block, errors: list[float], optimism: np.ndarray) -> np.ndarray:
+        shares = 1.0 / np.maximum(np.array(errors) * optimism, 1.0 / (len(block) + 2.0))
+        return (shares / shares.sum())[:, None]
+
+    def error(self, predictions: Tensor, block: Block) -> float:
+        calibration = calibrate_embedding(predictions, block.Y, block.weights, sparing=True)
+        p = (calibration(predictions.double().cpu().numpy()) * block.Y.cpu().numpy()).sum(1)
+        w = None if block.weights is None else block.weights.cpu().numpy()
+        return float(np.average(-np.log(np.maximum(p, np.finfo(float).tiny)), weights=w))
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+class Member(NamedTuple):
+    """One kernel of a stack, as it was fitted."""
+
+    kernel: Any  # with numbers for all hyperparameters
+    alpha: float
+    weights: np.ndarray  # (p,), or (1,) for all outputs
+    score: float | None  # the error for left-out samples; None where nothing was asked of them
+    learned: int  # how many numbers were learned, alpha included
+    seconds: float
+
+
+class Members(tuple[Member, ...]):
+    """The members of a stack, printed as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        rows = [("weight", "error", "learned", "alpha", "seconds", "kernel")]
+        for own in self:
+            weight = " ".join(f"{w:.3f}" for w in own.weights)
+            score, kernel = "" if own.score is None else f"{own.score:.5g}", repr(own.kernel)
+            kernel = kernel if len(kernel) <= 60 else f"{kernel[:57]}..."
+            rows.append((weight, score, str(own.learned), f"{own.alpha:.3g}", f"{own.seconds:.2f}", kernel))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+@dataclass(frozen=True)
+class StackSolution:
+    """The function and the system of a stack, and how they came about.
+
+    Parameters
+    ----------
+    function : Stacked
+    system : StackedSystem
+    solutions : list
+        What the members' problems give.
+    members : Members
+    kernel : Stack
+        With numbers for all kernels, weights and alphas; scalar kernels where all have the same output operator.
+    operator : Operator or None
+        That operator.
+    choice : Choice
+        The search of the member of greatest weight; its value is the error of the stack for left-out samples.
+    left_out : tuple of Block and tensor (n, p), or None
+        Samples and the stack's predictions for them without each, where weights were decided by them.
+    """
+
+    function: Stacked
+    system: StackedSystem
+    solutions: list[Any]
+    members: Members
+    kernel: Stack
+    operator: Operator | None
+    choice: Choice
+    left_out: tuple[Block, Tensor] | None
+
+
+class StackProblem:
+    """min over w of the error of Σ_m w_m f_m for left-out samples, where f_m solves the m-th problem by itself.
+
+    Parameters
+    ----------
+    problems : sequence of Problem
+        Of the same samples, each with a kernel of its own.
+    stacking : Stacking
+        How weights are decided.
+    weights : array (m,), (m, p) or None
+        The weights, where they are given.
+    """
+
+    def __init__(self, problems: Sequence[Problem], stacking: Stacking, weights: np.ndarray | None = None):
+        self.problems, self.stacking, self.weights = list(problems), stacking, weights
+
+    def solve(self, settings: Any) -> StackSolution:
+        """The members, each searched and solved by itself, and their weights; an interrupted search is the last one."""
+        choices: list[Choice] = []
+        solutions, predictions, learned, seconds = [], [], [], []
+        block: Block | None = None
+        for problem in self.problems:
+            start = time.perf_counter()
+            choice = _chosen(problem, settings)
+            solution = problem.solve(choice)
+            if self.weights is None:
+                block, values = solution.system.left_out_sample()
+                predictions.append(values)
+            solutions.append(replace(solution, system=solution.system.at_rest()))
+            choices.append(choice)
+            learned.append(learned_numbers(problem, choice))
+            seconds.append(time.perf_counter() - start)
+            if choice.interrupted:
+                break
+        systems = tuple(solution.system for solution in solutions)
+        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.problems[0].samples)
+        system, left_out, scores = self._weighed(systems, predictions, block, optimism)
+        kernels, operator = without_operator([original(choice.model) for choice in choices])
+        parts = zip(kernels, systems, system.weights, scores, learned, seconds, strict=True)
+        members = Members(Member(k, s.alpha, w, score, q, t) for k, s, w, score, q, t in parts)
+        weights = system.weights[:, 0] if system.weights.shape[1] == 1 else system.weights
+        kernel = Stack(kernels, weights=weights.copy(), alphas=system.alpha)
+        choice = self._summary(choices, system.weights, left_out)
+        function = Stacked(tuple(solution.function for solution in solutions), system.weights)
+        return StackSolution(function, system, solutions, members, kernel, operator, choice, left_out)
+
+    def _weighed(
+        self, systems: tuple[FittedSystem, ...], predictions: list[Tensor], block: Block | None, optimism: np.ndarray
+    ) -> tuple[StackedSystem, tuple[Block, Tensor] | None, Sequence[float | None]]:
+        """The system with its weights, what it says of left-out samples, and the errors of the members for them."""
+        if block is None:
+            weights = np.asarray(self.weights, dtype=np.float64)[: len(systems)]
+            weights = (weights if weights.ndim == 2 else weights[:, None]) / weights.sum(0)
+            return StackedSystem(systems, weights, optimism), None, [None] * len(systems)
+        errors = [self.stacking.error(values, block) for values in predictions]
+        weights = self.stacking.weights(torch.stack(predictions), block, errors, optimism)
+        system = StackedSystem(systems, weights, optimism)
+        return system, (block, system.mean(predictions)), errors
+
+    def _summary(self, choices: list[Choice], weights: np.ndarray, left_out: tuple[Block, Tensor] | None) -> Choice:
+        """The search of the member of greatest weight, with the error of the stack."""
+        value = None if left_out is None else self.stacking.error(left_out[1], left_out[0])
+        heavy = [i for i, w in enumerate(weights) if w.max() > NEGLIGIBLE]
+        late = next(
+            (
+                f"{original(choices[i].model)!r}: {choices[i].unconverged}"
+                for i in heavy
+                if choices[i].unconverged is not None
+            ),
+            None,
+        )
+        return replace(choices[int(weights.sum(1).argmax())], value=value, unconverged=late)
+
+
+# A member of less weight need not have converged: nobody is told.
+NEGLIGIBLE = 0.05
+
+
+def _count(samples: Samples) -> int:
+    """The number of samples; in memory, those of weight zero are none."""
+    return len(samples.samples.positive_part(pairwise=False)) if isinstance(samples, InMemory) else samples.n
+
+
+def _chosen(problem: Problem, settings: Any) -> Choice:
+    """The choice of a member by its own criterion; of many samples in an exact fit, a random part decides."""
+    samples, model = problem.samples, problem.model
+    searched = isinstance(problem, RidgeProblem) and bool(problem.free) and model.alpha is None
+    if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
+        return problem.choose(settings)
+    rows = samples.random_rows(limits.SEARCH_ROWS, problem.seed)
+    choice = problem.on_rows(rows).choose(settings)
+    return replace(choice, alpha=choice.alpha * len(rows) / samples.n)  # the noise n·alpha stays
+
+
+def learned_numbers(problem: Problem, choice: Choice) -> int:
+    """How many numbers were learned: hyperparameters, and alpha."""
+    values = choice.model.hyperparameter_values()
+    free = sum(values[name].numel() for name in problem.free if name in values)
+    return free + int(not isinstance(problem.model.alpha, float))
+
+
+def without_operator(kernels: list[Any]) -> tuple[list[Any], Operator | None]:
+    """The scalar kernels k of K(x, y) = k(x, y) A, and A, where all have the same one; other kernels as they are."""
+    if not all(isinstance(k, Decomposable) and k._operator == kernels[0]._operator for k in kernels):
+        return kernels, None
+    return [k.kernel for k in kernels], kernels[0]._operator

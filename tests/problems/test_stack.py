@@ -1,0 +1,401 @@
+"""Stacks: weights against SciPy's optimisers, left-out predictions against refits, members against themselves."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge
+from representer.approximation import Falkon, Landmarks, Nystroem
+from representer.functions import Stacked
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Precomputed, Spectrum, Stack, family
+from representer.operators import CurlFree, Decomposable, Dense
+from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, simplex_weights
+from representer.samples import Block
+
+FIXED = Stack([Gaussian(1.3), Laplacian(2.0), Linear()], weights=[0.5, 0.3, 0.2], alphas=[0.01, 0.02, 0.1])
+LEARNED = Stack([Gaussian("auto"), Laplacian(2.0)])
+REPEATED = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "weights and alphas leave one sample out, and a repeated sample is not left out with its copies"
+    ),
+}
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(40, 3))
+    Y = np.column_stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]])
+    return X, Y + 0.1 * rng.normal(size=Y.shape)
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+def by_slsqp(missed, decorrelation):
+    norms = (missed**2).sum(0)
+    m = missed.shape[1]
+    scale = norms.min()
+
+    def loss(w):
+        return (np.sum((missed @ w) ** 2) + decorrelation * norms @ w**2) / scale
+
+    options = {"ftol": 1e-14, "maxiter": 1000}
+    constraint = {"type": "eq", "fun": lambda w: w.sum() - 1}
+    starts = [np.full(m, 1 / m), *np.eye(m)]
+    results = [minimize(loss, w, bounds=[(0, 1)] * m, constraints=constraint, options=options) for w in starts]
+    return min(results, key=lambda result: result.fun).x
+
+
+@pytest.mark.parametrize("decorrelation", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("size", [(30, 2), (30, 6), (4, 5)])
+def test_weights_are_those_of_a_general_optimiser(rng, size, decorrelation):
+    for scale in (1e-6, 1.0, 1e6):
+        common = rng.normal(size=(size[0], 1))
+        missed = scale * (common + rng.normal(size=size) * rng.uniform(0.1, 3.0, size[1]))
+        w = simplex_weights(missed, decorrelation)
+        expected = by_slsqp(missed, decorrelation)
+        assert (w >= 0).all() and w.sum() == pytest.approx(1.0, abs=1e-12)
+        norms = (missed**2).sum(0)
+        loss = [np.sum((missed @ v) ** 2) + decorrelation * norms @ v**2 for v in (w, expected)]
+        assert loss[0] <= loss[1] * (1 + 1e-9)
+        if decorrelation:
+            np.testing.assert_allclose(w, expected, atol=1e-5)
+
+
+def test_members_that_miss_nothing_share_the_weight(rng):
+    missed = np.column_stack([rng.normal(size=10), np.zeros(10), np.zeros(10)])
+    assert simplex_weights(missed).tolist() == [0.0, 0.5, 0.5]
+
+
+def test_weights_do_not_depend_on_the_order_and_know_missing_targets_and_weights(rng):
+    Y = torch.from_numpy(rng.normal(size=(25, 2)))
+    P = torch.from_numpy(rng.normal(size=(4, 25, 2)))
+    w = torch.from_numpy(rng.integers(1, 4, 25).astype(float))
+    optimism = np.array([1.0, 1.2, 1.0, 1.5])
+    weights = LeastSquares().weights(P, Block(None, Y, w), [], optimism)
+    assert weights.shape == (4, 2)
+    np.testing.assert_allclose(weights.sum(0), 1.0)
+    order = [2, 0, 3, 1]
+    permuted = LeastSquares().weights(P[order], Block(None, Y, w), [], optimism[order])
+    np.testing.assert_allclose(permuted, weights[order], atol=1e-12)
+    index = np.repeat(np.arange(25), w.numpy().astype(int))
+    repeated = LeastSquares().weights(P[:, index], Block(None, Y[index]), [], optimism)
+    np.testing.assert_allclose(repeated, weights, atol=1e-10)
+    gaps = Y.clone()
+    gaps[::3, 0] = torch.nan
+    known = LeastSquares().weights(P, Block(None, gaps), [], optimism)
+    there = ~gaps[:, 0].isnan()
+    alone = LeastSquares().weights(P[:, there][..., :1], Block(None, Y[there][:, :1]), [], optimism)
+    np.testing.assert_allclose(known[:, :1], alone, atol=1e-12)
+
+
+def test_weights_of_classes_are_inverse_cross_entropies(rng):
+    Y = torch.eye(3, dtype=torch.float64)[torch.arange(60) % 3]
+    good = Y + 0.5 * torch.from_numpy(rng.normal(size=(60, 3)))
+    bad = Y + 2.0 * torch.from_numpy(rng.normal(size=(60, 3)))
+    block = Block(None, Y)
+    errors = np.array([LogLoss().error(good, block), LogLoss().error(bad, block)])
+    weights = LogLoss().weights(torch.stack([good, bad]), block, errors.tolist(), np.ones(2))
+    np.testing.assert_allclose(weights[:, 0], (1 / errors) / (1 / errors).sum(), rtol=1e-10)
+    assert weights[0, 0] > weights[1, 0]
+
+
+# -- the stack of regressions -----------------------------------------------------------------------------------------
+def parts(**options):
+    return [
+        OperatorRidge(kernel, alpha=alpha, fit_intercept=True, **options)
+        for kernel, alpha in zip(FIXED.kernels, FIXED.alphas, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_left_out_predictions_are_those_of_refits(data, rng, grouped, missing):
+    X, Y = data
+    w = rng.uniform(0.5, 2.0, len(X))
+    if missing:
+        Y[::5, 0] = np.nan
+    groups = np.arange(40) // 4 if grouped else None
+    model = OperatorRidge(FIXED, fit_intercept=True).fit(X, Y, sample_weight=w, groups=groups)
+    numbers = np.arange(40) if groups is None else groups
+    for group in np.unique(numbers)[::3]:
+        rest, own = numbers != group, numbers == group
+        total = w[rest].sum() / w.sum()  # alpha stands beside the mean loss: n·alpha stays
+        alphas = [alpha / total for alpha in FIXED.alphas]
+        refit = OperatorRidge(Stack(FIXED.kernels, FIXED.weights, alphas), fit_intercept=True)
+        refit.fit(X[rest], Y[rest], sample_weight=w[rest])
+        np.testing.assert_allclose(model.loo_predict_[own], refit.predict(X[own]), atol=1e-8)
+
+
+def test_a_stack_is_the_weighted_sum_of_its_members(data):
+    X, Y = data
+    model = OperatorRidge(FIXED, fit_intercept=True).fit(X, Y)
+    members = [member.fit(X, Y) for member in parts()]
+    mean = sum(w * member.predict(X) for w, member in zip(FIXED.weights, members, strict=True))
+    np.testing.assert_allclose(model.predict(X), mean, atol=1e-10)
+    np.testing.assert_allclose(
+        model.loo_predict_, sum(w * m.loo_predict_ for w, m in zip(FIXED.weights, members, strict=True)), atol=1e-10
+    )
+    b = sum(w * member.intercept_ for w, member in zip(FIXED.weights, members, strict=True))
+    np.testing.assert_allclose(model.intercept_, b, atol=1e-10)
+    terms = model.function_.contributions(X[:5]).numpy()
+    assert terms.shape == (5, 40, 2)
+    np.testing.assert_allclose(terms.sum(1) + model.intercept_, model.predict(X[:5]), atol=1e-8)
+    norms = [member.function_.norm() for member in members]
+    assert model.function_.norm() == pytest.approx(np.dot(FIXED.weights, norms))
+    assert model.system_.norm() == pytest.approx(np.dot(FIXED.weights, norms))
+    assert model.system_.residual() < 1e-10
+    leverage = sum(w * m.system_.leverage() for w, m in zip(FIXED.weights, members, strict=True))
+    np.testing.assert_allclose(model.system_.leverage(), leverage, atol=1e-10)
+    with pytest.raises(ValueError, match="no coefficients of its own"):
+        model.system_.coefficients()
+    with pytest.raises(AttributeError, match=r"function_\.functions"):
+        model.dual_coef_  # noqa: B018
+
+
+def test_a_stack_of_one_member_is_the_member(data):
+    X, Y = data
+    alone = OperatorRidge(Gaussian("auto"), fit_intercept=True).fit(X, Y)
+    stack = OperatorRidge(Stack([Gaussian("auto")]), fit_intercept=True).fit(X, Y)
+    np.testing.assert_allclose(stack.weights_, 1.0)
+    np.testing.assert_allclose(stack.predict(X), alone.predict(X), atol=1e-10)
+    assert stack.kernel_.kernels[0] == alone.kernel_ and stack.alpha_[0] == alone.alpha_
+    new = np.linspace(-2, 2, 12).reshape(4, 3)
+    ratio = stack.predict(new, return_std=True)[1] / alone.predict(new, return_std=True)[1]
+    np.testing.assert_allclose(ratio, 1.0 + OPTIMISM * 2 / 40, atol=1e-8)  # two numbers were learned
+
+
+def test_the_learned_stack_makes_the_same_model_again(data):
+    X, Y = data
+    model = OperatorRidge("auto", fit_intercept=True, random_state=0).fit(X, Y)
+    again = OperatorRidge(model.kernel_, fit_intercept=True).fit(X, Y)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
+    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_)) == model.kernel_
+    assert model.weights_.shape == (6, 2) and (model.weights_ >= 0).all()
+    np.testing.assert_allclose(model.weights_.sum(0), 1.0)
+    assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
+    assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
+    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4]
+    assert model.criterion_value_ < max(member.score for member in model.members_)
+    same = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(same.predict(X), model.predict(X))
+    np.testing.assert_array_equal(same.loo_predict_, model.loo_predict_)
+    assert isinstance(same.function_, Stacked) and clone(model).kernel == "auto"
+
+
+def test_the_order_of_members_does_not_matter(data):
+    X, Y = data
+    kernels = [Gaussian("auto"), Laplacian("auto"), Linear()]
+    one = OperatorRidge(Stack(kernels), fit_intercept=True).fit(X, Y)
+    two = OperatorRidge(Stack(kernels[::-1]), fit_intercept=True).fit(X, Y)
+    np.testing.assert_allclose(one.weights_, two.weights_[::-1], atol=1e-10)
+    np.testing.assert_allclose(one.predict(X), two.predict(X), atol=1e-10)
+
+
+def test_samples_of_weight_zero_are_none(data):
+    X, Y = data
+    w = np.ones(40)
+    w[::4] = 0.0
+    weighted = OperatorRidge(LEARNED, fit_intercept=True).fit(X, Y, sample_weight=w)
+    without = OperatorRidge(LEARNED, fit_intercept=True).fit(X[w > 0], Y[w > 0])
+    np.testing.assert_allclose(weighted.weights_, without.weights_, atol=1e-6)
+    np.testing.assert_allclose(weighted.predict(X), without.predict(X), atol=1e-6)
+    np.testing.assert_allclose(weighted.loo_predict_[w == 0], weighted.predict(X)[w == 0], atol=1e-10)
+    deviations = [model.predict(X, return_std=True)[1] for model in (weighted, without)]
+    np.testing.assert_allclose(*deviations, rtol=1e-6)
+
+
+def test_deviations_cover_and_grow_where_members_disagree():
+    X, y = load_diabetes(return_X_y=True)
+    X = StandardScaler().fit_transform(X)
+    model = OperatorRidge("auto", fit_intercept=True).fit(X[:150], y[:150])
+    mean, std = model.predict(X[150:], return_std=True)
+    assert 0.85 < np.mean(np.abs(y[150:] - mean) < 1.645 * std) < 0.97
+    far = model.predict(X[150:151] + 30.0, return_std=True)[1]
+    assert far > 2 * std.max()
+    variance = model.system_.variance(X[150:160]).sqrt().numpy()[:, 0]
+    assert (variance > 0).all() and (variance < std[:10]).all()
+
+
+def test_large_exact_stacks_search_on_a_part(data, monkeypatch):
+    X, Y = data
+    from representer.samples import rows
+
+    whole = OperatorRidge(LEARNED, fit_intercept=True, random_state=0).fit(X, Y)
+    monkeypatch.setattr(rows, "STACK_ROWS", 30)
+    monkeypatch.setattr(rows, "SEARCH_ROWS", 20)
+    model = OperatorRidge(LEARNED, fit_intercept=True, random_state=0).fit(X, Y)
+    assert model.kernel_ != whole.kernel_ and model.loo_predict_.shape == Y.shape
+    assert np.mean((model.loo_predict_ - Y) ** 2) < 2 * np.mean((whole.loo_predict_ - Y) ** 2)
+
+
+def test_approximations_and_batches(data):
+    X, Y = data
+    stack = Stack([Gaussian(1.3), Laplacian(2.0)])
+    options = {"fit_intercept": True, "approximation": Landmarks(X[:15])}
+    model = OperatorRidge(stack, **options).fit(X, Y)
+    assert model.landmarks_.shape == (15, 3) and model.approximation_error_ > 0
+    assert model.predict(X, return_std=True)[1].shape == Y.shape
+    fixed = Stack(stack.kernels, model.weights_, model.alpha_)
+    batches = OperatorRidge(fixed, **options)
+    for rows in np.split(np.arange(40), 4):
+        batches.partial_fit(X[rows], Y[rows])
+    np.testing.assert_allclose(batches.predict(X), model.predict(X), atol=1e-7)
+    assert batches.n_samples_seen_ == 40 and batches.X_fit_ is None
+    whole = OperatorRidge("auto", fit_intercept=True, approximation=Nystroem(20), random_state=0).fit(X, Y)
+    assert whole.score(X, Y) > 0.5
+    with pytest.raises(ValueError, match="solver='direct'"):
+        OperatorRidge(stack, approximation=Nystroem(20), solver=Falkon()).fit(X, Y)
+
+
+def test_dask_collections(data):
+    da = pytest.importorskip("dask.array")
+    X, Y = data
+    options = {"fit_intercept": True, "approximation": Landmarks(X[:15])}
+    local = OperatorRidge(Stack([Gaussian(1.3), Laplacian(2.0)]), **options).fit(X, Y)
+    lazy = OperatorRidge(Stack([Gaussian(1.3), Laplacian(2.0)]), **options)
+    lazy.fit(da.from_array(X, chunks=(10, 3)), da.from_array(Y, chunks=(10, 2)))
+    np.testing.assert_allclose(lazy.weights_, local.weights_, atol=1e-6)
+    predicted = lazy.predict(da.from_array(X, chunks=(10, 3)))
+    np.testing.assert_allclose(predicted.compute(), local.predict(X), atol=1e-6)
+
+
+def test_operators_are_those_of_all_members(data):
+    X, Y = data
+    A = Dense([[1.0, 0.4], [0.4, 0.8]])
+    model = OperatorRidge(FIXED, operator=A, fit_intercept=True).fit(X, Y)
+    assert model.operator_ == A and isinstance(model.kernel_.kernels[0], Gaussian)
+    learned = OperatorRidge(Stack([Gaussian(1.0), Linear()]), operator="learn", fit_intercept=True).fit(X, Y)
+    assert learned.operator_ is None and isinstance(learned.kernel_.kernels[0], Decomposable)
+    again = OperatorRidge(learned.kernel_, fit_intercept=True).fit(X, Y)
+    np.testing.assert_allclose(again.predict(X), learned.predict(X), atol=1e-8)
+
+
+def test_other_data_are_stacked_too(data):
+    X, Y = data
+    words = ["".join("ab"[int(v > 0)] for v in row) * 2 for row in np.tile(X, 2)]
+    model = OperatorRidge(Stack([Spectrum(1), Spectrum(2)]), fit_intercept=True).fit(words, Y)
+    assert model.predict(words).shape == Y.shape
+    gram = Gaussian(1.0)(X).numpy()
+    pairwise = OperatorRidge(Stack([Precomputed(), Precomputed()]), alpha=0.1).fit(gram, Y)
+    single = OperatorRidge("precomputed", alpha=0.1).fit(gram, Y)
+    np.testing.assert_allclose(pairwise.predict(gram), single.predict(gram), atol=1e-10)
+
+
+# -- the stack of classes ---------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X, y, EmbeddingClassifier("auto").fit(X[::2], y[::2])
+
+
+def test_classes_are_told_apart(iris):
+    X, y, model = iris
+    p = model.predict_proba(X[1::2])
+    np.testing.assert_allclose(p.sum(1), 1.0)
+    single = EmbeddingClassifier("rbf").fit(X[::2], y[::2])
+    assert log_loss(y[1::2], p) < log_loss(y[1::2], single.predict_proba(X[1::2]))
+    assert (model.predict(X) == model.classes_[model.predict_proba(X).argmax(1)]).all()
+    assert model.weights_.shape == (6,) and model.weights_.sum() == pytest.approx(1.0)
+    assert model.loo_estimates_.shape == (75, 3) and "Laplacian" in repr(model.members_)
+    for name in ("dual_coef_", "feature_relevance_"):
+        with pytest.raises(AttributeError, match="kernels"):
+            getattr(model, name)
+    with pytest.raises(ValueError, match="one kernel"):
+        EmbeddingClassifier(LEARNED, fit_intercept=False).fit(X, y).risk_bound()
+
+
+def test_the_learned_stack_of_classes_makes_the_same_model_again(iris):
+    X, y, model = iris
+    again = EmbeddingClassifier(model.kernel_).fit(X[::2], y[::2])
+    np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), atol=1e-8)
+    same = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(same.predict_proba(X), model.predict_proba(X))
+
+
+def test_estimates_of_classes_are_weighted_sums(iris):
+    X, y, model = iris
+    total = np.zeros((len(X), 3))
+    for kernel, alpha, w in zip(model.kernel_.kernels, model.alpha_, model.weights_, strict=True):
+        member = EmbeddingClassifier(kernel, alpha=float(alpha)).fit(X[::2], y[::2])
+        total += w * member.embedding(X)
+    np.testing.assert_allclose(model.embedding(X), total, atol=1e-10)
+
+
+def test_classes_with_groups_weights_and_approximations(iris):
+    X, y, _ = iris
+    w, groups = np.linspace(0.5, 1.5, 150), np.arange(150) // 3
+    exact = EmbeddingClassifier(LEARNED).fit(X, y, sample_weight=w, groups=groups)
+    assert exact.score(X, y) > 0.9
+    options = {"approximation": Landmarks(X[::5]), "random_state": 0}
+    model = EmbeddingClassifier(Stack([Gaussian(1.0), Laplacian(2.0)], [0.5, 0.5], [1e-3, 1e-3]), **options).fit(X, y)
+    batches = clone(model)
+    for rows in np.split(np.random.default_rng(0).permutation(150), 3):
+        batches.partial_fit(X[rows], y[rows], classes=[0, 1, 2])
+    np.testing.assert_allclose(batches.embedding(X), model.embedding(X), atol=1e-7)
+    assert batches.predict_proba(X).shape == (150, 3)
+
+
+# -- the value --------------------------------------------------------------------------------------------------------
+def test_a_stack_is_a_value(data):
+    X, Y = data
+    stack = Stack([Gaussian("auto"), Matern(0.5, 2.0)], weights=np.array([0.25, 0.75]))
+    assert eval(repr(stack)) == stack == clone(stack) and stack != Stack([Gaussian("auto")])
+    assert stack.get_params()["kernels__1__lengthscale"] == 2.0 and stack.domain == "vectors"
+    model = OperatorRidge(stack).set_params(kernel__kernels__1__lengthscale=3.0)
+    assert model.kernel.kernels[1] == Matern(0.5, 3.0)
+    grid = {"operatorridge__kernel": [LEARNED, "rbf", "auto"]}
+    search = GridSearchCV(make_pipeline(StandardScaler(), OperatorRidge()), grid, cv=2).fit(X, Y)
+    assert search.best_score_ > 0
+    assert [len(family(d).kernels) for d in (1, 40, 41)] == [6, 6, 4]
+
+
+@pytest.mark.parametrize(
+    ("stack", "message"),
+    [
+        (Stack([]), "a list of kernels"),
+        (Stack(["rbf"]), "a list of kernels"),
+        (Stack([Stack([Linear()])]), "a list of kernels"),
+        (Stack([Linear(), Gaussian(1.0)], weights=[0.5, 0.6]), "sum to one"),
+        (Stack([Linear(), Gaussian(1.0)], weights=[1.0]), "each of the 2 kernels"),
+        (Stack([Linear(), Gaussian(1.0)], alphas=[1.0, -1.0]), "positive numbers"),
+        (Stack([Linear(), Gaussian(1.0)], alphas=[1.0]), "each of the 2 kernels"),
+        (Stack([Linear(), Spectrum(2)]), "same kind of data"),
+        (Stack([Gaussian(-1.0)]), "lengthscale of Gaussian"),
+    ],
+)
+def test_bad_stacks_are_refused(data, stack, message):
+    with pytest.raises(ValueError, match=message):
+        OperatorRidge(stack).fit(*data)
+
+
+def test_learners_of_one_kernel_refuse_several(data):
+    for kernel in (LEARNED, "auto"):
+        with pytest.raises(ValueError, match="several kernels"):
+            ConditionalMeanEmbedding(kernel).fit(*data)
+    with pytest.raises(ValueError, match="operator-valued"):
+        OperatorRidge(Stack([CurlFree(1.0)]), approximation=Nystroem(5), operator=Dense(np.eye(2))).fit(*data)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:The search over hyperparameters ended at a bound")
+@parametrize_with_checks(
+    [
+        OperatorRidge("auto", fit_intercept=True),
+        OperatorRidge(FIXED, fit_intercept=True),
+        EmbeddingClassifier(Stack([Gaussian("auto"), Linear()])),
+    ],
+    expected_failed_checks=lambda model: {} if model.kernel == FIXED else REPEATED,
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
