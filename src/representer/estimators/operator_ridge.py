@@ -364,7 +364,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             )
         searched = isinstance(kernel, Stack) or (self.fit_intercept and not isinstance(check_alpha(self.alpha), float))
         if searched and reset:
-            check_left_out(len(X), None if numbers is None else torch.from_numpy(numbers))
+            check_left_out(len(X), None)
         w = None if weights is None else how.tensor(weights)
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
