@@ -19,6 +19,7 @@ from representer import (
 from representer.approximation import Nystroem
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial
 from representer.notices import NumericalWarning
+from representer.operators import PrincipalComponents
 
 ALPHA = 1e-3
 RNG = np.random.default_rng(0)
@@ -88,14 +89,42 @@ def test_classes_by_explicit_features_far_from_the_origin():
     assert np.abs(gap).max() < 1e-6
 
 
-@pytest.mark.parametrize("model", [StructuredPredictor(Linear(), Linear(), None, ALPHA, decoder="direct")])
-def test_structured_linear_fits_far_from_the_origin(model):
-    points, new = FAR["offset"]
-    expected = extended_ridge(points, y, new, ALPHA, False)
+def mean_output(embedding, X):
+    return embedding.expect(embedding.anchors).numpy()
+
+
+LINEAR = {
+    "structured": StructuredPredictor(Linear(), Linear(), None, ALPHA, decoder="direct"),
+    "structured, by components": StructuredPredictor(
+        Linear(), Linear(), PrincipalComponents(1), ALPHA, decoder="direct"
+    ),
+    "structured, by outputs": StructuredPredictor(Linear(), Polynomial(1, coef0=0.0), None, ALPHA, decoder=mean_output),
+    "deep": DeepKernelRegressor([], Linear(), alpha=ALPHA, fit_intercept=False),
+    "deep with intercept": DeepKernelRegressor([], Linear(), alpha=ALPHA),
+}
+
+
+@pytest.mark.parametrize("learner", LINEAR)
+@pytest.mark.parametrize("name", FAR)
+def test_other_linear_fits_far_from_the_origin(name, learner):
+    points, new = FAR[name]
+    expected = extended_ridge(points, y, new, ALPHA, learner == "deep with intercept")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumericalWarning)
-        found = model.fit(points, y[:, None]).predict(new).ravel()
-    np.testing.assert_allclose(found, expected, atol=2e-5)
+        predicted = LINEAR[learner].fit(points, y[:, None]).predict(new).ravel()
+    np.testing.assert_allclose(predicted, expected, atol=1e-6 if name == "timestamps" else 1e-9)
+
+
+def test_weighted_linear_fits_have_the_slopes_of_their_coefficients():
+    weights = np.linspace(0.5, 2.0, 60)
+    deep = DeepKernelRegressor([], Linear(), alpha=ALPHA).fit(X, y, sample_weight=weights)
+    ridge = OperatorRidge("linear", alpha=ALPHA, fit_intercept=True).fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(deep.predict(Q), ridge.predict(Q), atol=1e-10)
+    np.testing.assert_allclose(deep.dual_coef_.ravel(), ridge.dual_coef_.ravel(), atol=1e-8)
+    structured = StructuredPredictor(Linear(), Linear(), None, ALPHA, decoder="direct", fit_intercept=True)
+    structured.fit(X, np.column_stack([y, -y]), sample_weight=weights)
+    outer = structured.function_.coordinates
+    np.testing.assert_allclose(outer.slopes, X.T @ outer.coefficients, atol=1e-10)
 
 
 # -- warnings ----------------------------------------------------------------------------------------------------------
@@ -113,7 +142,7 @@ def twice(values):
 BAD = {
     "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14).fit(X, y), "alpha is too small"),
     "duplicates": (lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18).fit(twice(X), twice(y)), "duplicate rows"),
-    "offset": (lambda: DeepKernelRegressor([], Linear(), alpha=1e-3).fit(X + 1e6, y), "Column 0 of X is far from zero"),
+    "offset": (lambda: OperatorRidge(Polynomial(1), alpha=1e-3).fit(X + 1e6, y), "Column 0 of X is far from zero"),
     "scale": (
         lambda: DeepKernelRegressor([], Polynomial(2), alpha=1e-6).fit(X * [1e5, 1.0], y),
         "very different scales",

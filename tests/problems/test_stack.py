@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge
-from representer.approximation import Falkon, Landmarks, Nystroem
+from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures
 from representer.functions import Stacked
 from representer.kernels import Gaussian, Laplacian, Linear, Matern, Precomputed, Spectrum, Stack, family
 from representer.operators import CurlFree, Decomposable, Dense
@@ -232,8 +232,7 @@ def test_large_exact_stacks_search_on_a_part(data, monkeypatch):
     from representer.samples import rows
 
     whole = OperatorRidge(LEARNED, fit_intercept=True, random_state=0).fit(X, Y)
-    monkeypatch.setattr(rows, "STACK_ROWS", 30)
-    monkeypatch.setattr(rows, "SEARCH_ROWS", 20)
+    monkeypatch.setattr(rows, "STACK_ROWS", 20)
     model = OperatorRidge(LEARNED, fit_intercept=True, random_state=0).fit(X, Y)
     assert model.kernel_ != whole.kernel_ and model.loo_predict_.shape == Y.shape
     assert np.mean((model.loo_predict_ - Y) ** 2) < 2 * np.mean((whole.loo_predict_ - Y) ** 2)
@@ -254,6 +253,8 @@ def test_approximations_and_batches(data):
     assert batches.n_samples_seen_ == 40 and batches.X_fit_ is None
     whole = OperatorRidge("auto", fit_intercept=True, approximation=Nystroem(20), random_state=0).fit(X, Y)
     assert whole.score(X, Y) > 0.5
+    drawn = OperatorRidge("auto", fit_intercept=True, approximation=RandomFeatures(60), random_state=0).fit(X, Y)
+    assert len(drawn.members_) == 5 and drawn.score(X, Y) > 0.5  # a straight line has no random features
     with pytest.raises(ValueError, match="solver='direct'"):
         OperatorRidge(stack, approximation=Nystroem(20), solver=Falkon()).fit(X, Y)
 

@@ -412,7 +412,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> Kernel | Stack:
         """A copy of the kernel, or of those that are stacked, with plain numbers, which no later change reaches."""
-        stack = stack_of(self.kernel, X)
+        stack = stack_of(self.kernel, X, self.approximation)
         if stack is not None:
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")

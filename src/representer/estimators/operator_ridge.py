@@ -311,7 +311,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _stated_kernel(self, X: Data) -> OperatorKernel | Stack:
         """The kernel, or the kernels that are stacked, with the output operator."""
-        stack = stack_of(self.kernel, X)
+        stack = stack_of(self.kernel, X, self.approximation)
         if stack is None:
             return as_operator_kernel(self.kernel, self.operator)
         return Stack([as_operator_kernel(k, self.operator) for k in stack.kernels], stack.weights, stack.alphas)

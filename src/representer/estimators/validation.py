@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.approximation import Approximation, check_bare
+from representer.approximation import Approximation, RandomFeatures, check_bare
 from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
 from representer.linalg import as_bytes
 from representer.notices import warn
@@ -60,7 +60,7 @@ def kernel_domain(kernel: Any) -> Domain:
     return "gram" if kernel == "precomputed" else "vectors"
 
 
-def stack_of(kernel: Any, X: Data) -> Stack | None:
+def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack | None:
     """The kernels that a learner stacks: those of a ``Stack``, or for ``"auto"`` the family of vectors like X.
 
     A copy with plain numbers, and None where there is one kernel.
@@ -71,7 +71,8 @@ def stack_of(kernel: Any, X: Data) -> Stack | None:
     if not (isinstance(kernel, str) and kernel == "auto"):
         return None
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    return family(shape[1] if len(shape) == 2 else 1)  # other shapes are refused later
+    n_features = shape[1] if len(shape) == 2 else 1  # other shapes are refused later
+    return family(n_features, stationary=isinstance(approximation, RandomFeatures))
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:

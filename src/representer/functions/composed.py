@@ -123,7 +123,10 @@ class Composed(Function):
     def first_columns(self, p: int) -> Composed:
         """The same inner functions, and the first p outputs."""
         b = None if self.outer.intercept is None else self.outer.intercept[:p]
-        return replace(self, outer=replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b))
+        outer = replace(self.outer, coefficients=self.outer.coefficients[:, :p], intercept=b)
+        if isinstance(outer, Expansion) and outer.slopes is not None:
+            outer = replace(outer, slopes=outer.slopes[:, :p])
+        return replace(self, outer=outer)
 
     def __call__(self, X: Data) -> Tensor:
         """The values (n, p)."""

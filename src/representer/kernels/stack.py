@@ -110,8 +110,10 @@ def _is_member(kernel: Any) -> bool:
     return isinstance(kernel, Value) and hasattr(kernel, "domain") and not isinstance(kernel, Stack)
 
 
-def family(n_features: int) -> Stack:
+def family(n_features: int, *, stationary: bool = False) -> Stack:
     """The kernels that ``kernel="auto"`` stacks for vectors: rough and smooth ones, and a straight line.
+
+    With ``stationary``, without the straight line, which has no random features.
 
     Examples
     --------
@@ -119,7 +121,9 @@ def family(n_features: int) -> Stack:
     >>> len(family(3).kernels), len(family(100).kernels)
     (6, 4)
     """
-    members: list[Kernel] = [Laplacian("auto"), Matern(0.5, "auto"), Gaussian("auto"), Linear()]
+    members: list[Kernel] = [Laplacian("auto"), Matern(0.5, "auto"), Gaussian("auto")]
+    if not stationary:
+        members.append(Linear())
     if n_features <= ARD_FEATURES:
         members += [Laplacian("ard"), Gaussian("ard")]
     return Stack(members)

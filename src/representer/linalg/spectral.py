@@ -110,9 +110,15 @@ def spectrum_of_factor(factor: Tensor) -> Eigenpairs:
 
     By a thin singular value decomposition: the inner products BᵀB would square its condition number.
     """
-    vectors, roots, _ = thin_svd(factor)
-    keep = (roots > roots[:1] * factor.shape[-1] * torch.finfo(factor.dtype).eps).flip(0)  # ascending, as of eigh
-    return Eigenpairs(vectors.flip(1)[:, keep], roots.flip(0)[keep].square())
+    vectors, roots, _ = nonzero_svd(factor)
+    return Eigenpairs(vectors, roots.square())
+
+
+def nonzero_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """U, σ and V of a factor U diag(σ) Vᵀ without what vanishes to rounding; σ ascends, as eigenvalues of ``eigh``."""
+    left, roots, right = thin_svd(factor)
+    keep = (roots > roots[:1] * factor.shape[-1] * torch.finfo(factor.dtype).eps).flip(0)
+    return left.flip(1)[:, keep], roots.flip(0)[keep], right.flip(1)[:, keep]
 
 
 def thin_svd(factor: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -38,6 +38,7 @@ from representer.objectives.squared import Observed, OnFactor, observed, separat
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
+from representer.systems.exact import Slopes, has_few_features
 from representer.values import Hyperparameter, Value
 
 Criterion = str  # "validation", "loo" or "gcv"
@@ -577,8 +578,9 @@ class DeepProblem:
             anchors = self.rows if self.landmarks is None else self.landmarks
             columns = self.Y.new_zeros(len(anchors), self.Y.shape[1])
             intercept = self.Y.new_zeros(self.Y.shape[1])
+            linear = self._linear_fit() if self.chain is None else None
             for block in self.blocks:
-                dual, b = self._solve_block(block, images[-1])
+                dual, b = self._solve_block(block, images[-1]) if linear is None else linear[1:]
                 columns[:, block.outputs] = dual.reshape(len(anchors), -1)
                 if b is not None:
                     intercept[block.outputs] = b
@@ -586,7 +588,26 @@ class DeepProblem:
             columns, intercept = columns @ self.rotation.mT, self.rotation @ intercept
         pairwise = self.composition.kernel.domain == "gram" and self.chain is None
         points = images[-1][anchors[:, None], anchors] if pairwise else take(images[-1], anchors)
-        return Expansion(self.composition.kernel, points, columns), intercept, images
+        slopes = None if linear is None else linear[0]
+        return Expansion(self.composition.kernel, points, columns, slopes=slopes), intercept, images
+
+    def _linear_fit(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
+        """Slopes, dual coefficients and intercept of ridge regression on fewer vectors' features than samples.
+
+        None of any other fit. Dual coefficients are the residuals w(y − f) / (α Σ w).
+        """
+        block, alpha = self.blocks[0], self.composition.alpha
+        fit, X = block.fit, self.X
+        if type(fit) is not Ridge or fit.alpha is None or self.landmarks is not None or block.kernel is None:
+            return None
+        if not (isinstance(X, Tensor) and has_few_features(block.kernel, X[self.rows])):
+            return None
+        X, Y, weights = X[self.rows], self.Y[self.rows], fit.sample_weight
+        w = Y.new_ones(len(Y)) if weights is None else weights.to(Y)
+        shift = w.sum() * alpha
+        slopes, b = Slopes.of(X, w.sqrt(), torch.ones_like(shift), shift, intercept=fit.intercept).fit(Y)
+        fitted = X @ slopes if b is None else X @ slopes + b
+        return slopes, w[:, None] * (Y - fitted) / shift, b
 
     def _solve_block(self, block: OuterBlock, Z: Data) -> tuple[Tensor, Tensor | None]:
         gram = self._gram(block, Z, self.rows)

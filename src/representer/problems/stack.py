@@ -259,7 +259,7 @@ def _chosen(problem: Problem, settings: Any) -> Choice:
     searched = isinstance(problem, RidgeProblem) and bool(problem.free) and model.alpha is None
     if not searched or model.approximation is not None or samples.n <= limits.STACK_ROWS:
         return problem.choose(settings)
-    rows = samples.random_rows(limits.SEARCH_ROWS, problem.seed)
+    rows = samples.random_rows(limits.STACK_ROWS, problem.seed)
     choice = problem.on_rows(rows).choose(settings)
     return replace(choice, alpha=choice.alpha * len(rows) / samples.n)  # the noise n·alpha stays
 

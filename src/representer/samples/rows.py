@@ -14,7 +14,7 @@ HELD_ROWS = 5000  # random samples over which leave-one-out errors of a fit by s
 PILOT_LANDMARKS = 2000  # landmarks whose normal equations choose alpha for conjugate gradients
 DIRECT_LIMIT = 6000  # features up to which normal equations are formed; conjugate gradients above
 DENSE_LIMIT = 8000  # n·p up to which the block matrix of coupled outputs is factored; conjugate gradients above
-STACK_ROWS = 2000  # samples up to which the members of a stack are learned on all of them; SEARCH_ROWS above
+STACK_ROWS = 1000  # random samples on which the members of a stack are learned in an exact fit
 ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for the error of an approximation
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from representer.linalg import (
     eigh,
     factorize,
     gram_factor,
+    nonzero_svd,
     require,
     room_beside_sums,
     shifted,
@@ -219,7 +220,15 @@ class RegressionInputs:
     @cached_property
     def spectrum(self) -> Eigenpairs:
         """The spectrum of √w k √w at the inputs that have an output."""
-        return self._spectrum(self.labelled, self.root)
+        if not self.by_factor:
+            return self._spectrum(self.labelled, self.root)
+        vectors, roots, _ = self.decomposition
+        return Eigenpairs(vectors, roots.square())
+
+    @cached_property
+    def decomposition(self) -> tuple[Tensor, Tensor, Tensor]:
+        """U, σ and V of √w B = U diag(σ) Vᵀ at the inputs that have an output."""
+        return nonzero_svd(times(self.known(self.matrix), self.root))
 
     def _spectrum(self, rows: Tensor | None, root: Tensor | None) -> Eigenpairs:
         if self.by_factor:
@@ -258,10 +267,8 @@ class RegressionInputs:
         return float((diagonal @ w) / w.sum())
 
     def place(self, coefficients: Tensor) -> Tensor:
-        """Coefficients of √w_i k(·, x_i), x_i with an output, as those of all k(·, x_i), or of the features."""
+        """Coefficients of √w_i k(·, x_i), x_i with an output, as those of all k(·, x_i)."""
         coefficients = times(coefficients, self.root)
-        if self.features is not None:
-            return self.known(self.matrix).mT @ coefficients
         if self.labelled is not None:
             everywhere = coefficients.new_zeros(len(self.matrix), coefficients.shape[1])
             everywhere[self.labelled] = coefficients
@@ -589,16 +596,34 @@ class DiagonalRegression:
 
         The coefficients are those of the N inputs, or of the features of an approximation.
         """
-        regression = self.regression
-        if regression.outputs.anchored:
-            dual = regression.inputs.place(regression.own_weights(self._dual(alpha)))
-            return dual, regression.inputs.shares if regression.centred else None
+        regression, inputs = self.regression, self.regression.inputs
         if regression.sums is not None:
             theta = self._summed(alpha)
+        elif inputs.features is not None:
+            theta = self.slopes(alpha)
+        elif regression.outputs.anchored:
+            theta = inputs.place(regression.own_weights(self._dual(alpha)))
         else:
             C = self.coefficients(alpha) * self.values
-            theta = regression.inputs.place(C if self.vectors is None else C @ self.vectors.mT)
+            theta = inputs.place(C if self.vectors is None else C @ self.vectors.mT)
+        if regression.outputs.anchored:
+            return theta, inputs.shares if regression.centred else None
         return theta, None if regression.mean is None else regression.mean.to(theta)
+
+    def slopes(self, alpha: float) -> Tensor:
+        """Bᵀ times the coefficients of all inputs: those of the features B, where k = B Bᵀ.
+
+        They come from √w B = U diag(σ) Vᵀ as V diag(σ) UᵀC: in a sum over samples, large coefficients would cancel.
+        """
+        left, roots, right = self.regression.inputs.decomposition
+        filters = roots[:, None] * self._filters(alpha)
+        if not self.regression.outputs.anchored:
+            inside = filters * self.rotated * self.values
+            return right @ (inside if self.vectors is None else inside @ self.vectors.mT)
+        if self.is_identity:
+            return self.regression.own_weights(right @ (filters * left.mT))
+        assert self.expand is not None  # other operators are fitted in coordinates
+        return self.regression.own_weights(right @ ((filters * self.rotated) @ self.expand(self).mT))
 
     def _summed(self, alpha: float) -> Tensor:
         sums, Q, mean = self.regression.sums, self.vectors, self.regression.mean
@@ -852,7 +877,10 @@ class StructuredSystem(System):
         C, b = (None if values is None else plain(values) for values in solution)
         coordinates: Expansion | FeatureFunction
         if self.features is None:
-            coordinates = Expansion(Decomposable(original(model.kernel)), self.samples.X, C, b, model.representation)
+            kernel, inputs = original(model.kernel), self.regression.inputs
+            by_slopes = inputs.by_factor and isinstance(kernel, Linear)
+            slopes = plain(self.diagonal.slopes(self.alpha)) if by_slopes else None
+            coordinates = Expansion(Decomposable(kernel), self.samples.X, C, b, model.representation, slopes)
         else:
             assert C is not None
             coordinates = FeatureFunction(self.features, C, b)
