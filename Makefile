@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-all lint format bench docs check clean
+.PHONY: help setup demo reproduce test fuzz test-all lint format bench docs check clean
 
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ test: $(INSTALLED) ## run the tests, the README's code and every docstring examp
 
 test-all: $(INSTALLED) ## run all tests: also those marked slow, which continuous integration runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal $(ARGS)
+
+fuzz: $(INSTALLED) ## random learners on random data, for as long as one likes (ARGS="--cases 20000 --start 0 --minutes 60")
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m fuzz $(ARGS)
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/ruff check .

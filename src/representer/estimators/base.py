@@ -33,7 +33,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
-from representer.linalg import noted_jitter
+from representer.linalg import noted_rounding
 from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
@@ -78,9 +78,9 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         context = learner._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=learner)
         X = args[0] if args else kwargs.get("X")
-        with threads_for(_size(X)), noted_jitter() as jitters:
+        with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
-            report_rounding(learner, X, jitters)
+            report_rounding(learner, X, notes)
         context.call_on_fit_task_end(estimator=learner)
         return result
 

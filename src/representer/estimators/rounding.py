@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from representer.functions import Function
+from representer.functions import FeatureFunction, Function, StoredFeatures
 from representer.functions.conditional import ConditionalEmbedding
+from representer.functions.levels import Levels
+from representer.kernels import Kernel, Linear, Polynomial
+from representer.linalg import RoundingNotes
 from representer.notices import NumericalWarning, warn
 from representer.samples import Data, is_dask, plain
 
@@ -18,43 +22,72 @@ CANCELLATION, LEARNED = -0.6, -0.7
 FAR = 1e3
 
 
-def report_rounding(learner: Any, X: Data, jitters: dict[str, float]) -> None:
-    """Warn of jitter in the equations that were solved, or of cancellation in the function that solves them."""
-    for name, share in jitters.items():
-        if share > 0 and "alpha" in name:
-            warn(
-                f"{name} is singular to rounding: {share:.1e} of its mean diagonal was added to its diagonal, as if "
-                f"alpha were larger. {_advice(X)}",
-                NumericalWarning,
-            )
-            return
-    function, points = getattr(learner, "function_", None), _numbers(X)
+def report_rounding(learner: Any, X: Data, notes: RoundingNotes) -> None:
+    """Warn, once a fit, of the first reason for which its answers may have fewer digits than usual."""
+    reason = next(_reasons(learner, X, notes), None)
+    if reason is not None:
+        warn(f"{reason} {_advice(X)}", NumericalWarning)
+
+
+def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
+    """What is known of lost digits, in sentences; a function that is not finite is refused."""
     eps = float(np.finfo(learner.dtype).eps)
-    if points is not None and learner.dtype != "float64" and _farthest(points) > eps**CANCELLATION:
-        warn(f"dtype={learner.dtype!r} holds few digits of what tells samples apart. {_advice(X)}", NumericalWarning)
-        return
-    if not isinstance(function, Function):
-        return
-    cancellation = function.cancellation()
-    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
-    if exact and points is not None and learner.kernel_.domain == "vectors":
-        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
-        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
-        cancellation = max(1.0, largest / learner.alpha_)
+    function = getattr(learner, "function_", None) or getattr(learner, "features_", None)
+    cancellation = _cancellation(learner, function, X)
     if np.isnan(cancellation):
         raise ValueError(
             f"The fitted function is not finite in {learner.dtype}: numbers on the way to it, or its coefficients, are "
             "beyond the range of that precision. Divide y by its largest value and X by its deviation, increase alpha, "
             "or use dtype='float64'."
         )
-    learned = not isinstance(getattr(learner, "alpha", None), int | float)
-    if cancellation > eps ** (LEARNED if learned else CANCELLATION):
+    for name, share in notes.jitters.items():
+        if share > 0 and "alpha" in name:
+            yield (
+                f"{name} is singular to rounding: {share:.1e} of its mean diagonal was added to its diagonal, as if "
+                "alpha were larger."
+            )
+    points = _numbers(X)
+    distance = 0.0 if points is None else _farthest(points)
+    if learner.dtype != "float64" and distance > eps**CANCELLATION:
+        yield f"dtype={learner.dtype!r} holds few digits of what tells samples apart."
+    learned = not isinstance(getattr(learner, "alpha", 0.0), int | float)
+    exponent = LEARNED if learned else CANCELLATION
+    for name, residual in notes.residuals.items():
+        if not residual <= eps ** (1.0 + exponent):
+            yield f"The solution misses {name} by {residual:.1e} of the targets."
+    if cancellation > eps**exponent:
         left = max(0, int(-np.log10(min(1.0, cancellation * eps))))
-        warn(
+        yield (
             f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
-            f"prediction about {left} are left. {_advice(X)}",
-            NumericalWarning,
+            f"prediction about {left} are left."
         )
+    if isinstance(function, FeatureFunction | StoredFeatures | Levels) and distance**2 > eps**CANCELLATION:
+        kernel = function.data.kernel if isinstance(function, Levels) else _features(function).kernel
+        if _has_products(kernel):
+            yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
+
+
+def _features(function: FeatureFunction | StoredFeatures) -> StoredFeatures:
+    return function.features if isinstance(function, FeatureFunction) else function
+
+
+def _has_products(kernel: Kernel) -> bool:
+    """Does a kernel take inner products of the points themselves, whose size an offset of X changes?"""
+    children = (child for _, child in kernel._children() if isinstance(child, Kernel))
+    return isinstance(kernel, Linear | Polynomial) or any(map(_has_products, children))
+
+
+def _cancellation(learner: Any, function: Any, X: Data) -> float:
+    """How many times larger than their sum the terms of a function are; 1 where that is not known."""
+    if not isinstance(function, Function | StoredFeatures):
+        return 1.0
+    points = _numbers(X)
+    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
+    if exact and points is not None and learner.kernel_.domain == "vectors":
+        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
+        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
+        return max(1.0, largest / learner.alpha_)
+    return function.cancellation()
 
 
 def _farthest(points: np.ndarray) -> float:

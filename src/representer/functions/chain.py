@@ -428,6 +428,11 @@ class Chain:
         """Rows of the first Gram matrix (of its entries, where outputs are coupled) that span the others."""
         rows = pivot_candidates(self.rows, self.max_rank)
         _, chosen = pivoted_cholesky(self._first_gram(part, rows, None), tol=tol, max_rank=self.max_rank)
+        if not len(chosen):
+            raise ValueError(
+                "The kernel of the first layer is zero for all samples, to rounding: a layer has nothing to work with. "
+                "Check and scale the data, or choose another kernel."
+            )
         return part.entries(rows)[chosen]
 
     def _first_cholesky(self, part: OutputBlock, pivots: Tensor) -> Cholesky:

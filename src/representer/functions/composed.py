@@ -174,6 +174,10 @@ class Composed(Function):
             features.representation,
         )
 
+    def cancellation(self, limit: int = 16) -> float:
+        """That of the outer function, at a few of its own anchors."""
+        return self.outer.cancellation(limit)
+
     def network(self) -> CompositionNetwork:
         """The composition as a ``torch.nn.Module`` on the processor."""
         functions = [f.loaded for f in (*self.inner, self.outer_expansion())]

@@ -114,6 +114,16 @@ class StoredFeatures:
         with silent_repairs():  # the fit has said it
             return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
 
+    def cancellation(self, limit: int = 16) -> float:
+        """How many times larger than k the numbers are that cancel in it, at a few landmarks of vectors; else 1."""
+        features = self.map
+        if not isinstance(features, LandmarkFeatures) or self.kernel.domain != "vectors":
+            return 1.0
+        points = take(features.state, torch.from_numpy(evenly_spaced(count(features.state), limit)))
+        with torch.no_grad():
+            size = features.kernel._gram(points, None).abs().amax()
+            return float(features.kernel._magnitudes(points, points).amax() / size) if bool(size > 0) else 1.0
+
     @property
     def _adapted(self) -> Kernel:
         how = self.representation

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -30,28 +30,43 @@ STRIP = 128
 NOT_FINITE = "has NaN or infinite entries; check the scale of the data and the kernel's hyperparameters."
 
 
-# What is known of the jitter of a fit, by the names of its matrices; None where nobody asks.
-_jitters: ContextVar[dict[str, float] | None] = ContextVar("jitters", default=None)
+@dataclass
+class RoundingNotes:
+    """What is known of the rounding of a fit: jitter by the names of its matrices, residuals of what it solved.
+
+    Only the last note of a name counts: a search may pass matrices that need jitter, where the fit in the end needs
+    none.
+    """
+
+    jitters: dict[str, float] = field(default_factory=dict)  # relative to the mean diagonal
+    residuals: dict[str, float] = field(default_factory=dict)  # of equations, relative to their right side
+
+
+_notes: ContextVar[RoundingNotes | None] = ContextVar("notes of rounding", default=None)
 
 
 @contextmanager
-def noted_jitter() -> Iterator[dict[str, float]]:
-    """Note how much jitter, relative to the mean diagonal, the last factorisation of each matrix has needed.
-
-    Only the last counts: a search may pass matrices that need some, where the fit in the end needs none.
-    """
-    notes: dict[str, float] = {}
-    token = _jitters.set(notes)
+def noted_rounding() -> Iterator[RoundingNotes]:
+    """Note what rounding does to the factorisations and solves inside."""
+    notes = RoundingNotes()
+    token = _notes.set(notes)
     try:
         yield notes
     finally:
-        _jitters.reset(token)
+        _notes.reset(token)
 
 
 def _note(name: str, share: float) -> None:
-    notes = _jitters.get()
+    notes = _notes.get()
     if notes is not None:
-        notes[name] = share
+        notes.jitters[name] = share
+
+
+def note_residual(name: str, residual: Callable[[], float]) -> None:
+    """Note what solved equations miss of their right side; it is computed only where somebody asks."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.residuals[name] = residual()
 
 
 class NotPositiveDefiniteError(ValueError):

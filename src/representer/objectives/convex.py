@@ -403,7 +403,7 @@ class SoftmaxCurvature(Curvature):
         b is known up to a constant; the same number in every entry makes the matrix regular and picks Σ_j b_j = 0.
         """
         schur = torch.diag(self.h.sum(0)) - self.h.mT @ self._v
-        return torch.linalg.inv(schur + schur.diagonal().mean())
+        return torch.linalg.pinv(schur + schur.diagonal().mean(), hermitian=True)
 
     def balance(self, solution: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
         b = self._sums_to_b @ (solution.sum(0) - sums)
@@ -679,7 +679,14 @@ def _support_vectors(machine: SVC | SVR, gram: Tensor, y: Tensor, weights: Tenso
         # Running out of iterations is judged by the duality gap, not by libsvm's criterion.
         warnings.filterwarnings("ignore", message="Solver terminated early")
         arrays = [x.numpy(force=True) for x in (gram, y[:, 0], weights[:, 0])]
-        _interruptible(lambda: machine.fit(*arrays))
+        try:
+            _interruptible(lambda: machine.fit(*arrays))
+        except ValueError as error:  # libsvm works in single precision, where such a Gram matrix overflows
+            raise ValueError(
+                f"libsvm fails on this Gram matrix, whose largest entry is {float(gram.abs().max()):.3g}: {error} "
+                "Scale X and y (StandardScaler), increase alpha, or use a loss that needs no libsvm (squared, huber, "
+                "squared_hinge, logistic)."
+            ) from error
     beta = np.zeros((len(y), 1))
     beta[machine.support_, 0] = machine.dual_coef_[0]
     return torch.as_tensor(beta).to(y), torch.as_tensor(machine.intercept_).to(y)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from representer.linalg import noted_jitter
+from representer.linalg import noted_rounding
 from representer.optimize.runs import with_gradient
 
 Function = Callable[[Tensor], Tensor]
 
 
-@noted_jitter()  # that of a search is no news
+@noted_rounding()  # that of a search is no news
 def newton(
     function: Function,
     start: Tensor,

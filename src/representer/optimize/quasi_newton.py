@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.linalg import noted_jitter
+from representer.linalg import noted_rounding
 from representer.optimize.runs import (
     Best,
     Callback,
@@ -299,7 +299,7 @@ class _Restarts:
         self._keep(keep | (self.ids == best_values.argmin()))
 
 
-@noted_jitter()  # that of a search is no news
+@noted_rounding()  # that of a search is no news
 def lbfgs(
     function: Objective,
     starts: Tensor,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from representer.linalg import noted_jitter
+from representer.linalg import noted_rounding
 from representer.optimize.runs import (
     Best,
     Callback,
@@ -109,7 +109,7 @@ class _Adam:
         return monitor.result(self.best, values, self.n_evaluations, converged, message, interrupted)
 
 
-@noted_jitter()  # that of a search is no news
+@noted_rounding()  # that of a search is no news
 def adam(
     function: BatchObjective,
     start: Tensor,

@@ -20,6 +20,9 @@ from representer.preimage.base import (
 from representer.samples import Data, SparseRows, count, is_single
 from representer.values import COUNT
 
+# Scores that differ by so many units of rounding are equal: sums over anchors in different blocks are not the same.
+TIE = 4096.0
+
 
 class Candidates(Decoder):
     """The candidate of the highest score 2⟨g, φ(y)⟩ − ‖φ(y)‖², the nearest to g in the RKHS; any kernel, any outputs.
@@ -143,17 +146,16 @@ class Candidates(Decoder):
 
 
 def _best(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest of each row, or all if there are fewer, and where; of equals the first."""
+    """The k largest of each row, or all if there are fewer, and where; of those equal to rounding, the first."""
+    info = torch.finfo(scores.dtype)
+    tie = TIE * info.eps * scores.abs().amax(-1, keepdim=True).clamp(min=info.tiny / info.eps)
+    largest = scores.amax(-1, keepdim=True)
     if k == 1:
-        return scores.max(-1, keepdim=True)
-    k = min(k, scores.shape[-1])
-    values, places = scores.topk(k, -1)
-    if bool(((scores >= values[:, -1:]).sum(-1) > k).any()):  # equals at the end: topk takes any of them
-        values, places = scores.sort(dim=-1, descending=True, stable=True)
-        return values[:, :k], places[:, :k]
-    places = places.sort(-1).values
-    values, order = scores.gather(-1, places).sort(dim=-1, descending=True, stable=True)
-    return values, places.gather(-1, order)
+        places = (scores >= largest - tie).to(torch.uint8).argmax(-1, keepdim=True)
+    else:
+        behind = ((largest - scores) / tie).floor_()
+        places = behind.sort(dim=-1, stable=True).indices[:, :k]
+    return scores.gather(-1, places), places
 
 
 # -- collections of objects -------------------------------------------------------------------------------------------

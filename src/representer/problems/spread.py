@@ -85,7 +85,7 @@ class PredictiveSpread:
         if self.features is not None:
             unseen = self.features.kernel._diag(Z) - (points**2).sum(1)
             variance = variance + unseen.clamp(min=0.0)[:, None]
-        return ((variance + self.noise) * self.scale).sqrt()
+        return ((variance.clamp(min=0.0) + self.noise) * self.scale).sqrt()
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from representer.approximation import (
 )
 from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
 from representer.kernels import Linear
-from representer.linalg import by_rows, room_beside_sums, row_blocks
+from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
+from representer.notices import NumericalWarning, warn
 from representer.operators import (
     Decomposable,
     Diagonal,
@@ -54,6 +55,11 @@ from representer.systems.sums import (
 )
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
+
+# The residual of the equations of more samples than these is not looked at: it takes another Gram matrix.
+RESIDUAL_SAMPLES = 2000
+# The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: six digits.
+DEVIATION_DIGITS = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +132,14 @@ class FittedSystem(System):
 
     def deviation(self, X: Data) -> Tensor:
         """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
-        return ((self.variance(X) + self.alpha * self.weight) * self.prior_scale()).sqrt()
+        scale = self.prior_scale()
+        unknown = (~scale.isfinite()).nonzero()[:, 0].tolist() if scale.ndim else []
+        if unknown:
+            raise ValueError(
+                f"Standard deviations of output {unknown[0]} are unknown: it has too few observed targets to leave one "
+                "out. Leave that output out, or ask for predictions only."
+            )
+        return ((self.variance(X).clamp(min=0.0) + self.alpha * self.weight) * scale).sqrt()
 
     def changed(self, **changes: Any) -> Self:
         """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
@@ -139,7 +152,10 @@ class FittedSystem(System):
     def settled(self, alpha: float | AlphaRule) -> Self:
         """The system at an alpha, or at the one that a rule chooses for it."""
         alpha, value = (alpha, None) if isinstance(alpha, float) else alpha(self)
-        return self.changed(alpha=alpha, value=value)
+        system = self.changed(alpha=alpha, value=value)
+        if system.n <= RESIDUAL_SAMPLES:
+            note_residual("the equations of the fit", system.residual)
+        return system
 
     def at_rest(self) -> Self:
         """The system as a learner keeps it, without matrices of all samples."""
@@ -373,6 +389,20 @@ class ExactSystem(FittedSystem):
     def at_rest(self) -> ExactSystem:
         """The system as a learner keeps it: what was factored is factored again when it is asked for."""
         return replace(self)
+
+    def deviation(self, X: Data) -> Tensor:
+        """The standard deviation (m, p) of new observations; a warning says where rounding outweighs the noise."""
+        data = self._training
+        largest = float(data.kernel.diag(data.X, data.Y.shape[1]).max())
+        noise, eps = self.alpha * self.weight, torch.finfo(data.Y.dtype).eps
+        if eps * largest > eps**DEVIATION_DIGITS * noise:
+            warn(
+                f"Standard deviations have few digits: they are differences of numbers as large as {largest:.1e}, the "
+                f"largest k(x, x), and the noise n·alpha is {noise:.1e}. Scale X (is there an outlier?), or increase "
+                "alpha.",
+                NumericalWarning,
+            )
+        return super().deviation(X)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points (checked inputs), in blocks."""

@@ -1,0 +1,173 @@
+"""What a case must satisfy: consistent, finite and right, or refused with advice; never a raw error, never a hang."""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+import re
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from golden.answers import numbers
+from sklearn.exceptions import NotFittedError
+
+import representer
+from fuzz.cases import N_QUERIES, Case, take
+from fuzz.oracle import dense_answer
+from representer.notices import NumericalWarning
+
+SECONDS = 60
+PACKAGE = str(Path(representer.__file__).parent)
+VALIDATION = re.compile(r"sklearn/(utils|base)")
+# How far answers that should be equal may be apart, in units of the largest answer, unless a warning was given: asked
+# twice, fitted again, and row by row or from reordered samples. Without a warning six digits are promised, where alpha
+# was learned five (``representer.estimators.rounding``), in single precision not quite three.
+SAME, REFITTED, ROUNDED, LEARNED, SINGLE = 1e-10, 1e-8, 1e-6, 2e-5, 5e-3
+
+
+class Hang(BaseException):
+    """A case took longer than anybody waits."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a case ended: answered, refused, or with a fault in words."""
+
+    case: Case
+    outcome: str
+    message: str = ""
+    warned: bool = False
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        case = self.case
+        data = {name: getattr(case, name) for name in ("kind", "n", "n_features", "x_power", "y_power", "offset")}
+        data |= {name: getattr(case, name) for name in ("blemishes", "container", "target", "weighted", "grouped")}
+        return f"seed {case.seed}: {self.outcome}: {self.message}\n    {case.code}\n    {data}"
+
+
+class WrongAnswerError(Exception):
+    """What is wrong with an answer."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """Raise ``Hang`` inside if the time is up."""
+
+    def ring(*_: Any) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def judge(case: Case) -> Verdict:
+    """Fit a case, ask it, and say what is wrong with its answers."""
+    began, warned = time.perf_counter(), False
+    try:
+        with limited(SECONDS), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                _examine(case, lambda: any(issubclass(w.category, NumericalWarning) for w in caught))
+            finally:
+                warned = any(issubclass(w.category, NumericalWarning) for w in caught)
+        outcome, message = "answered", ""
+    except Hang:
+        outcome, message = "hang", f"no end after {SECONDS} s"
+    except WrongAnswerError as fault:
+        outcome, message = "wrong", str(fault)
+    except Exception as error:
+        outcome = "refused" if is_advice(error) else "raw"
+        message = f"{type(error).__name__}: {error}"
+    return Verdict(case, outcome, message, warned, time.perf_counter() - began)
+
+
+def is_advice(error: Exception) -> bool:
+    """Is it raised on purpose, by this library or by scikit-learn's checks, with a sentence?"""
+    if not isinstance(error, ValueError | TypeError | NotFittedError | MemoryError) or len(str(error).split()) < 4:
+        return False
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    assert traceback is not None
+    file = traceback.tb_frame.f_code.co_filename
+    line = linecache.getline(file, traceback.tb_lineno)
+    own = file.startswith(PACKAGE) or VALIDATION.search(file) is not None
+    return own and line.strip().startswith("raise")
+
+
+def _examine(case: Case, is_warned: Callable[[], bool]) -> None:
+    compare = partial(_compare, is_warned=is_warned, single="dtype" in case.arguments)
+    model = case.fitted()
+    answers = _answers(case, model, case.queries())
+    for name, values in answers.items():
+        if not np.isfinite(values).all():
+            raise WrongAnswerError(f"{name} is not finite: {values.ravel()[:5]}")
+    dense = dense_answer(case)
+    if dense is not None and not is_warned():
+        predictions = answers["predict"].reshape(dense.predictions.shape)
+        error = np.abs(predictions - dense.predictions).max()
+        if not error <= dense.allowed:
+            raise WrongAnswerError(
+                f"predict is off by {error:.3g}, where {dense.allowed:.3g} is allowed: {predictions.ravel()[:5]}"
+            )
+    compare("asked twice", answers, _answers(case, model, case.queries()), SAME)
+    copied = pickle.loads(pickle.dumps(model))
+    compare("pickled", answers, _answers(case, copied, case.queries()), SAME)
+    compare("fitted again", answers, _answers(case, case.fitted(), case.queries()), REFITTED)
+    if case.target not in ("words", "labels", "pair"):
+        some = [0, 3, N_QUERIES - 2]
+        rows = [_answers(case, model, case.queries([i])) for i in some]
+        joined = {name: np.concatenate([row[name] for row in rows]) for name in answers}
+        chosen = {name: take(values, some) for name, values in answers.items()}
+        compare("row by row", chosen, joined, ROUNDED if case.is_given else LEARNED)
+    if case.is_given and case.learner == "OperatorRidge":
+        order = np.random.default_rng(case.seed).permutation(case.n)
+        if case.kind != "gram":
+            reordered = _answers(case, case.fitted(order), case.queries())
+            compare("reordered", answers, reordered, ROUNDED)
+
+
+def _compare(
+    what: str,
+    answers: dict[str, np.ndarray],
+    others: dict[str, np.ndarray],
+    tolerance: float,
+    is_warned: Callable[[], bool],
+    *,
+    single: bool,
+) -> None:
+    """Refuse answers that are farther apart than rounding explains, unless a warning has said so."""
+    if single:
+        tolerance = max(tolerance, SINGLE)
+    for name, values in answers.items():
+        if values.shape != others[name].shape:
+            raise WrongAnswerError(f"{name}, {what}: shape {others[name].shape} instead of {values.shape}")
+        size = np.abs(values).max(initial=0.0)
+        gap = np.abs(values / (size or 1.0) - others[name] / (size or 1.0)).max(initial=0.0)
+        if not gap <= tolerance and not is_warned():
+            raise WrongAnswerError(f"{name}, {what}: differs by {gap:.3g} of its size")
+
+
+def _answers(case: Case, model: Any, Q: Any) -> dict[str, np.ndarray]:
+    if case.learner in ("KernelAutoencoder", "DeepKernelPCA", "KernelFeatures"):
+        return {"transform": np.asarray(model.transform(Q), float)}
+    if case.learner in ("DeepKernelClassifier", "EmbeddingClassifier"):
+        return {"decision_function": np.asarray(model.decision_function(Q), float)}
+    if case.learner == "OperatorRidge" and case.kind != "gram" and "'cg'" not in case.code:
+        mean, deviation = model.predict(Q, return_std=True)
+        return {"predict": np.asarray(mean, float), "deviation": np.asarray(deviation, float)}
+    return {"predict": numbers(model.predict(Q))}
