@@ -153,9 +153,14 @@ class FittedSystem(System):
         """The system at an alpha, or at the one that a rule chooses for it."""
         alpha, value = (alpha, None) if isinstance(alpha, float) else alpha(self)
         system = self.changed(alpha=alpha, value=value)
-        if system.n <= RESIDUAL_SAMPLES:
+        if system.n <= RESIDUAL_SAMPLES and not system.has_slopes:
             note_residual("the equations of the fit", system.residual)
         return system
+
+    @property
+    def has_slopes(self) -> bool:
+        """Is f found from the features themselves? Then coefficients of the samples have fewer digits than f."""
+        return False
 
     def at_rest(self) -> Self:
         """The system as a learner keeps it, without matrices of all samples."""
@@ -385,6 +390,10 @@ class ExactSystem(FittedSystem):
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion for many alphas, from one eigendecomposition, which serves the fit, too."""
         return self._judged.path(alphas, criterion)
+
+    @property
+    def has_slopes(self) -> bool:
+        return self._system.slopes() is not None
 
     def at_rest(self) -> ExactSystem:
         """The system as a learner keeps it: what was factored is factored again when it is asked for."""
