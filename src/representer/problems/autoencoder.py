@@ -440,7 +440,7 @@ class AutoencoderProblem(DeepRegression):
         them that repeats the search."""
         errors, pairwise = [], self.model.kernel.domain == "gram"
         for train, test in folds:
-            part, new = self.on_rows(train), take(self._stored, torch.from_numpy(test))
+            part, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(test))
             function = part.solve(part.choose(settings)).function
             X = function.inputs(new[:, train] if pairwise else new)
             norms = X.new_tensor(new[np.arange(len(test)), test]) if pairwise else part.space.squared_norms(X)

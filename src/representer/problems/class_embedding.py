@@ -309,7 +309,7 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
     loss = None
     if isinstance(samples, InMemory):
         block, weight = samples.samples, samples.weight
-        losses = ClippedLogLoss(model.clip)(stack.function(problems[0]._stored), block.Y)
+        losses = ClippedLogLoss(model.clip)(stack.function(problems[0].stored_inputs), block.Y)
         loss = float(losses.sum() if block.weights is None else losses @ block.weights) / weight
     shares = stack.system.weights[:, 0]
     complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))
