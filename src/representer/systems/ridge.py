@@ -776,14 +776,14 @@ def ridge_system(
     if isinstance(samples, InMemory):
         stored = HeldSamples.all_of(samples.samples, inputs)
         samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
-    fit = Fit(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
+    fit = RidgeTask(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
     if approximation is None:
         return fit.exactly(data, explicit=explicit)
     return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
 
 
 @dataclass(frozen=True)
-class Fit:
+class RidgeTask:
     """What ``ridge_system`` has to solve: its arguments, samples of positive weight, and all samples as stored."""
 
     kernel: OperatorKernel
