@@ -33,7 +33,7 @@ from sklearn.ensemble import (
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegressionCV
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -60,7 +60,12 @@ class Problem:
 
     name: str
     read: Callable[[], tuple[np.ndarray, np.ndarray]]
-    classes: bool
+    kind: str  # "regression", "classification" or "outputs"
+
+    @property
+    def classes(self) -> bool:
+        """Are classes predicted?"""
+        return self.kind == "classification"
 
     def data(self, rows: int) -> tuple[np.ndarray, np.ndarray]:
         """At most so many random rows."""
@@ -109,10 +114,10 @@ def regressions() -> list[Problem]:
         "yacht": ("yacht.csv", "resistance"),
         "cholesterol": ("cleveland_heart.csv", "chol"),
     }
-    problems = [Problem(name, partial(read_table, *place), False) for name, place in files.items()]
+    problems = [Problem(name, partial(read_table, *place), "regression") for name, place in files.items()]
     without = ("esol_predicted_log_sol", "name", "smiles")
-    problems.append(Problem("esol", partial(read_table, "esol.csv", "log_solubility", without=without), False))
-    problems.append(Problem("diabetes", partial(read_scikit, load_diabetes), False))
+    problems.append(Problem("esol", partial(read_table, "esol.csv", "log_solubility", without=without), "regression"))
+    problems.append(Problem("diabetes", partial(read_scikit, load_diabetes), "regression"))
     return sorted(problems, key=lambda problem: problem.name)
 
 
@@ -128,10 +133,22 @@ def classifications() -> list[Problem]:
         "soybean": ("tables/soybean.csv", "class"),
         "vote": ("tables/vote.csv", "Class"),
     }
-    problems = [Problem(name, partial(read_table, *place), True) for name, place in files.items()]
+    problems = [Problem(name, partial(read_table, *place), "classification") for name, place in files.items()]
     loads = {"digits": load_digits, "iris": load_iris, "wdbc": load_breast_cancer}
-    problems += [Problem(name, partial(read_scikit, load), True) for name, load in loads.items()]
+    problems += [Problem(name, partial(read_scikit, load), "classification") for name, load in loads.items()]
     return sorted(problems, key=lambda problem: problem.name)
+
+
+def read_outputs(file: str, targets: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """A table of numbers with several columns to predict."""
+    table = pd.read_csv(data_folder() / file)
+    return table.drop(columns=targets).to_numpy(np.float64), table[targets].to_numpy(np.float64)
+
+
+def several_outputs() -> list[Problem]:
+    """The tables with several numbers to predict."""
+    targets = {"several_enb": ["Y1", "Y2"], "several_jura": ["Cd", "Co", "Cu"]}
+    return [Problem(name, partial(read_outputs, f"tables/{name}.csv", own), "outputs") for name, own in targets.items()]
 
 
 def halves(problems: list[Problem]) -> dict[str, list[Problem]]:
@@ -163,32 +180,39 @@ def tuned_svc(d: int) -> BaseEstimator:
     return CalibratedClassifierCV(search, cv=StratifiedKFold(3, shuffle=True, random_state=0), ensemble=False)
 
 
-PEERS: dict[bool, dict[str, Callable[[int], BaseEstimator]]] = {
-    False: {
+PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
+    "regression": {
         "GP ARD": gaussian_process,
         "SVR": tuned_svr,
         "forest": lambda d: RandomForestRegressor(500, random_state=0),
         "boosting": lambda d: HistGradientBoostingRegressor(random_state=0),
     },
-    True: {
+    "outputs": {
+        "ridge": lambda d: RidgeCV(np.logspace(-3, 3, 13)),
+        "forest": lambda d: RandomForestRegressor(500, random_state=0),
+    },
+    "classification": {
         "logistic": lambda d: LogisticRegressionCV(Cs=10, max_iter=2000, scoring="neg_log_loss"),
         "SVC": tuned_svc,
         "forest": lambda d: RandomForestClassifier(500, random_state=0),
         "boosting": lambda d: HistGradientBoostingClassifier(random_state=0),
     },
 }
-OURS: dict[bool, dict[str, Callable[[int], BaseEstimator]]] = {
-    False: {
-        "rbf": lambda d: OperatorRidge("rbf", fit_intercept=False),
-        "auto": lambda d: OperatorRidge("auto", fit_intercept=True),
-    },
-    True: {"rbf": lambda d: EmbeddingClassifier("rbf"), "auto": lambda d: EmbeddingClassifier("auto")},
+REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {
+    "rbf": lambda d: OperatorRidge("rbf", fit_intercept=False),
+    "auto": lambda d: OperatorRidge("auto", fit_intercept=True),
+}
+OURS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
+    "regression": REGRESSORS,
+    "outputs": REGRESSORS,
+    "classification": {"rbf": lambda d: EmbeddingClassifier("rbf"), "auto": lambda d: EmbeddingClassifier("auto")},
 }
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
 def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int) -> dict[str, list[float]]:
-    """The error of each fold (RMSE, or log loss and accuracy), and the seconds of its fit."""
+    """The error of each fold and the seconds of its fit: RMSE, of several outputs their mean RMSE over that of the
+    training mean, or log loss and the share of wrong labels."""
     X, y = problem.data(rows)
     results: dict[str, list[float]] = {"error": [], "wrong": [], "seconds": []}
     for train, test in problem.folds(X, y):
@@ -206,13 +230,14 @@ def measure(problem: Problem, method: Callable[[int], BaseEstimator], rows: int)
             results["wrong"].append(float(np.mean(model.classes_[p.argmax(1)] != y[test])))  # type: ignore[attr-defined]
         else:
             missed = model.predict(new) - y[test]  # type: ignore[attr-defined]
-            results["error"].append(float(np.sqrt(np.mean(missed**2))))
+            unit = np.sqrt(np.mean((y[test] - y[train].mean(0)) ** 2, 0)) if y.ndim == 2 else 1.0
+            results["error"].append(float(np.mean(np.sqrt(np.mean(missed**2, 0)) / unit)))
     return results
 
 
 def summary(records: dict[str, Any], problems: list[Problem], methods: list[str], measured: str) -> dict[str, Any]:
     """The geometric mean of the ratio to the best peer of each table, its worst, and the mean rank, of each method."""
-    kind = problems[0].classes
+    kind = problems[0].kind
     errors = np.array([[np.mean(records[f"{p.name}/{m}"][measured]) for m in methods] for p in problems])
     errors = np.maximum(errors, 1e-3 if measured == "wrong" else 0.0)
     best = errors[:, [methods.index(m) for m in PEERS[kind]]].min(1)
@@ -232,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command."""
     parser = command("python -m benchmarks.defaults", "Compare defaults that nobody tuned with tuned peers.")
     parser.add_argument("--quick", action="store_true", help="120 rows of three tables of each kind")
-    parser.add_argument("--kind", choices=("regression", "classification"), help="one of both")
+    parser.add_argument("--kind", choices=tuple(PEERS), help="one of them")
     parser.add_argument("--methods", nargs="*", help="only these")
     parser.add_argument("--out", type=Path, help="where the results are kept; default: in the user's cache")
     options = parser.parse_args(arguments)
@@ -242,9 +267,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     records: dict[str, Any] = json.loads(out.read_text()) if out.exists() and not options.fresh else {}
     report: dict[str, Any] = {}
     try:
-        for kind, problems in (("regression", regressions()), ("classification", classifications())):
-            if options.kind in (None, kind):
-                run(kind, problems, records, report, options, out, console)
+        for problems in (regressions(), classifications(), several_outputs()):
+            if options.kind in (None, problems[0].kind):
+                run(problems, records, report, options, out, console)
     except KeyboardInterrupt:
         return interrupted(console, "The same command continues.")
     if options.json_output:
@@ -253,7 +278,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    kind: str,
     problems: list[Problem],
     records: dict[str, Any],
     report: dict[str, Any],
@@ -263,9 +287,10 @@ def run(
 ) -> None:
     """Measure what is not measured yet, and show both halves."""
     rows = 120 if options.quick else ROWS
-    methods = {**PEERS[problems[0].classes], **OURS[problems[0].classes]}
+    kind = problems[0].kind
+    methods = {**PEERS[kind], **OURS[kind]}
     methods = {name: method for name, method in methods.items() if not options.methods or name in options.methods}
-    for half, some in halves(problems).items():
+    for half, some in (halves(problems) if kind != "outputs" else {"all": problems}).items():
         some = some[:3] if options.quick else some
         for problem in some:
             for name, method in methods.items():
@@ -277,7 +302,7 @@ def run(
                     records[key] = result
                     write_json(out, records)
                     console.print(f"{key}: {np.mean(result['error']):.4g} in {np.mean(result['seconds']):.2f} s")
-        if not set(PEERS[problems[0].classes]) <= set(methods):
+        if not set(PEERS[kind]) <= set(methods):
             continue
         for measured in ("error", "wrong") if problems[0].classes else ("error",):
             report[f"{kind}, {half}, {measured}"] = shown = summary(records, some, list(methods), measured)

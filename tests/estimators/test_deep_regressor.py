@@ -56,7 +56,7 @@ from representer.problems.composition import (
     interpolation_loss,
     squared_loss,
 )
-from representer.problems.deep import DeepFit
+from representer.problems.deep import DeepRegression
 from representer.testing import check_gradient
 
 QUICK = {"n_restarts": 1, "max_iter": 100, "tol": 1e-2, "random_state": 0}
@@ -588,8 +588,8 @@ def test_a_splitter_that_holds_out_some_samples_is_enough(data):
 def test_refits_wait_for_the_first_standard_deviations(data, monkeypatch):
     """They are the same for a copy, and whatever becomes of the arguments."""
     refits = []
-    original = DeepFit.held_out
-    monkeypatch.setattr(DeepFit, "held_out", lambda self, *given: refits.append(self) or original(self, *given))
+    original = DeepRegression.refits
+    monkeypatch.setattr(DeepRegression, "refits", lambda self, *given: refits.append(self) or original(self, *given))
     model = fitted(data, [Layer(Gaussian(0.5), 2, 1e-3)], cv=3)
     mean = model.predict(data[0])
     assert not refits

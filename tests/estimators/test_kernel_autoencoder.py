@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import KernelAutoencoder, Layer
 from representer.approximation import Nystroem
-from representer.estimators.kernel_autoencoder import label_targets
+from representer.estimators.kernel_autoencoder import label_columns
 from representer.kernels import (
     Edit,
     Functional,
@@ -40,6 +40,7 @@ from representer.kernels import (
 )
 from representer.linalg import IndefiniteGramWarning
 from representer.operators import Decomposable, Dense
+from representer.problems.autoencoder import scaled_labels
 from representer.testing import check_gradient
 
 # Short searches are enough for most of what is tested here.
@@ -334,14 +335,12 @@ def test_labels_shape_the_code(rng):
     auto = KernelAutoencoder(1, supervision=1.0, random_state=0, max_iter=10, cv=2).fit(X, X[:, 1] ** 2)
     assert auto.criterion_value_ > 0
     two = np.column_stack([X[:, 1], np.where(np.arange(80) < 5, X[:, 0], np.nan)])  # gaps in one of two outputs
-    gaps = label_targets(two, torch.as_tensor(X), 2.0, 80)
+    everyone = np.arange(80)
+    gaps = scaled_labels(label_columns(two, everyone), torch.as_tensor(X), 2.0)
     assert gaps.isnan().sum(0).tolist() == [0, 75]
     variance = ((X - X.mean(0)) ** 2).sum(1).mean()
     assert np.nanmean(gaps.numpy() ** 2, axis=0).sum() == pytest.approx(2.0 * variance)
-    assert label_targets(np.arange(80) // 27, torch.as_tensor(X), 1.0, 80).shape == (
-        80,
-        3,
-    )  # integers are classes
+    assert label_columns(everyone // 27, everyone).shape == (80, 3)  # integers are classes
     with pytest.raises(ValueError, match="of one type"):
         named.fit(X, np.array(["a", 1] * 40, dtype=object))
     with pytest.raises(ValueError, match="numbers or class labels"):

@@ -16,12 +16,11 @@ from representer import DeepKernelClassifier, DeepKernelRegressor, Layer
 from representer.approximation import Nystroem
 from representer.estimators.validation import Folds
 from representer.kernels import Callable, Gaussian, Linear, Matern, Polynomial, TensorMatern
-from representer.operators import CurlFree, Decomposable, Dense, Separate
-from representer.optimize.search import SearchSettings
+from representer.operators import CurlFree, Decomposable, Dense, Representation, Separate
 from representer.problems import deep as _hyperparameters
-from representer.problems.composition import Composition, DeepProblem, KnownTargets, convex_loss, minimise, squared_loss
-from representer.problems.deep import DeepFit, Fold, HyperparameterSearch, Splits, hypergradient
-from representer.samples import rows
+from representer.problems.composition import Composition, DeepProblem, convex_loss, minimise, squared_loss
+from representer.problems.deep import DeepModel, DeepRegression, Fold, HyperparameterSearch, Splits, hypergradient
+from representer.samples import Block, InMemory, rows
 
 N = 14
 VALIDATION = torch.arange(0, N, 3)
@@ -253,8 +252,9 @@ def test_relevant_features_are_found(rng):
 def criterion_of(composition, n, d, loss, labels=None):
     X = torch.randn(n, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     folds = Folds(n, 5, 0, labels)
-    targets = KnownTargets((X[:, :1] > 0).double())
-    return DeepFit(composition, X, targets, loss, SearchSettings("auto"), Splits(folds.some(500), folds)).criterion
+    model = DeepModel(composition, loss, lambda seen: Splits(folds.some(500), folds))
+    samples = InMemory(Block(X, (X[:, :1] > 0).double()))
+    return DeepRegression(samples, model, Representation(torch.float64)).criterion
 
 
 def test_leave_one_out_is_for_few_unknowns_and_squared_loss():

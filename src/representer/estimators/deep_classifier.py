@@ -16,15 +16,14 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
-    DeepSamples,
     composition_of,
     deep_attributes,
+    deep_regression,
     deep_tags,
-    outer_attributes,
     refuse_approximation,
     samples_in_memory,
     samples_on_dask,
-    solve_deep,
+    settings_of,
 )
 from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
 from representer.functions import Composed
@@ -32,9 +31,8 @@ from representer.notices import warn
 from representer.operators import OperatorKernel
 from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
 from representer.problems.composition import convex_loss, squared_loss
-from representer.problems.deep import Fitted
-from representer.problems.outer import fit_outer
-from representer.samples import Data, as_rows, is_dask, plain
+from representer.problems.deep import DeepSolution
+from representer.samples import Data, Samples, as_rows, is_dask, plain
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -244,35 +242,29 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self._check()
         refuse_approximation(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
-        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
-        labels = self._labels(samples.Y)
+        samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
         # Cross entropy has probabilities of its own.
         self.calibration_ = Calibration(1.0) if self.loss == "logistic" else None
-        fitted = solve_deep(self, composition, samples, loss, labels, self._iteration_callback())
-        self._keep_attributes(deep_attributes(self, fitted, samples))
-        if samples.part.source is not None:
-            alpha = None if isinstance(self.alpha, str) else self.alpha_
-            outer = fit_outer(
-                self.function_,
-                samples.part,
-                alpha,
-                intercept=self.fit_intercept,
-                memory_limit=self.memory_limit,
-            )
-            self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
-            self.layer_norms_[-1] = self.function_.norm()
-            if self.calibration is not None:
-                held = outer.system.held
-                weights = None if held.weights is None else torch.from_numpy(held.weights)
-                self.calibration_ = calibrate(outer.left_out().cpu(), torch.from_numpy(self._labels(held.Y)), weights)
-        elif self.calibration is not None:
-            self._calibrate(fitted, labels, samples.weights)
+        problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
+        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        self._keep_attributes(deep_attributes(solution))
+        if self.calibration is None:
+            return self
+        if solution.outer is None:
+            self._calibrate(solution)
+        else:
+            held = solution.outer.system.held
+            weights = None if held.weights is None else torch.from_numpy(held.weights)
+            left_out = solution.outer.left_out().cpu()
+            self.calibration_ = calibrate(left_out, torch.from_numpy(self._labels(held.Y)), weights)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> DeepSamples:
-        """The checked samples with codes as targets."""
+    def _samples(
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+    ) -> tuple[Samples, Data]:
+        """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
             needs_approximation(self, kernel, kernel.domain)
             require_targets(y)
@@ -285,9 +277,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 own = as_rows(sample_weight, "sample_weight") if is_dask(sample_weight) else sample_weight
                 sample_weight = indicators @ of_classes * (1.0 if own is None else own)
             codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
-            samples = samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups)
-            self._keep_columns(X)
-            return samples
+            return samples_on_dask(self, kernel, X, 2.0 * codes - 1.0, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         self.classes_, labels = encode(X, y)
         if weights is not None and len(present := np.unique(labels[weights > 0])) < len(self.classes_):
@@ -305,8 +295,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, self.classes_[labels])
             weights = balance if weights is None else weights * balance
-        whole = self.approximation is None
-        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups, whole=whole)
+        return samples_in_memory(self, kernel, X, self._codes(labels), weights, groups), X
 
     def _labels(self, codes: np.ndarray) -> np.ndarray:
         """The classes' numbers of codes."""
@@ -318,28 +307,28 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         codes = indicators[:, 1:] if len(self.classes_) == 2 else indicators
         return codes if self.loss == "logistic" else 2.0 * codes - 1.0
 
-    def _calibrate(self, fitted: Fitted, labels: np.ndarray, sample_weight: np.ndarray | None) -> None:
+    def _calibrate(self, solution: DeepSolution) -> None:
         """From decisions of models that were refitted without the samples they decide on.
 
         The weights are those of the user: how many samples a class has decides how sure its targets are.
         """
-        solution, parts = fitted.solution, []
+        parts, problem = [], solution.regression
         try:
-            for part in fitted.fit.held_out(solution.problem.composition, solution.images):
+            for part in solution.refits():
                 parts.append(part)
         except KeyboardInterrupt:
             warn(
                 f"The fit was interrupted during the calibration; probabilities rest on {len(parts)} folds of "
-                f"{len(fitted.fit.splits.folds(None))} (on none: what the loss itself says, or there are none).",
+                f"{len(problem.splits.folds(None))} (on none: what the loss itself says, or there are none).",
                 ConvergenceWarning,
             )
         if not parts:
             return
         rows = torch.cat([rows for _, rows in parts])
-        targets = torch.from_numpy(labels)[rows]
-        weights = None if sample_weight is None else torch.from_numpy(sample_weight)[rows]
+        targets = torch.from_numpy(self._labels(plain(problem.seen.block.Y)))[rows]
+        weights = None if problem.seen.weights is None else torch.from_numpy(problem.seen.weights)[rows]
         decisions = [each.double().cpu() for each, _ in parts]
-        outer, intercept, images = solution.problem.solve(solution.point)
+        outer, intercept, images = solution.inner.problem.solve(solution.inner.point)
         if all(map(is_constant, [*decisions, outer(images[-1]) + intercept])):
             self.calibration_ = base_rates(targets, len(self.classes_), weights)
         else:

@@ -31,25 +31,22 @@ from representer.estimators.validation import (
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, CompositionNetwork, Expansion, Layer
+from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
-from representer.linalg import repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, Representation, takes_sparse
-from representer.optimize import Deadline, HistoryEntry, SearchSettings, keep_going
+from representer.operators import Decomposable, OperatorKernel, takes_sparse
+from representer.optimize import SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
-    KnownTargets,
     Loss,
     convex_loss,
     custom_loss,
     interpolation_loss,
     squared_loss,
 )
-from representer.problems.deep import Fitted, Solution, Splits, fit_composition
-from representer.problems.outer import OuterFit, SeenSamples, fit_outer
+from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
 from representer.problems.spread import DeepSpread, Refits
-from representer.samples import Block, Data, InMemory, OnDask, SparseRows, is_dask, plain, take
+from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem
 from representer.values import Rule, is_count, is_real, one_of
@@ -134,114 +131,75 @@ def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
 
 
 # -- samples ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class DeepSamples:
-    """The samples from which a deep learner is fitted: those that its inner layers see, and all if these are more."""
-
-    part: SeenSamples
-    Y: np.ndarray
-    weights: np.ndarray | None
-    groups: np.ndarray | None
-    kept: np.ndarray  # the numbers of the samples that are seen among all n
-    n: int
-
-    def targets(self, representation: Representation) -> KnownTargets:
-        """The targets of a problem; weights have mean one."""
-        tensor = representation.tensor
-        weights = None if self.weights is None else tensor(self.weights / self.weights.mean())
-        return KnownTargets(tensor(self.Y), weights, self.groups)
-
-
-def samples_on_dask(
-    learner: Any, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Any, groups: Any
-) -> DeepSamples:
+def samples_on_dask(learner: Any, kernel: OperatorKernel, X: Data, Y: Data, sample_weight: Any, groups: Any) -> OnDask:
     """Samples in Dask collections, with numbers as targets."""
     needs_approximation(learner, kernel, kernel.domain)
     require_targets(Y)
-    source = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
-    learner.approximation.size(source.n)
-    seed = seed_of(learner.random_state)
-    rows = source.random_rows(limits.INNER_ROWS, seed)
-    block = source.rows(rows)
-    weights, labels = (None if a is None else plain(a) for a in (block.weights, block.groups))
-    part = SeenSamples(plain(block.X), rows, seed, source if source.n > len(rows) else None)
-    return DeepSamples(part, plain(block.Y), weights, labels, rows, source.n)
+    samples = OnDask(X, Y, sample_weight, dtype=DTYPES[learner.dtype], groups=groups)
+    learner.approximation.size(samples.n)
+    learner._keep_columns(X)
+    return samples
 
 
 def samples_in_memory(
-    learner: Any,
-    kernel: OperatorKernel,
-    X: Data,
-    Y: np.ndarray,
-    weights: np.ndarray | None,
-    groups: np.ndarray | None,
-    *,
-    whole: bool,
-) -> DeepSamples:
-    """Checked samples that have a weight: all of them if ``whole``, otherwise as many as inner layers may see."""
-    n = len(Y)
-    rows = np.arange(n) if weights is None else np.flatnonzero(weights > 0)
-    if len(rows) < n:
-        X, Y = take(X, torch.from_numpy(rows)), Y[rows]
-        weights = None if weights is None else weights[rows]
-        X = X[:, rows] if kernel.domain == "gram" else X
-        groups = None if groups is None else np.unique(groups[rows], return_inverse=True)[1]
+    learner: Any, kernel: OperatorKernel, X: Data, Y: np.ndarray, weights: np.ndarray | None, groups: np.ndarray | None
+) -> InMemory:
+    """Checked samples, with numbers as targets."""
     if learner.approximation is not None:
-        learner.approximation.size(len(Y))
-    if whole or len(Y) <= limits.INNER_ROWS:
-        return DeepSamples(SeenSamples(X, np.arange(len(Y))), Y, weights, groups, rows, n)
+        learner.approximation.size(len(Y) if weights is None else np.count_nonzero(weights))
     how = learner._representation(sparse=isinstance(X, SparseRows))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-    source = InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
-    seed = seed_of(learner.random_state)
-    chosen = source.random_rows(limits.INNER_ROWS, seed)
-    weights, groups = (None if a is None else a[chosen] for a in (weights, groups))
-    part = SeenSamples(take(X, torch.from_numpy(chosen)), chosen, seed, source)
-    return DeepSamples(part, Y[chosen], weights, groups, rows[chosen], n)
+    return InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
+
+
+@dataclass(frozen=True)
+class FoldRule:
+    """How folds are made of the samples that inner layers see; ``labels`` takes their targets to classes."""
+
+    cv: Any
+    seed: int
+    labels: Callable[[np.ndarray], np.ndarray] | None = None
+
+    def __call__(self, seen: SeenSamples) -> Splits:
+        labels = None if self.labels is None else self.labels(plain(seen.block.Y))
+        folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
+        return Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
-def settings_of(learner: Any, callback: Callable[[HistoryEntry], bool]) -> SearchSettings:
+def settings_of(learner: Any, seed: int) -> SearchSettings:
     """The arguments that say how to search."""
     return SearchSettings(
         learner.criterion,
         learner.max_iter,
         learner.tol,
         learner.n_restarts,
-        seed_of(learner.random_state),
+        seed,
         learner.verbose,
-        callback,
+        learner._iteration_callback(),
         learner._deadline,
     )
 
 
-def solve_deep(
+def deep_regression(
     learner: Any,
     composition: Composition,
-    samples: DeepSamples,
+    samples: Samples,
+    inputs: Data,
     loss: Loss,
-    labels: np.ndarray | None,
-    callback: Callable[[HistoryEntry], bool],
-) -> Fitted:
-    """Fit a composition to samples, as the arguments of a learner say."""
-    X = samples.part.X
+    labels: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> DeepRegression:
+    """The problem that the arguments of a learner describe."""
     if isinstance(learner.layers, str) and composition.layers:
-        first = composition.layers[0].replaced(size=min(LARGEST_AUTO, X.shape[1]))
+        first = composition.layers[0].replaced(size=min(LARGEST_AUTO, learner.n_features_in_))
         composition = Composition([first], composition.kernel, composition.alpha)
-    representation = learner._representation(sparse=isinstance(X, SparseRows))
-    data = representation.inputs(composition.input_kernel, X)
-    if composition.input_kernel.domain == "gram":
-        data = repair_gram(data)
     if not loss.learnable and composition.free():
         composition = without_search(composition, learner.loss)
-    settings = settings_of(learner, callback)
-    folds = Folds(len(samples.Y), learner.cv, settings.seed, labels, samples.groups, samples.kept, samples.n)
-    splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
-    targets = samples.targets(representation)
-    approximation = learner.approximation and learner.approximation.sized(samples.n)
-    fitted = fit_composition(composition, data, targets, loss, settings, splits, approximation)
-    warn_of_search(fitted.solution, learner._deadline)
-    return fitted
+    seed = seed_of(learner.random_state)
+    rule = FoldRule(learner.cv, seed, labels)
+    model = DeepModel(composition, loss, rule, learner.criterion, learner.approximation, learner.memory_limit)
+    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
 
 
 def without_search(composition: Composition, loss: Any) -> Composition:
@@ -256,13 +214,13 @@ def without_search(composition: Composition, loss: Any) -> Composition:
     return composition.replace(dict.fromkeys(alphas, 1.0))
 
 
-def warn_of_search(solution: Solution, deadline: Deadline) -> None:
+def warn_of_search(solution: DeepSolution) -> None:
     """A search that ended early keeps its best point, and says so; of its time the fit itself speaks."""
-    choice, result = solution.choice, solution.result
-    if deadline.was_missed:
+    choice, result = solution.choice, solution.inner.result
+    if choice.settings.deadline.was_missed:
         return
     if solution.interrupted:
-        stage = "hyperparameters" if choice is not None and choice.interrupted else "the inner layers"
+        stage = "hyperparameters" if choice.interrupted else "the inner layers"
         warn(
             f"The fit was interrupted during the search over {stage}; the best so far is kept.",
             ConvergenceWarning,
@@ -274,32 +232,24 @@ def warn_of_search(solution: Solution, deadline: Deadline) -> None:
         )
 
 
-def deep_attributes(learner: Any, fitted: Fitted, samples: DeepSamples) -> dict[str, Any]:
+def deep_attributes(solution: DeepSolution) -> dict[str, Any]:
     """What deep learners keep of a fit, by name."""
-    functions = fitted.functions()
-    if fitted.solution.problem.unconverged is not None:
-        warn_unconverged(f"{fitted.solution.problem.unconverged} The best solution so far is kept.")
-    if functions[0].kernel.domain == "gram" and len(samples.Y) < samples.n:  # new rows have a column for every sample
-        functions[0] = _spread_out(functions[0], samples.kept, samples.n)
-    representation = learner._representation(sparse=isinstance(samples.part.X, SparseRows))
-    function, composition, choice = (
-        Composed.of(functions, representation),
-        fitted.composition(),
-        fitted.solution.choice,
-    )
-    result = fitted.solution.result
+    warn_of_search(solution)
+    if solution.inner.problem.unconverged is not None:
+        warn_unconverged(f"{solution.inner.problem.unconverged} The best solution so far is kept.")
+    composition, result = solution.composition, solution.inner.result
     return {
-        "function_": function,
+        "function_": solution.function,
         "kernel_": scalar_kernel(composition.kernel),
         "layers_": [scalar_layer(layer) for layer in composition.layers],
-        "alpha_": float(composition.alpha),
-        "layer_norms_": fitted.norms(),
-        "objective_value_": fitted.solution.value,
-        "criterion_value_": None if choice is None else choice.value,
-        "search_history_": [] if choice is None else choice.history,
+        "alpha_": solution.alpha,
+        "layer_norms_": solution.norms,
+        "objective_value_": solution.value,
+        "criterion_value_": solution.criterion,
+        "search_history_": solution.choice.history,
         "history_": [] if result is None else result.history,
         "n_iter_": 1 if result is None else max(1, result.n_iter),
-        **coefficients_of(function),
+        **coefficients_of(solution.function),
     }
 
 
@@ -308,15 +258,6 @@ def coefficients_of(function: Composed) -> dict[str, np.ndarray]:
     outer = function.outer_expansion()
     assert outer.intercept is not None
     return {"dual_coef_": outer.coefficients, "intercept_": outer.intercept}
-
-
-def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:
-    coefficients = f.coefficients.new_zeros(n, f.coefficients.shape[1])
-    coefficients[torch.from_numpy(rows)] = f.coefficients
-    anchors = f.coefficients.new_zeros(n, n)
-    index = torch.from_numpy(rows)
-    anchors[index[:, None], index] = f.anchors
-    return replace(f, anchors=anchors, coefficients=coefficients)
 
 
 def scalar_kernel(kernel: OperatorKernel) -> Kernel | OperatorKernel:
@@ -550,25 +491,28 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         refuse_approximation(self, self.loss)
         composition = composition_of(self.layers, self.kernel, self.alpha)
         loss = self._loss(composition)
-        samples = self._samples(composition.input_kernel, X, y, sample_weight, groups)
-        fitted = solve_deep(self, composition, samples, loss, None, self._iteration_callback())
-        self._keep_attributes(deep_attributes(self, fitted, samples))
-        self.X_fit_ = plain(samples.part.X, copy=True)
+        samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
+        problem = deep_regression(self, composition, samples, inputs, loss)
+        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        self._keep_attributes(deep_attributes(solution))
+        self.X_fit_ = plain(problem.seen.inputs, copy=True)
         self.system_: DeepSpread | SummedSystem | None = None
-        if loss.squared:
-            self.system_ = self._spread(fitted, samples, loss)
+        if solution.outer is not None:
+            self.system_ = solution.outer.system
+        elif loss.squared:
+            self.system_ = self._spread(solution)
         if self.loss == "interpolate":
-            self._check_interpolation(samples)
-        if samples.part.source is not None:
-            self._fit_to_all(fitted, samples.part)
+            self._check_interpolation(problem.seen)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any) -> DeepSamples:
+    def _samples(
+        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+    ) -> tuple[Samples, Data]:
+        """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
-            self._keep_columns(X)
             self._flat = is_flat(y)
-            return samples
+            return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets, self._flat = check_targets(y, len(X))
         target_unit(targets, self.dtype)  # what the precision cannot hold is refused
@@ -577,40 +521,31 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
                 "out, or use OperatorRidge, which takes missing targets."
             )
-        return samples_in_memory(self, kernel, X, targets, weights, groups, whole=self.approximation is None)
+        return samples_in_memory(self, kernel, X, targets, weights, groups), X
 
-    def _spread(self, fitted: Fitted, samples: DeepSamples, loss: Loss) -> DeepSpread:
+    def _spread(self, solution: DeepSolution) -> DeepSpread:
         """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
-        refits = None
-        fit = fitted.fit
-        if not fit.inner_is_small and len(samples.Y) > 1:
-            folds = [(a.numpy(), b.numpy()) for a, b in fit.splits.folds(None)]
-            settings = replace(fit.settings, verbose=0, callback=keep_going)
-            refits = Refits(fitted.composition(), settings, folds, fit.approximation)
-        weights = samples.weights if samples.weights is None else samples.weights / samples.weights.mean()
+        refits, problem = None, solution.regression
+        seen = problem.seen
+        if not problem.inner_is_small and len(seen) > 1:
+            folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
+            settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
+            refits = Refits(solution.composition, settings, folds, problem.approximation)
         return DeepSpread(
             self.function_,
             self.X_fit_,
-            samples.Y.copy(),
-            weights,
+            plain(seen.block.Y, copy=True),
+            None if seen.weights is None else seen.weights / seen.weights.mean(),
             self.alpha_,
-            loss.intercept,
-            fitted.solution.problem.landmarks is not None,
+            problem.model.loss.intercept,
+            solution.inner.problem.landmarks is not None,
             refits,
         )
 
-    def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
-        """The outer function once more, for all samples."""
-        alpha = None if isinstance(self.alpha, str) else self.alpha_
-        outer = fit_outer(self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit)
-        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
-        self.layer_norms_[-1] = self.function_.norm()
-        self.system_ = outer.system
-
-    def _check_interpolation(self, samples: DeepSamples) -> None:
+    def _check_interpolation(self, seen: SeenSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
-        reached = plain(self.function_(samples.part.X))
-        gap, size = np.abs(reached - samples.Y).max(), np.abs(samples.Y).max()
+        targets = plain(seen.block.Y)
+        gap, size = np.abs(plain(self.function_(seen.inputs)) - targets).max(), np.abs(targets).max()
         if not gap <= INTERPOLATED * size:
             warn(
                 f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): the inner layers map "
@@ -726,18 +661,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         check_is_fitted(self)
         return self.function_.network()
-
-
-def outer_attributes(outer: OuterFit, solution: Solution, criterion: float | None) -> dict[str, Any]:
-    """What an outer function that was fitted to all samples changes, by name."""
-    penalty = solution.problem.penalty(solution.point[None], solution.problem.composition).item()
-    return {
-        "function_": outer.function,
-        "alpha_": outer.system.alpha,
-        "criterion_value_": criterion if outer.criterion is None else outer.criterion,
-        "objective_value_": outer.value + penalty,
-        **coefficients_of(outer.function),
-    }
 
 
 def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:

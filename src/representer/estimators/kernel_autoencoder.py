@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,42 +20,31 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.deep_regressor import (
     DEEP_ARGUMENTS,
     DeepKernelRegressor,
-    DeepSamples,
+    FoldRule,
     as_layer,
     checked_layer,
-    coefficients_of,
     deep_attributes,
-    outer_attributes,
     samples_in_memory,
     samples_on_dask,
     settings_of,
-    warn_of_search,
 )
-from representer.estimators.validation import POSITIVE_OR_AUTO, Check, Folds, as_operator_kernel, check_inputs
+from representer.estimators.validation import POSITIVE_OR_AUTO, Check, as_operator_kernel, check_inputs, seed_of
 from representer.functions import Composed, Layer
 from representer.kernels import Kernel
-from representer.linalg import repair_gram
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, original, takes_sparse
+from representer.operators import OperatorKernel, takes_sparse
 from representer.problems.autoencoder import (
+    AutoencoderModel,
+    AutoencoderProblem,
     FeatureSpace,
     KernelSpace,
     TargetSpace,
     TargetStatistics,
-    batch_minimiser,
-    components_for,
     explained,
-    kernel_of_target,
-    narrowest,
-    ordered,
-    rescued,
 )
 from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
-from representer.problems.composition import Composition, KnownTargets, minimise, squared_loss
-from representer.problems.deep import DeepFit, Fitted, Splits, precompute
-from representer.problems.outer import SeenSamples, fit_outer
-from representer.samples import Data, SparseRows, as_rows, count, is_dask, plain
-from representer.samples import rows as limits
+from representer.problems.composition import Composition, squared_loss
+from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of
 
 # Landmarks of a fit in batches that has not been given any.
@@ -276,15 +265,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.dtype = dtype
 
     # -- arguments ----------------------------------------------------------------------------------------------------
-    def _layers(self, targets: Tensor) -> list[Layer]:
-        """The inner layers that n_components describes."""
-        wanted = given = self.n_components
-        if is_real(given) and not is_count(given):
-            given = components_for(targets, float(given)) if 0 < given < 1 else None
+    def _layers(self) -> list[Layer]:
+        """The inner layers that n_components describes; a share of the variance decides the size of one."""
+        given = self.n_components
+        if self._share is not None:
+            given = 1
         if not (is_count(given) or isinstance(given, list | tuple)):
             raise ValueError(
                 "n_components must be a positive integer, a share of the variance between 0 and 1, or a list of inner "
-                f"layers; got {wanted!r}."
+                f"layers; got {given!r}."
             )
         entries = list(given) if isinstance(given, list | tuple) else [given]
         if not entries:
@@ -298,6 +287,11 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
                 layer = layer.replaced(alpha=self.encoder_alpha)
             layers.append(checked_layer(layer))
         return layers
+
+    @property
+    def _share(self) -> float | None:
+        given = self.n_components
+        return float(given) if is_real(given) and not is_count(given) and 0 < given < 1 else None
 
     def _approximation(self) -> Nystroem | None:
         if self.batch_size is None or self.approximation is not None:
@@ -341,90 +335,63 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             The fitted autoencoder.
         """
         self._check()
-        first = self._first_kernel()
-        samples = self._samples(first, X, sample_weight, groups)
-        X, n = samples.part.X, len(samples.part.X)
-        if n < 2:
-            raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
-        how = self._representation(sparse=isinstance(X, SparseRows))
-        data, like = how.inputs(first, X), how.tensor(np.zeros(1))
-        if first.domain == "gram":
-            data = repair_gram(data)
-        once = self._approximation() is None
-        encoder, encoder_input, restore = precompute(Composition([], first, 1.0), data, like, once=once)
-        gram = encoder_input if restore.kernel is not None else None
-        space = self._make_space(original(restore.kernel or first), data, gram, like)
-        coordinates = space.coordinates(data, gram)
-        layers = self._layers(coordinates)
-        layers[0] = layers[0].replaced(kernel=encoder.kernel)
-        code = narrowest(layers)
-        if layers[code].size >= n:
-            raise ValueError(
-                f"n_components={layers[code].size} must be smaller than the number of samples, {n}: such codes could "
-                "simply number the samples."
-            )
-        composition = Composition(layers, as_operator_kernel(self.decoder_kernel, None), self.alpha)
-        self._check_spaces(composition, space)
-        values = coordinates
-        if self.supervision > 0:
-            labels = label_targets(rows_of(y, samples.kept), coordinates, self.supervision, n)
-            values = torch.cat([coordinates, labels], 1)
-        weights = None if samples.weights is None else how.tensor(samples.weights / samples.weights.mean())
-        fit = self._problem(composition, encoder_input, KnownTargets(values, weights, samples.groups), samples)
-        with restore.advice():
-            solution, collapsed = rescued(fit, fit.run())
-        if collapsed:
+        samples, inputs = self._samples(self._first_kernel(), X, sample_weight, groups)
+        problem = self._problem(samples, inputs, y)
+        solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
+        if solution.collapsed:
             warn(
                 "The codes have collapsed to a constant, also from other starts: encoder_alpha outweighs what codes "
                 "could explain. Lower encoder_alpha or alpha, or standardise the data.",
                 ConvergenceWarning,
             )
-        warn_of_search(solution, self._deadline)
-        chain, used = solution.problem.chain, solution.problem.composition
-        assert chain is not None
-        after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
-        solution = replace(solution, point=ordered(chain, solution.point, code, after[code + 1]))
-        fitted = Fitted(fit, solution, restore)
-        self._keep_attributes(deep_attributes(self, fitted, samples))
-        if samples.part.source is not None and isinstance(space, FeatureSpace) and not self.supervision > 0:
-            self._fit_to_all(fitted, samples.part)
-        self._keep(space, coordinates, data, code, weights)
-        self.X_fit_ = plain(X, copy=True)
+        self._keep_attributes(deep_attributes(solution))
+        self._keep(problem, solution.code_layer)
+        self.X_fit_ = plain(problem.seen.inputs, copy=True)
         return self
 
-    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> DeepSamples:
-        """The checked samples, which are their own targets; batches see all of them."""
+    def _samples(self, kernel: OperatorKernel, X: Data, sample_weight: Any, groups: Any) -> tuple[Samples, Data]:
+        """The checked samples, which are their own targets, and their inputs as they are stored if in memory."""
         if is_dask(X):
-            samples = samples_on_dask(self, kernel, X, X, sample_weight, groups)
-            self._keep_columns(X)
-            return samples
+            return samples_on_dask(self, kernel, X, X, sample_weight, groups), None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
-        n = len(X)
         vectors = isinstance(X, np.ndarray) and kernel.domain == "vectors"
-        numbers = X if vectors else np.zeros((n, 0))  # only decoders into vectors are fitted by sums
-        whole = self.approximation is None or self.batch_size is not None or kernel.domain == "gram"
-        samples = samples_in_memory(self, kernel, X, numbers, weights, groups, whole=whole)
-        return samples if vectors else replace(samples, part=replace(samples.part, source=None))
+        numbers = X if vectors else np.zeros((len(X), 0))  # only decoders into vectors are fitted by sums
+        return samples_in_memory(self, kernel, X, numbers, weights, groups), X
 
-    def _problem(self, composition: Composition, X: Data, targets: KnownTargets, samples: DeepSamples) -> DeepFit:
-        settings = settings_of(self, self._iteration_callback())
-        cv = self.cv
+    def _problem(self, samples: Samples, inputs: Data, y: Data) -> AutoencoderProblem:
+        """The problem that the arguments describe."""
+        seed, cv = seed_of(self.random_state), self.cv
         if cv is None:
             from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit  # here, because its import takes long
 
-            split = ShuffleSplit if targets.groups is None else GroupShuffleSplit
-            cv = split(1, test_size=self.validation_fraction, random_state=settings.seed)
-        folds = Folds(len(targets), cv, settings.seed, None, targets.groups, samples.kept, samples.n)
-        splits = Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
-        search = minimise if self.batch_size is None else batch_minimiser(self.batch_size, settings.seed)
-        loss = squared_loss(self.fit_intercept)
-        return DeepFit(composition, X, targets, loss, settings, splits, self._approximation(), search)
-
-    def _fit_to_all(self, fitted: Fitted, part: SeenSamples) -> None:
-        """The decoder once more, for all samples."""
-        alpha = None if isinstance(self.alpha, str) else self.alpha_
-        outer = fit_outer(self.function_, part, alpha, intercept=self.fit_intercept, memory_limit=self.memory_limit)
-        self._keep_attributes(outer_attributes(outer, fitted.solution, self.criterion_value_))
+            split = ShuffleSplit if samples.groups is None else GroupShuffleSplit
+            cv = split(1, test_size=self.validation_fraction, random_state=seed)
+        layers = self._layers()
+        model = AutoencoderModel(
+            Composition(layers, as_operator_kernel(self.decoder_kernel, None), self.alpha),
+            squared_loss(self.fit_intercept),
+            FoldRule(cv, seed),
+            self.criterion,
+            self._approximation(),
+            self.memory_limit,
+            target=self.target,
+            share=self._share,
+            supervision=self.supervision,
+            batch_size=self.batch_size,
+        )
+        later = [(f"Layer {i} of n_components", layer.domain) for i, layer in enumerate(layers)][1:]
+        for who, domain in [*later, ("decoder_kernel", model.composition.kernel.domain)]:
+            if domain != "vectors":
+                raise ValueError(
+                    f"{who} takes data of the kind {domain!r}, but it gets codes, which are vectors. Only the first "
+                    "kernel sees the data themselves."
+                )
+        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        labels = partial(label_columns, y) if self.supervision > 0 else None
+        problem = AutoencoderProblem(samples, model, how, seed=seed, inputs=inputs, labels=labels)
+        if (n := len(problem.seen)) < 2:
+            raise ValueError(f"Found {n} sample (n_samples = {n}): an autoencoder needs at least 2.")
+        return problem
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -436,47 +403,9 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         tags.input_tags.sparse = takes_sparse(first)
         return tags
 
-    def _make_space(self, kernel: OperatorKernel, data: Data, gram: Tensor | None, like: Tensor) -> TargetSpace:
-        """The target space; ``gram`` is the Gram matrix of objects, which is computed once for encoder and targets."""
-        scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
-        target = kernel_of_target(self.target, scalar, sparse=isinstance(data, SparseRows))
-        if target is None:
-            return FeatureSpace()
-        if target.domain != kernel.domain:
-            raise ValueError(
-                f"The target kernel {target!r} takes {target.domain!r}, but the data are {kernel.domain!r} for "
-                f"{kernel!r}: both see the same data."
-            )
-        target = target.resolve(data)
-        approximation = self._approximation()
-        return KernelSpace.of(
-            target,
-            data,
-            like,
-            gram=gram if target == scalar else None,
-            max_rank=None if approximation is None else approximation.at_most(count(data)),
-        )
-
-    def _check_spaces(self, composition: Composition, space: TargetSpace) -> None:
-        later = [(f"Layer {i} of n_components", l.domain) for i, l in enumerate(composition.layers)][1:]
-        for who, domain in [*later, ("decoder_kernel", composition.kernel.domain)]:
-            if domain != "vectors":
-                raise ValueError(
-                    f"{who} takes data of the kind {domain!r}, but it gets codes, which are vectors. Only the first "
-                    "kernel sees the data themselves."
-                )
-        scalar = isinstance(composition.kernel, Decomposable) and composition.kernel.operator is None
-        if not scalar and (isinstance(space, KernelSpace) or self.supervision > 0):
-            raise ValueError(
-                f"decoder_kernel={composition.kernel!r} has an output operator, which is for vectors. For targets in "
-                "an RKHS, or with supervision, give a scalar kernel."
-            )
-
-    def _keep(self, space: TargetSpace, coordinates: Tensor, data: Data, code: int, weights: Tensor | None) -> None:
-        r = coordinates.shape[1]
-        self.function_ = self.function_.first_columns(r)
-        self._keep_attributes(coefficients_of(self.function_))
-        self.layer_norms_[-1] = self.function_.norm()
+    def _keep(self, problem: AutoencoderProblem, code: int) -> None:
+        """What is known of codes and reconstructions of the training samples."""
+        space, coordinates, data, weights = problem.space, problem.coordinates, problem.data, problem.targets.weights
         self.decoder_kernel_ = self.kernel_
         self.kernel_ = self.layers_[0].kernel
         self.target_kernel_ = space.kernel if isinstance(space, KernelSpace) else None
@@ -494,7 +423,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             distortion.mean().item(), self.statistics_.variance, norms.abs().mean().item(), norms.dtype
         )
         functions = [*(f.loaded for f in self.function_.inner), self.function_.outer_expansion().loaded]
-        self._bound_data = BoundData.of(functions, images, norms, r)
+        self._bound_data = BoundData.of(functions, images, norms, coordinates.shape[1])
 
     # -- the fitted functions -----------------------------------------------------------------------------------------
     @property
@@ -735,25 +664,17 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
 
 # -- labels as further targets ----------------------------------------------------------------------------------------
-def label_targets(y: Data, coordinates: Tensor, weight: float, n: int) -> Tensor:
-    """Columns for y whose variance is ``weight`` times that of the data; NaN where a label is missing.
-
-    Numbers (floats) are centred; classes (anything else) become one column each.
-    """
+def label_columns(y: Data, rows: np.ndarray) -> np.ndarray:
+    """Columns for the labels of some samples, NaN where one is missing: numbers (floats) as they are, classes (anything
+    else) as one column each."""
     if y is None:
         raise ValueError("supervision is positive, but fit got no y. Pass labels, or set supervision=0.")
-    y = np.asarray(plain(y))
+    y, n = np.asarray(plain(rows_of(y, rows))), len(rows)
     if y.ndim not in (1, 2) or len(y) != n:
         raise ValueError(f"y must have shape ({n},) or ({n}, n_outputs), one row a sample; got {y.shape}.")
     if y.dtype.kind not in "fiubUSO":
         raise ValueError(f"y must hold numbers or class labels; got entries of type {y.dtype}.")
-    columns = np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
-    columns -= np.nanmean(columns, axis=0)
-    variance = np.nanmean(np.square(columns), axis=0).sum()
-    if not variance > 0:
-        raise ValueError("All labels in y are equal: there is nothing for codes to serve.")
-    scale = (coordinates - coordinates.mean(0)).square().sum(1).mean().sqrt()
-    return torch.as_tensor(columns / np.sqrt(variance)).to(coordinates) * scale * weight**0.5
+    return np.concatenate([_columns(column) for column in y.reshape(n, -1).T], axis=1)
 
 
 def rows_of(y: Data, rows: np.ndarray) -> Any:

@@ -120,20 +120,20 @@ class Problem(ABC):
         pairwise = self.model.kernel.domain == "gram"
         predictions = []
         for train, test in folds:
-            problem, new = self.on_rows(train), take(self._stored, torch.from_numpy(np.asarray(test)))
+            problem, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(np.asarray(test)))
             new = new[:, train] if pairwise else new
             predictions.append(problem.solve(problem.choose(settings)).function(new))
         return predictions
 
     @cached_property
-    def _stored(self) -> Data:
+    def stored_inputs(self) -> Data:
         """All inputs as they are stored."""
         return plain(self.samples.rows(np.arange(self.samples.n)).X) if self.inputs is None else self.inputs
 
     def on_rows(self, rows: np.ndarray) -> Self:
         """The same problem for some of the samples, in memory."""
         index = torch.from_numpy(np.asarray(rows))
-        block, inputs = self.samples.rows(np.asarray(rows)), take(self._stored, index)
+        block, inputs = self.samples.rows(np.asarray(rows)), take(self.stored_inputs, index)
         if self.model.kernel.domain == "gram":
             block, inputs = replace(block, X=block.X[:, index]), inputs[:, rows]
         return type(self)(InMemory(block), self.model, self.representation, seed=self.seed, inputs=inputs)

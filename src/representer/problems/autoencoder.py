@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,12 +15,12 @@ from representer.functions import Chain, Layer
 from representer.functions.chain import pivot_candidates
 from representer.kernels import Functional, Kernel, Linear
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, row_blocks
-from representer.operators import Decomposable, Identity, OperatorKernel, Representation
-from representer.optimize import OptimizeResult, adam
+from representer.operators import Decomposable, Identity, OperatorKernel, Representation, original
+from representer.optimize import OptimizeResult, SearchSettings, adam
 from representer.preimage import combination, is_linear
-from representer.problems.composition import DeepProblem, flat, minimise, random_starts
-from representer.problems.deep import DeepFit, Solution
-from representer.samples import Data, count, plain, take
+from representer.problems.composition import Composition, DeepProblem, flat, random_starts
+from representer.problems.deep import DeepChoice, DeepModel, DeepRegression, DeepSolution, InnerSolution, Restore
+from representer.samples import Data, Samples, SparseRows, count, plain, take
 
 
 @dataclass(frozen=True)
@@ -246,60 +246,247 @@ RESCUE_STARTS = 8
 RELATIVE_STEP = 0.1
 
 
-def rescued(fit: DeepFit, solution: Solution) -> tuple[Solution, bool]:
-    """Where codes have collapsed, the better of the solution and another from random starts, of which some are wider;
-    and whether that has collapsed, too."""
-    if solution.interrupted or not has_collapsed(fit, solution):
-        return solution, False
-    assert solution.problem.chain is not None
-    principal = fit.starts(solution.problem)[0]
-    starts = random_starts(solution.problem.chain, principal, RESCUE_STARTS, fit.generator)
-    result = fit.minimise(solution.problem, starts, callback=fit.settings.callback, description="restarts")
-    if result.value < solution.value:
-        solution = replace(solution, point=result.point, value=result.value, result=result)
-    elif result.interrupted and solution.result is not None:  # not the better point, but worth a word
-        solution = replace(solution, result=replace(solution.result, interrupted=True))
-    return solution, has_collapsed(fit, solution)
+@dataclass(frozen=True)
+class AutoencoderModel(DeepModel):
+    """What is fitted: the layers of the composition encode, its outer kernel decodes.
+
+    Parameters
+    ----------
+    target : {"auto", "features", "kernel"} or Kernel
+        Where reconstructions live.
+    share : float or None
+        Of the variance, which as many components keep as the first layer then has.
+    supervision : float
+        The variance of label columns beside that of the data.
+    batch_size : int or None
+        How many samples a step of the search sees; None: all.
+    """
+
+    target: str | Kernel = "auto"
+    share: float | None = None
+    supervision: float = 0.0
+    batch_size: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Do the inner layers see all samples that are in memory? In batches they do."""
+        return super().whole or self.batch_size is not None
 
 
-def has_collapsed(fit: DeepFit, solution: Solution) -> bool:
-    """Are all codes nearly the same, against those of kernel PCA?"""
-    chain = solution.problem.chain
-    assert chain is not None and fit.start is not None
-    codes = chain.images(chain.split(solution.point))[-1]
-    return bool(codes.std(0).max() <= COLLAPSED * fit.start.std(0).max())
+@dataclass(frozen=True)
+class AutoencoderSolution(DeepSolution):
+    """The fitted encoder and decoder.
+
+    Parameters
+    ----------
+    code_layer : int
+        The layer whose values are the codes.
+    collapsed : bool
+        Are all codes nearly the same, also from other starts?
+    """
+
+    code_layer: int = 0
+    collapsed: bool = False
 
 
-def batch_minimiser(batch_size: int, seed: int) -> Callable[..., OptimizeResult]:
+class AutoencoderProblem(DeepRegression):
+    """Deep regression of samples on themselves: vectors as they are, anything else in the RKHS of a kernel.
+
+    Parameters
+    ----------
+    labels : callable, optional
+        Numbers of samples -> columns (n, q) that their codes shall serve, NaN where one is missing.
+    """
+
+    model: AutoencoderModel
+
+    def __init__(
+        self,
+        samples: Samples,
+        model: AutoencoderModel,
+        representation: Representation,
+        *,
+        seed: int = 0,
+        inputs: Data = None,
+        labels: Callable[[np.ndarray], np.ndarray] | None = None,
+    ):
+        super().__init__(samples, model, representation, seed=seed, inputs=inputs)
+        self.labels = labels
+
+    # -- reconstructions ----------------------------------------------------------------------------------------------
+    @cached_property
+    def _encoded(self) -> tuple[Composition, Data, Restore]:
+        return super()._prepare()
+
+    @property
+    def _gram(self) -> Tensor | None:
+        """The Gram matrix of objects, which is computed once for encoder and targets."""
+        _, data, restore = self._encoded
+        return None if restore.kernel is None else data
+
+    @cached_property
+    def space(self) -> TargetSpace:
+        """Where reconstructions live."""
+        restore, data = self._encoded[2], self.data
+        kernel = original(self.model.kernel if restore.kernel is None else restore.kernel)
+        scalar = kernel.kernel if isinstance(kernel, Decomposable) else None
+        target = kernel_of_target(self.model.target, scalar, sparse=isinstance(data, SparseRows))
+        if target is None:
+            return FeatureSpace()
+        if target.domain != kernel.domain:
+            raise ValueError(
+                f"The target kernel {target!r} takes {target.domain!r}, but the data are {kernel.domain!r} for "
+                f"{kernel!r}: both see the same data."
+            )
+        target = target.resolve(data)
+        like = self.representation.tensor(np.zeros(1))
+        gram = self._gram if target == scalar else None
+        return KernelSpace.of(target, data, like, gram=gram, max_rank=self._max_rank)
+
+    @cached_property
+    def coordinates(self) -> Tensor:
+        """Those of the samples in the target space, (n, r)."""
+        return self.space.coordinates(self.data, self._gram)
+
+    def _prepare(self) -> tuple[Composition, Data, Restore]:
+        composition, data, restore = self._encoded
+        if self.model.share is not None:
+            first = composition.layers[0].replaced(size=components_for(self.coordinates, self.model.share))
+            composition = Composition([first, *composition.layers[1:]], composition.kernel, composition.alpha)
+        layers, n = composition.layers, len(self.seen)
+        if (size := layers[narrowest(layers)].size) >= n:
+            raise ValueError(
+                f"n_components={size} must be smaller than the number of samples, {n}: such codes could simply number "
+                "the samples."
+            )
+        scalar = isinstance(composition.kernel, Decomposable) and composition.kernel.operator is None
+        if not scalar and (isinstance(self.space, KernelSpace) or self.model.supervision > 0):
+            raise ValueError(
+                f"decoder_kernel={composition.kernel!r} has an output operator, which is for vectors. For targets in "
+                "an RKHS, or with supervision, give a scalar kernel."
+            )
+        return composition, data, restore
+
+    def _values(self) -> Tensor:
+        """The samples in the target space, and the labels that codes shall serve."""
+        if not self.model.supervision > 0:
+            return self.coordinates
+        assert self.labels is not None
+        columns = self.labels(self.seen.numbers)
+        return torch.cat([self.coordinates, scaled_labels(columns, self.coordinates, self.model.supervision)], 1)
+
+    @property
+    def _is_fitted_to_all(self) -> bool:
+        """Only decoders into vectors are fitted by sums."""
+        return super()._is_fitted_to_all and isinstance(self.space, FeatureSpace) and not self.model.supervision > 0
+
+    # -- the solution -------------------------------------------------------------------------------------------------
+    def minimise(
+        self, problem: DeepProblem, starts: Tensor, settings: SearchSettings, *, description: str
+    ) -> OptimizeResult:
+        """Search the inner layers from some starts, in batches if the model has them."""
+        size = self.model.batch_size
+        if size is None or problem.landmarks is None or size >= len(problem.rows):
+            return super().minimise(problem, starts, settings, description=description)
+        return _minimised_in_batches(problem, starts, settings, size, self.seed, description)
+
+    def solve(self, choice: DeepChoice) -> AutoencoderSolution:
+        """Encoder and decoder at the chosen hyperparameters; codes in order of variance where they turn freely."""
+        generator, collapsed = self._generator(choice.random_state), False
+        with self._prepared[2].advice():
+            inner = self._inner(choice, generator)
+            interrupted = choice.interrupted or (inner.result is not None and inner.result.interrupted)
+            if not interrupted and self._has_collapsed(inner):
+                inner = self._rescued(inner, choice.settings, generator)
+                collapsed = self._has_collapsed(inner)
+        chain, used = inner.problem.chain, inner.problem.composition
+        assert chain is not None
+        code = narrowest(used.layers)
+        after = [*(layer.operator_kernel for layer in used.layers), used.kernel]
+        inner = replace(inner, point=ordered(chain, inner.point, code, after[code + 1]))
+        solution = self._finished(choice, inner)
+        function = solution.function.first_columns(self.coordinates.shape[1])
+        parts = {**vars(solution), "function": function, "norms": [*solution.norms[:-1], function.norm()]}
+        return AutoencoderSolution(**parts, code_layer=code, collapsed=collapsed)
+
+    def _rescued(self, inner: InnerSolution, settings: SearchSettings, generator: torch.Generator) -> InnerSolution:
+        """The better of collapsed codes and others from random starts, of which some are wider."""
+        assert inner.problem.chain is not None
+        principal = self.starts(inner.problem, settings.n_restarts, generator)[0]
+        starts = random_starts(inner.problem.chain, principal, RESCUE_STARTS, generator)
+        result = self.minimise(inner.problem, starts, settings, description="restarts")
+        if result.value < inner.value:
+            return replace(inner, point=result.point, value=result.value, result=result)
+        if result.interrupted and inner.result is not None:  # not the better point, but worth a word
+            return replace(inner, result=replace(inner.result, interrupted=True))
+        return inner
+
+    def _has_collapsed(self, inner: InnerSolution) -> bool:
+        """Are all codes nearly the same, against those of kernel PCA?"""
+        principal = self.beginning.image
+        assert principal is not None
+        return bool(inner.images[-1].std(0).max() <= COLLAPSED * principal.std(0).max())
+
+    # -- refits -------------------------------------------------------------------------------------------------------
+    def on_rows(self, rows: np.ndarray) -> Self:
+        """The same problem for some of the samples, in memory, with their labels."""
+        part, labels = super().on_rows(rows), self.labels
+        options = {"seed": part.seed, "inputs": part.inputs}
+        own = None if labels is None else (lambda numbers: labels(rows[numbers]))
+        return type(self)(part.samples, part.model, part.representation, labels=own, **options)
+
+    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
+        """The squared distances ‖x − f(x)‖² of the test rows of each (train, test) in the target space of a fit without
+        them that repeats the search."""
+        errors, pairwise = [], self.model.kernel.domain == "gram"
+        for train, test in folds:
+            part, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(test))
+            function = part.solve(part.choose(settings)).function
+            X = function.inputs(new[:, train] if pairwise else new)
+            norms = X.new_tensor(new[np.arange(len(test)), test]) if pairwise else part.space.squared_norms(X)
+            errors.append(part.space.squared_distances(X, function.from_image(X, 0), norms))
+        return errors
+
+
+def _minimised_in_batches(
+    problem: DeepProblem, starts: Tensor, settings: SearchSettings, batch_size: int, seed: int, description: str
+) -> OptimizeResult:
     """A search by Adam on so many samples at a time, each batch with the best decoder for it."""
+    with torch.no_grad():  # Adam takes one start: the best for as many samples as a batch has
+        few = problem.rows[:: max(1, len(problem.rows) // batch_size)]
+        values = problem.restricted(few).value(starts)
+    start = starts[torch.where(values.isfinite(), values, torch.inf).argmin()]
 
-    def search(problem: DeepProblem, starts: Tensor, *, max_iter: int, tol: float, **options: Any) -> OptimizeResult:
-        if problem.landmarks is None or batch_size >= len(problem.rows):
-            return minimise(problem, starts, max_iter=max_iter, tol=tol, **options)
-        with torch.no_grad():  # Adam takes one start: the best for as many samples as a batch has
-            some = problem.rows[:: max(1, len(problem.rows) // batch_size)]
-            values = problem.restricted(some).value(starts)
-        start = starts[torch.where(values.isfinite(), values, torch.inf).argmin()]
+    def value_and_gradient(point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        values, gradients = problem.restricted(rows).value_and_gradient(point[None])
+        return values[0], gradients[0]
 
-        def value_and_gradient(point: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-            values, gradients = problem.restricted(rows).value_and_gradient(point[None])
-            return values[0], gradients[0]
+    result = adam(
+        value_and_gradient,
+        start,
+        n_samples=len(problem.rows),
+        batch_size=batch_size,
+        learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
+        max_iter=settings.max_iter,
+        tol=max(settings.tol, 1e-4),
+        random_state=seed,
+        callback=settings.callback,
+        verbose=settings.verbose,
+        description=description,
+        deadline=settings.deadline,
+    )
+    with torch.no_grad():  # of all samples: batches have decoders of their own
+        return replace(result, value=problem.value(result.point[None]).item())
 
-        result = adam(
-            value_and_gradient,
-            start,
-            n_samples=len(problem.rows),
-            batch_size=batch_size,
-            learning_rate=RELATIVE_STEP * start.square().mean().sqrt().item(),
-            max_iter=max_iter,
-            tol=max(tol, 1e-4),
-            random_state=seed,
-            **options,
-        )
-        with torch.no_grad():  # of all samples: batches have decoders of their own
-            return replace(result, value=problem.value(result.point[None]).item())
 
-    return search
+def scaled_labels(columns: np.ndarray, coordinates: Tensor, weight: float) -> Tensor:
+    """Label columns around their mean, with ``weight`` times the variance of the data; NaN where one is missing."""
+    columns = columns - np.nanmean(columns, axis=0)
+    variance = np.nanmean(np.square(columns), axis=0).sum()
+    if not variance > 0:
+        raise ValueError("All labels in y are equal: there is nothing for codes to serve.")
+    scale = (coordinates - coordinates.mean(0)).square().sum(1).mean().sqrt()
+    return torch.as_tensor(columns / np.sqrt(variance)).to(coordinates) * scale * weight**0.5
 
 
 def ordered(chain: Chain, point: Tensor, layer: int, after: OperatorKernel) -> Tensor:

@@ -97,7 +97,7 @@ class ClassModel:
 
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class ClippedLogLoss:
     """−log of the estimate for the true class, clipped."""
 
     clip: float
@@ -264,7 +264,7 @@ class ClassProblem(Problem):
                 inputs=self.inputs,
                 seed=self.seed,
             )
-            report = system.report(self.samples, CrossEntropy(model.clip))
+            report = system.report(self.samples, ClippedLogLoss(model.clip))
             return self._solution(system, choice, report.largest, report.loss / system.weight)
 
     def add(self, before: FittedSystem | StackedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
@@ -309,7 +309,7 @@ def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weigh
     loss = None
     if isinstance(samples, InMemory):
         block, weight = samples.samples, samples.weight
-        losses = CrossEntropy(model.clip)(stack.function(problems[0]._stored), block.Y)
+        losses = ClippedLogLoss(model.clip)(stack.function(problems[0].stored_inputs), block.Y)
         loss = float(losses.sum() if block.weights is None else losses @ block.weights) / weight
     shares = stack.system.weights[:, 0]
     complexity = float(sum(w * own.complexity for w, own in zip(shares, stack.solutions, strict=True)))

@@ -10,16 +10,28 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.functions import Expansion
+from representer.functions import Composed, Expansion
 from representer.kernels import Precomputed
 from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, conjugate_gradient, eigh, repair_gram
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
-from representer.optimize import Callback, Choice, Deadline, OptimizeResult, SearchSettings, lbfgs, log_spaced
+from representer.optimize import (
+    Callback,
+    Choice,
+    Deadline,
+    OptimizeResult,
+    Problem,
+    SearchSettings,
+    keep_going,
+    lbfgs,
+    log_spaced,
+)
 from representer.problems.composition import (
+    Beginning,
     Composition,
     DeepProblem,
     KnownTargets,
@@ -33,7 +45,9 @@ from representer.problems.composition import (
     principal_start,
     random_starts,
 )
-from representer.samples import Data, SparseRows, count, take
+from representer.problems.outer import OuterFit, fit_outer
+from representer.samples import Block, Data, InMemory, Samples, SparseRows, plain, take
+from representer.samples import rows as limits
 from representer.values import Packing
 
 ADVICE = (
@@ -195,21 +209,25 @@ class HyperparameterSearch:
     def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient at one h, in units of the first E; the folds are solved anew from where the best h left
         them."""
-        numbers, solved = self._solve_all(h)
-        if solved is None:
-            return h.new_tensor(torch.nan), torch.full_like(h, torch.nan)
-        parts = [
-            hypergradient(fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack)
-            for fold, point in zip(self.folds, solved, strict=True)
-        ]
-        value = torch.stack([value for value, _ in parts]).mean()
-        gradient = torch.stack([gradient for _, gradient in parts]).mean(0)
+        value, gradient, solved = self.evaluate(h)
         if float(value) < self.best:
             self.best = float(value)
             self._keep(solved)
         if self.unit is None and math.isfinite(value):
             self.unit = max(float(value), torch.finfo(value.dtype).tiny)
         return value / (self.unit or 1.0), gradient / (self.unit or 1.0)
+
+    def evaluate(self, h: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """E, its gradient and the folds' solutions at one h, each from where its fold stands; NaN where E has none."""
+        numbers, solved = self._solve_all(h)
+        if solved is None:
+            return h.new_tensor(torch.nan), torch.full_like(h, torch.nan), []
+        parts = [
+            hypergradient(fold.problem, None if self.frozen else fold.problem.at(numbers), point, h, self.unpack)
+            for fold, point in zip(self.folds, solved, strict=True)
+        ]
+        values, gradients = zip(*parts, strict=True)
+        return torch.stack(values).mean(), torch.stack(gradients).mean(0), solved
 
     def _solve_all(self, h: Tensor) -> tuple[Composition, list[Tensor] | None]:
         """The composition at h and the folds' solutions there; None where a fold has none (alpha too small, say)."""
@@ -367,28 +385,6 @@ NOISY = 0.4
 
 
 @dataclass(frozen=True)
-class Solution:
-    """What a fit found: the problem at the chosen hyperparameters, the coordinates, and how."""
-
-    problem: DeepProblem
-    point: Tensor
-    value: float
-    result: OptimizeResult | None
-    choice: Choice | None
-
-    @property
-    def interrupted(self) -> bool:
-        """Did Ctrl-C or the deadline end the search?"""
-        return any(part is not None and part.interrupted for part in (self.choice, self.result))
-
-    @property
-    def images(self) -> list[Tensor]:
-        """Of the samples, under each inner layer."""
-        chain = self.problem.chain
-        return [] if chain is None else chain.images(chain.split(self.point))
-
-
-@dataclass(frozen=True)
 class Splits:
     """Which samples a search looks at, and which of them, or of all samples, each fold holds out."""
 
@@ -396,120 +392,527 @@ class Splits:
     folds: Callable[[Tensor | None], list[Split]]
 
 
-@dataclass
-class DeepFit:
-    """A fit of given data.
+@dataclass(frozen=True)
+class SeenSamples:
+    """The samples from which inner layers are learned, and all of them if these are more.
+
+    Parameters
+    ----------
+    block : Block
+        Prepared inputs and targets of samples of positive weight.
+    inputs : data
+        The inputs as they are stored.
+    numbers : array of int
+        Which of the n samples they are.
+    n : int
+        How many samples there are, those of weight zero included.
+    rows : array of int
+        Which of those of positive weight they are.
+    source : Samples or None
+        All samples of positive weight, if the inner layers do not see all of them.
+    """
+
+    block: Block
+    inputs: Data
+    numbers: np.ndarray
+    n: int
+    rows: np.ndarray
+    source: Samples | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def groups(self) -> np.ndarray | None:
+        """The numbers of the samples' groups, from 0 on."""
+        return None if self.block.groups is None else np.unique(plain(self.block.groups), return_inverse=True)[1]
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """The samples' weights."""
+        return None if self.block.weights is None else plain(self.block.weights)
+
+
+@dataclass(frozen=True)
+class DeepModel:
+    """What is fitted.
 
     Parameters
     ----------
     composition : Composition
-    X : prepared data
-    targets : KnownTargets
+        A number in it stays, a word lets the data decide.
     loss : Loss
-    settings : SearchSettings
-        Its criterion is "auto", "validation", "loo" or "gcv".
-    splits : Splits
-    approximation : Nystroem, optional
-    minimiser : callable
-        What searches the inner layers of all samples from some starts.
+    splits : callable
+        Makes the ``Splits`` of ``SeenSamples``.
+    criterion : {"auto", "validation", "loo", "gcv"}
+        What chooses all that is not a number.
+    approximation : Nystroem or None
+        What spans the outer function; None is exact.
+    memory_limit : int, str or None
+        What sums over more samples than the inner layers see may take beside the data.
     """
 
     composition: Composition
-    X: Data
-    targets: KnownTargets
     loss: Loss
-    settings: SearchSettings
-    splits: Splits
+    splits: Callable[[SeenSamples], Splits]
+    criterion: str = "auto"
     approximation: Nystroem | None = None
-    minimiser: Callable[..., OptimizeResult] = minimise
-    free: list[str] = field(init=False)
+    memory_limit: int | str | None = None
 
-    def __post_init__(self) -> None:
-        self.Y = self.targets.Y
-        self.generator = torch.Generator().manual_seed(self.settings.seed)
-        self.criterion = self.settings.criterion or "auto"
-        self.whole: list[Tensor] = []  # images of all samples where the search over hyperparameters has ended
-        self.free = self.composition.free()
-        self.max_rank = None if self.approximation is None else self.approximation.at_most(len(self.Y))
-        given = self.composition
-        self.beginning = beginning(given, self.X, self.max_rank, self.generator, self.targets.weights)
-        self.composition, self.start = self.beginning.composition, self.beginning.image
-        kernel, p = self.composition.kernel, self.Y.shape[1]
-        expected = kernel.n_outputs(self.X if self.start is None else self.start)
+    @property
+    def kernel(self) -> OperatorKernel:
+        """The kernel that sees the data."""
+        return self.composition.input_kernel
+
+    @property
+    def whole(self) -> bool:
+        """Do the inner layers see all samples that are in memory, however many?"""
+        return self.approximation is None or self.kernel.domain == "gram"
+
+
+@dataclass(frozen=True)
+class DeepChoice(Choice):
+    """A composition with numbers for all hyperparameters, and where the search of its inner layers begins.
+
+    Parameters
+    ----------
+    settings : SearchSettings
+        Those of the search, which go on to be those of the inner layers.
+    images : list of tensor or None
+        Of the samples under each inner layer, from which a first start is made.
+    random_state : tensor or None
+        That of the generator of random starts.
+    """
+
+    settings: SearchSettings = field(default_factory=SearchSettings)
+    images: list[Tensor] | None = None
+    random_state: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class InnerSolution:
+    """Inner layers at the chosen hyperparameters: the problem of their coordinates, its solution, and how."""
+
+    problem: DeepProblem
+    point: Tensor
+    value: float
+    result: OptimizeResult | None = None
+
+    @property
+    def images(self) -> list[Tensor]:
+        """Of the samples, under each inner layer."""
+        chain = self.problem.chain
+        return [] if chain is None else chain.images(chain.split(self.point))
+
+    @property
+    def penalty(self) -> float:
+        """That of all inner layers."""
+        return self.problem.penalty(self.point[None], self.problem.composition).item()
+
+    def functions(self) -> list[Expansion]:
+        """The functions from the input on; the outer one, which is the last, has the intercept."""
+        problem, point = self.problem, self.point
+        outer, intercept, _ = problem.solve(point)
+        inner = [] if problem.chain is None else problem.chain.expansions(problem.chain.split(point))
+        return [*inner, replace(outer, intercept=intercept)]
+
+
+@dataclass(frozen=True)
+class DeepSolution:
+    """The fitted composition, and how it was found.
+
+    Parameters
+    ----------
+    function : Composed
+    composition : Composition
+        With the numbers that were used.
+    norms : list of float
+        ‖f_l‖ of every function from the input on.
+    value : float
+        The objective.
+    criterion : float or None
+        That which has chosen alpha; None where nothing was chosen.
+    choice : DeepChoice
+    inner : InnerSolution
+    regression : DeepRegression
+        The problem that was solved, in which a Gram matrix may have been repaired.
+    outer : OuterFit or None
+        The outer function of all samples, where the inner layers have not seen all.
+    """
+
+    function: Composed
+    composition: Composition
+    norms: list[float]
+    value: float
+    criterion: float | None
+    choice: DeepChoice
+    inner: InnerSolution
+    regression: DeepRegression
+    outer: OuterFit | None = None
+
+    @property
+    def alpha(self) -> float:
+        """The weight of the outer function's ‖f‖²."""
+        return float(self.composition.alpha) if self.outer is None else self.outer.system.alpha
+
+    @property
+    def interrupted(self) -> bool:
+        """Did Ctrl-C or the deadline end a search?"""
+        return self.choice.interrupted or (self.inner.result is not None and self.inner.result.interrupted)
+
+    def refits(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples."""
+        settings, composition = self.choice.settings, self.inner.problem.composition
+        return self.regression.refits(composition, self.inner.images, settings)
+
+
+class DeepRegression(Problem):
+    """min over f_1, …, f_L of the mean loss of f_L ∘ … ∘ f_1 + b plus Σ_l α_l ‖f_l‖².
+
+    ``choose`` finds hyperparameters by the error on new data, ``solve`` the inner layers by raced restarts and the
+    outer function in closed form, or by the solver of its loss.
+    """
+
+    model: DeepModel
+
+    # -- samples ------------------------------------------------------------------------------------------------------
+    @cached_property
+    def seen(self) -> SeenSamples:
+        """The samples that the inner layers see."""
+        samples, model, source = self.samples, self.model, self.samples
+        numbers, inputs, whole = np.arange(samples.n), self.inputs, False
+        if isinstance(samples, InMemory):
+            block, pairwise, whole = samples.samples, model.kernel.domain == "gram", model.whole
+            inputs = plain(block.X) if inputs is None else inputs
+            source = InMemory(block.positive_part(pairwise=pairwise))
+            if source.n < samples.n:
+                assert block.weights is not None
+                numbers = np.flatnonzero(plain(block.weights))
+                inputs = take(inputs, torch.from_numpy(numbers))
+                inputs = inputs[:, numbers] if pairwise else inputs
+        if whole or source.n <= limits.INNER_ROWS:
+            rows = np.arange(source.n)
+        else:
+            rows = source.random_rows(limits.INNER_ROWS, self.seed)
+        block = source.rows(rows)
+        if not isinstance(samples, InMemory):
+            inputs, how = plain(block.X), self.representation
+            block = replace(block, X=how.inputs(model.kernel, inputs), Y=how.tensor(block.Y))
+        elif len(rows) < source.n:
+            inputs = take(inputs, torch.from_numpy(rows))
+        return SeenSamples(block, inputs, numbers[rows], samples.n, rows, source if len(rows) < source.n else None)
+
+    @cached_property
+    def data(self) -> Data:
+        """The prepared inputs; a Gram matrix is repaired if need be."""
+        X = self.seen.block.X
+        return repair_gram(X) if self.model.kernel.domain == "gram" else X
+
+    @cached_property
+    def targets(self) -> KnownTargets:
+        """The targets; weights have mean one."""
+        weights, tensor = self.seen.weights, self.representation.tensor
+        shares = None if weights is None else tensor(weights / weights.mean())
+        return KnownTargets(self._values(), shares, self.seen.groups)
+
+    def _values(self) -> Tensor:
+        """What the samples are mapped to, (n, p)."""
+        return self.seen.block.Y
+
+    @cached_property
+    def splits(self) -> Splits:
+        """Which samples a search looks at, and what folds hold out."""
+        return self.model.splits(self.seen)
+
+    @cached_property
+    def approximation(self) -> Nystroem | None:
+        """What chooses landmarks among so many samples."""
+        return self.model.approximation and self.model.approximation.sized(self.samples.n)
+
+    @property
+    def _max_rank(self) -> int | None:
+        return None if self.approximation is None else self.approximation.at_most(len(self.seen))
+
+    @cached_property
+    def _prepared(self) -> tuple[Composition, Data, Restore]:
+        return self._prepare()
+
+    def _prepare(self) -> tuple[Composition, Data, Restore]:
+        """The composition and the data that the fit works with, and the way back."""
+        like = self.representation.tensor(np.zeros(1))
+        return precompute(self.model.composition, self.data, like, once=self.approximation is None)
+
+    @property
+    def composition(self) -> Composition:
+        """The composition that the fit works with, as it was given."""
+        return self._prepared[0]
+
+    @property
+    def kernel_data(self) -> Data:
+        """What the first kernel of that composition is evaluated on: the data, or their Gram matrix."""
+        return self._prepared[1]
+
+    # -- where it begins ----------------------------------------------------------------------------------------------
+    @cached_property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search."""
+        return self.composition.free()
+
+    @cached_property
+    def _begun(self) -> tuple[Beginning, Tensor]:
+        """Kernel PCA in every inner layer, and the state of the generator behind it."""
+        generator = torch.Generator().manual_seed(self.seed)
+        begun = beginning(self.composition, self.kernel_data, self._max_rank, generator, self.targets.weights)
+        kernel, p = begun.composition.kernel, self.targets.Y.shape[1]
+        expected = kernel.n_outputs(self.kernel_data if begun.image is None else begun.image)
         if expected is not None and expected != p:
             raise ValueError(
                 f"{kernel!r} has {expected} outputs on these inputs, but the targets have {p}. Make them equal."
             )
-        # Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left out:
-        # an optimism of about their number of unknowns over the number of samples.
-        unknowns = 0 if self.beginning.chain is None else self.beginning.chain.size
-        self.inner_is_small = unknowns <= OPTIMISM * len(self.Y)
-        if self.criterion == "auto":
-            self.criterion = "loo" if self.loss.squared and self.inner_is_small else "validation"
-        if self.free:
-            self.loss.scored(self.criterion)  # a closed form for another loss is refused before any search
-        self.composition = self.composition.replace(self._first_alphas(given)).numbers()
+        return begun, generator.get_state()
 
-    def run(self) -> Solution:
-        """Choose what is free, then search the inner layers."""
-        choice, warm = self._choose() if self.free else (None, None)
-        composition = self.composition if choice is None else choice.model
-        problem = self.problem(composition, self.loss.fit())
-        if problem.chain is None:
-            point = self.Y.new_zeros(0)
-            return Solution(problem, point, problem.value(point[None]).item(), None, choice)
-        starts = self.starts(problem)
-        if warm is not None:
-            starts = torch.cat([flat(problem.chain.project(warm))[None], starts])[: max(2, self.settings.n_restarts)]
-        if choice is not None and choice.interrupted:
-            return Solution(problem, starts[0], problem.value(starts[:1]).item(), None, choice)
-        if not self.loss.squared and self.loss.learnable and len(starts) > 1:
-            proxy = self.problem(composition, self.loss.proxy().fit())
-            found = self.minimise(proxy, starts, description="restarts")
-            starts = found.point[None]
-            if found.interrupted:
-                return Solution(problem, found.point, problem.value(starts).item(), found, choice)
-        result = self.minimise(problem, starts, callback=self.settings.callback, description="objective")
-        return Solution(problem, result.point, result.value, result, choice)
+    @property
+    def beginning(self) -> Beginning:
+        """Where the fit begins: numbers for words but for alphas, and kernel PCA."""
+        return self._begun[0]
 
-    def held_out(self, composition: Composition, images: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each fold f + b at its samples by a fit without them, and the samples; fits start from given images.
+    def _generator(self, state: Tensor | None = None) -> torch.Generator:
+        """A generator of random starts in some state; by default that behind the beginning."""
+        return torch.Generator().set_state(self._begun[1] if state is None else state)
 
-        Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the inner layers that it has.
+    @cached_property
+    def inner_is_small(self) -> bool:
+        """Have the inner layers few unknowns?
+
+        Leave-one-out is a closed form that holds the inner layers fixed, which have seen the sample that is left out:
+        an optimism of about their number of unknowns over the number of samples.
         """
-        tol = max(self.settings.tol, FOLD_TOL)
-        for training, validation in self.splits.folds(None):
-            problem = self.problem(composition, self.loss.fit(), rows=training)
-            point = self.Y.new_zeros(0)
-            if problem.chain is not None:
-                start = flat(problem.chain.project(images))
-                deadline = self.settings.deadline
-                limits = {"max_iter": self.settings.max_iter, "tol": tol, "deadline": deadline}
-                progress = {"verbose": self.settings.verbose, "description": "held-out fits"}
-                result = minimise(problem, start[None], **limits, **progress)  # type: ignore[arg-type]
-                if result.interrupted and not deadline.was_missed:
-                    raise KeyboardInterrupt
-                point = result.point
-            outer, intercept, found = problem.solve(point)
-            Z = take(found[-1], validation)
-            yield outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept, validation
+        chain = self.beginning.chain
+        return (0 if chain is None else chain.size) <= OPTIMISM * len(self.seen)
 
-    # -- problems -----------------------------------------------------------------------------------------------------
-    def problem(
+    @cached_property
+    def criterion(self) -> str:
+        """What chooses hyperparameters, unless the data turn out to be noisy."""
+        criterion, loss = self.model.criterion, self.model.loss
+        if criterion == "auto":
+            criterion = "loo" if loss.squared and self.inner_is_small else "validation"
+        if self.free:
+            loss.scored(criterion)  # a closed form for another loss is refused before any search
+        return criterion
+
+    @cached_property
+    def start(self) -> Composition:
+        """The composition with the numbers at which a search begins.
+
+        The outer alpha has nearly the least leave-one-out error of a ridge fit at the start; an inner penalty is as
+        large as the loss is there.
+        """
+        given, composition, image = self.composition, self.beginning.composition, self.beginning.image
+        rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
+        size = _variance(_known(whole)) or 1.0
+        alphas = {
+            f"layers__{i}__alpha": size / layer.size
+            for i, layer in enumerate(given.layers)
+            if isinstance(layer.alpha, str)
+        }
+        if isinstance(given.alpha, str):
+            if len(rows) < 2:
+                raise ValueError("Found 1 sample (n_samples = 1), which is too few to choose alpha; give a number.")
+            X = take(self.kernel_data if image is None else image, rows)
+            X = X[:, rows] if image is None and given.input_kernel.domain == "gram" else X
+            alphas = {"alpha": self._ridge_alpha(composition, X, whole)[0], **alphas}
+        return composition.replace(alphas).numbers()
+
+    def _ridge_alpha(self, composition: Composition, X: Data, targets: KnownTargets) -> tuple[float, float]:
+        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
+        and this error as a share of the variance.
+
+        Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
+        that no search leaves.
+        """
+        targets = _known(targets)
+        grid, errors = leave_one_out_path(composition, X, targets)
+        alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
+        least = self._least_alpha(composition, self.model.loss, len(targets))
+        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size(composition)), least)
+        variance = _variance(targets)
+        return alpha, errors.min().item() / variance if variance > 0 else 0.0
+
+    def _least_alpha(self, composition: Composition, loss: Loss, n: int) -> float:
+        """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
+        return (LEAST_RIDGE if loss.squared else LEAST_CONVEX) * self._kernel_size(composition) / n
+
+    def _kernel_size(self, composition: Composition) -> float:
+        """The mean of k(x, x) of the outer kernel where the search starts."""
+        Z = self.kernel_data if self.beginning.image is None else self.beginning.image
+        return composition.kernel.diag(Z, self.targets.Y.shape[1]).mean().item()
+
+    # -- hyperparameters ----------------------------------------------------------------------------------------------
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The error on new data (b,) and its gradient at raw hyperparameters (b, m); that of squared loss, by which
+        every search begins."""
+        if rows is not None:
+            return self.on_rows(plain(rows)).value_and_gradient(points)
+        values, gradients, _ = zip(*(self._criterion.evaluate(point) for point in points), strict=True)
+        return torch.stack(values), torch.stack(gradients)
+
+    @cached_property
+    def _criterion(self) -> HyperparameterSearch:
+        """The error as a function of hyperparameters, with folds that start at gentle penalties."""
+        settings = SearchSettings(seed=self.seed)
+        images, _ = self._explore(settings, self._generator())
+        composition, criterion = self._look_again(images)
+        proxy, splits = self.model.loss.proxy(), self._folds(criterion)
+        folds = [self._fold(proxy, composition, criterion, images, *split) for split in splits]
+        return self._search(composition, proxy, self.free, folds, settings)
+
+    def choose(self, settings: SearchSettings) -> DeepChoice:
+        """What is free, chosen by the error on new data; images from which the last fit may start."""
+        generator = self._generator()
+        if not self.free:
+            return self._chosen(Choice(self.start, self.start.alpha), None, settings, generator)
+        assert self.criterion
+        with self._prepared[2].advice():
+            images, interrupted = self._explore(settings, generator)
+            if interrupted:
+                return self._chosen(_stopped(self.start), images or None, settings, generator)
+            composition = self.start
+            try:
+                composition, criterion = self._look_again(images)
+                choice, last = self._descend(composition, criterion, images, settings)
+            except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
+                choice, last = _stopped(composition), []
+        if len(self.splits.rows) < len(self.seen):
+            return self._chosen(choice, None, settings, generator)
+        # Landmarks were chosen where all began: they may depend on each other where this search has ended.
+        return self._chosen(choice, (last if self.approximation is None else []) or images or None, settings, generator)
+
+    def _chosen(
+        self, choice: Choice, images: list[Tensor] | None, settings: SearchSettings, generator: torch.Generator
+    ) -> DeepChoice:
+        return DeepChoice(**vars(choice), settings=settings, images=images, random_state=generator.get_state())
+
+    @cached_property
+    def _searched(self) -> tuple[Data, KnownTargets]:
+        """The samples that a search looks at."""
+        rows = self.splits.rows
+        X = take(self.kernel_data, rows)
+        return X[:, rows] if self.composition.input_kernel.domain == "gram" else X, self.targets.rows(rows)
+
+    def _folds(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
+        """The rows that train and those that are held out, among the samples that a search looks at."""
+        if criterion != "validation":
+            return [(None, None)]
+        rows = self.splits.rows
+        return self.splits.folds(None if len(rows) == len(self.seen) else rows)
+
+    def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
+        """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
+        current = self.start.hyperparameter_values()
+        gentle = {
+            name: GENTLE * current[name]
+            for name in self.free
+            if name.startswith("layers__") and name.endswith("__alpha")
+        }
+        if "alpha" in self.free and self.beginning.image is not None:
+            # Where the start is blind, as one direction of many may be, its best outer function is a constant.
+            gentle["alpha"] = current["alpha"].clamp(max=GENTLE * self._kernel_size(self.start))
+        composition = self.start.replace(gentle).numbers()
+        problem = DeepProblem(composition, *self._searched, self.model.loss.proxy().fit())
+        if problem.chain is None:
+            return [], False
+        # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
+        tol = max(settings.tol, EXPLORE_TOL) if self.approximation is None else settings.tol
+        starts = self.starts(problem, settings.n_restarts, generator)
+        result = self.minimise(problem, starts, replace(settings, tol=tol, callback=keep_going), description="restarts")
+        return problem.chain.images(problem.chain.split(result.point)), result.interrupted
+
+    def _look_again(self, images: list[Tensor]) -> tuple[Composition, str]:
+        """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
+        composition, criterion, targets = self.start, self.criterion, self._searched[1]
+        if not images or not ("alpha" in self.free or criterion == "loo"):
+            return composition, criterion
+        alpha, unexplained = self._ridge_alpha(composition, images[-1], targets)
+        if "alpha" in self.free:
+            composition = composition.replace({"alpha": alpha})
+        if self.model.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
+            criterion = "validation"
+        return composition, criterion
+
+    def _descend(
+        self, composition: Composition, criterion: str, images: list[Tensor], settings: SearchSettings
+    ) -> tuple[Choice, list[Tensor]]:
+        """The search itself: by squared loss, then alpha by the loss that is meant; and the last images."""
+        loss, splits = self.model.loss, self._folds(criterion)
+        folds = [self._fold(loss.proxy(), composition, criterion, images, *split) for split in splits]
+        search = self._search(composition, loss.proxy(), self.free, folds, settings)
+        search.scan()
+        choice = _run(search, settings)
+        last: list[Tensor] = []
+        if (chain := folds[0].problem.chain) is not None:
+            last = chain.with_layers(choice.model.layers).images(chain.split(folds[0].point))
+        if not loss.squared and "alpha" in self.free and not choice.interrupted:
+            # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
+            own = [
+                self._fold(loss, choice.model, criterion, [], *split, point=fold.point)
+                for fold, split in zip(folds, splits, strict=True)
+            ]
+            search = self._search(choice.model, loss, ["alpha"], own, settings, frozen=True)
+            try:
+                choice = _run(search, settings)
+            except KeyboardInterrupt:  # before it had a first value: what squared loss has chosen is kept
+                choice = replace(choice, interrupted=True)
+        return choice, last
+
+    def _search(
         self,
         composition: Composition,
-        objectives: Objectives,
-        rows: Tensor | None = None,
-    ) -> DeepProblem:
+        loss: Loss,
+        free: list[str],
+        folds: list[Fold],
+        settings: SearchSettings,
+        *,
+        frozen: bool = False,
+    ) -> HyperparameterSearch:
+        return HyperparameterSearch(
+            composition,
+            free,
+            folds,
+            max_iter=min(settings.max_iter, FOLD_ITERATIONS),
+            tol=max(settings.tol, FOLD_TOL),
+            least_alpha=self._least_alpha(composition, loss, len(folds[0].problem.Y)),
+            frozen=frozen,
+            deadline=settings.deadline,
+        )
+
+    def _fold(
+        self,
+        loss: Loss,
+        composition: Composition,
+        criterion: str,
+        images: Sequence[Tensor],
+        training: Tensor | None,
+        validation: Tensor | None,
+        point: Tensor | None = None,
+    ) -> Fold:
+        """A fold that starts at a point, or at some images."""
+        objectives = loss.scored(criterion, validation)
+        problem = DeepProblem(composition, *self._searched, objectives, rows=training, free=self.free)
+        if point is None:
+            point = problem.Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
+        return Fold(problem, point)
+
+    # -- inner layers -------------------------------------------------------------------------------------------------
+    def problem(self, composition: Composition, objectives: Objectives, rows: Tensor | None = None) -> DeepProblem:
         """The problem of all samples or of some, through landmarks if the fit has them."""
         landmarks = self._landmarks(composition, rows)
         return DeepProblem(
             composition,
-            self.X,
+            self.kernel_data,
             self.targets,
             objectives if landmarks is None else on_factor(objectives),
             rows=rows,
-            max_rank=self.max_rank,
+            max_rank=self._max_rank,
             landmarks=landmarks,
             free=self.free,
             chain=self.beginning.chain_of(composition.layers) if rows is None else None,
@@ -519,187 +922,152 @@ class DeepFit:
         """Samples whose images span the outer function, chosen where the search starts."""
         if self.approximation is None:
             return None
-        kernel = composition.kernel
-        if self.start is None or not isinstance(kernel, Decomposable) or kernel.operator is not None:
+        kernel, image = composition.kernel, self.beginning.image
+        if image is None or not isinstance(kernel, Decomposable) or kernel.operator is not None:
             raise ValueError(
                 "approximation= needs a scalar outer kernel and at least one inner layer; without inner layers use "
                 "OperatorRidge(approximation=…)."
             )
-        if not self.loss.squared:
+        if not self.model.loss.squared:
             raise ValueError(
                 "approximation= is for squared loss. Use loss='squared', or fewer samples with approximation=None."
             )
-        rows = torch.arange(len(self.Y)) if rows is None else rows
+        rows = torch.arange(len(self.seen)) if rows is None else rows
         nystroem = Nystroem(self.approximation.at_most(len(rows)), self.approximation.sampling)
-        return rows[nystroem.samples(kernel.kernel, self.start[rows], seed=self.settings.seed)]
+        return rows[nystroem.samples(kernel.kernel, image[rows], seed=self.seed)]
 
-    def starts(self, problem: DeepProblem) -> Tensor:
+    def starts(self, problem: DeepProblem, n_restarts: int, generator: torch.Generator) -> Tensor:
         """Kernel PCA, and random coordinates around it."""
         assert problem.chain is not None
         principal = self.beginning.point
         if principal is None or problem.chain is not self.beginning.chain:
-            principal = flat(principal_start(problem.chain, self.generator, problem.targets.weights))
-        return random_starts(problem.chain, principal, self.settings.n_restarts, self.generator)
+            principal = flat(principal_start(problem.chain, generator, problem.targets.weights))
+        return random_starts(problem.chain, principal, n_restarts, generator)
 
-    def minimise(self, problem: DeepProblem, starts: Tensor, **options: Any) -> OptimizeResult:
+    def minimise(
+        self, problem: DeepProblem, starts: Tensor, settings: SearchSettings, *, description: str
+    ) -> OptimizeResult:
         """Search the inner layers from some starts."""
-        settings = self.settings
-        options = {"max_iter": settings.max_iter, "tol": settings.tol, "verbose": settings.verbose, **options}
-        return self.minimiser(problem, starts, deadline=settings.deadline, **options)
-
-    # -- hyperparameters ----------------------------------------------------------------------------------------------
-    def _first_alphas(self, given: Composition) -> dict[str, float]:
-        """Where the search for alphas begins.
-
-        The outer one has nearly the least leave-one-out error of a ridge fit at the start; an inner penalty is as large
-        as the loss is there.
-        """
-        rows, whole = self.splits.rows, self.targets.rows(self.splits.rows)
-        size = _variance(_known(whole)) or 1.0
-        alphas = {
-            f"layers__{i}__alpha": size / layer.size
-            for i, layer in enumerate(given.layers)
-            if isinstance(layer.alpha, str)
-        }
-        if not isinstance(given.alpha, str):
-            return alphas
-        if len(rows) < 2:
-            raise ValueError("Found 1 sample (n_samples = 1), which is too few to choose alpha; give a number.")
-        X = take(self.X if self.start is None else self.start, rows)
-        pairwise = self.start is None and given.input_kernel.domain == "gram"
-        return {"alpha": self._ridge_alpha(X[:, rows] if pairwise else X, whole)[0], **alphas}
-
-    def _ridge_alpha(self, X: Data, targets: KnownTargets) -> tuple[float, float]:
-        """The largest alpha of nearly the least leave-one-out error of a ridge fit at these points, but a gentle one;
-        and this error as a share of the variance.
-
-        Where the data say little, the best alpha holds f at zero, and with it every inner layer: a stationary point
-        that no search leaves.
-        """
-        targets = _known(targets)
-        grid, errors = leave_one_out_path(self.composition, X, targets)
-        alpha = grid[errors <= (1.0 + NEARLY_BEST) * errors.min()].max().item()
-        alpha = max(min(alpha, LARGEST_FIRST * self._kernel_size()), self._least_alpha(self.loss, len(targets)))
-        variance = _variance(targets)
-        return alpha, errors.min().item() / variance if variance > 0 else 0.0
-
-    def _least_alpha(self, loss: Loss, n: int) -> float:
-        """Where the outer problem is still well enough conditioned to be differentiated, or solved by its solver."""
-        return (LEAST_RIDGE if loss.squared else LEAST_CONVEX) * self._kernel_size() / n
-
-    def _kernel_size(self) -> float:
-        """The mean of k(x, x) of the outer kernel where the search starts."""
-        Z = self.X if self.start is None else self.start
-        return self.composition.kernel.diag(Z, self.Y.shape[1]).mean().item()
-
-    def _choose(self) -> tuple[Choice, list[Tensor] | None]:
-        """Hyperparameters of least error, and images from which the last fit may start."""
-        rows = self.splits.rows
-        X, targets = take(self.X, rows), self.targets.rows(rows)
-        X = X[:, rows] if self.composition.input_kernel.domain == "gram" else X
-        images, interrupted = self._explore(X, targets)
-        if interrupted:
-            return self._stopped(), images or None
-        try:
-            if images and ("alpha" in self.free or self.criterion == "loo"):
-                self._look_again(images[-1], targets)
-            choice = self._descend(X, targets, images)
-        except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
-            choice = self._stopped()
-        if len(rows) < count(self.X):
-            return choice, None
-        # Landmarks were chosen where all began: they may depend on each other where this search has ended.
-        return choice, (self.whole if self.approximation is None else []) or images or None
-
-    def _stopped(self) -> Choice:
-        return Choice(self.composition, self.composition.alpha, interrupted=True)
-
-    def _look_again(self, image: Tensor, targets: KnownTargets) -> None:
-        """What the explored images say: where alpha should begin, and whether leave-one-out can be trusted."""
-        alpha, unexplained = self._ridge_alpha(image, targets)
-        if "alpha" in self.free:
-            self.composition = self.composition.replace({"alpha": alpha})
-        if self.settings.criterion == "auto" and unexplained > NOISY and len(targets) >= FEWEST_SAMPLES:
-            self.criterion = "validation"
-
-    def _descend(self, X: Data, targets: KnownTargets, images: list[Tensor]) -> Choice:
-        """The search itself: by squared loss, then alpha by the loss that is meant."""
-        some = None if len(self.splits.rows) == len(self.Y) else self.splits.rows
-        splits: Sequence[Any] = self.splits.folds(some) if self.criterion == "validation" else [(None, None)]
-        proxy = self.loss.proxy()
-        folds = [self._fold(proxy, X, targets, images, *split) for split in splits]
-        search = self._search(proxy, self.free, folds)
-        search.scan()
-        choice = self._run(search)
-        if (chain := folds[0].problem.chain) is not None:
-            self.whole = chain.with_layers(choice.model.layers).images(chain.split(folds[0].point))
-        if not self.loss.squared and "alpha" in self.free and not choice.interrupted:
-            # The loss itself decides on its alpha, with the inner layers that squared loss has found for the folds.
-            own = [
-                self._fold(self.loss, X, targets, [], split[0], split[1], f.point)
-                for f, split in zip(folds, splits, strict=True)
-            ]
-            choice = self._run(self._search(self.loss, ["alpha"], own, frozen=True))
-        return choice
-
-    def _search(self, loss: Loss, free: list[str], folds: list[Fold], *, frozen: bool = False) -> HyperparameterSearch:
-        return HyperparameterSearch(
-            self.composition,
-            free,
-            folds,
-            max_iter=min(self.settings.max_iter, FOLD_ITERATIONS),
-            tol=max(self.settings.tol, FOLD_TOL),
-            least_alpha=self._least_alpha(loss, len(folds[0].problem.Y)),
-            frozen=frozen,
-            deadline=self.settings.deadline,
+        return minimise(
+            problem,
+            starts,
+            max_iter=settings.max_iter,
+            tol=settings.tol,
+            callback=settings.callback,
+            verbose=settings.verbose,
+            description=description,
+            deadline=settings.deadline,
         )
 
-    def _run(self, search: HyperparameterSearch) -> Choice:
-        choice = search.run(
-            max_iter=SEARCH_ITERATIONS,
-            tol=SEARCH_TOL,
-            callback=self.settings.callback,
-            verbose=self.settings.verbose,
-        )
-        self.composition = choice.model
-        return choice
-
-    def _explore(self, X: Data, targets: KnownTargets) -> tuple[list[Tensor], bool]:
-        """Images under inner layers that hardly cost anything: where folds start; and whether this was interrupted."""
-        current = self.composition.hyperparameter_values()
-        gentle = {
-            name: GENTLE * current[name]
-            for name in self.free
-            if name.startswith("layers__") and name.endswith("__alpha")
-        }
-        if "alpha" in self.free and self.start is not None:
-            # Where the start is blind, as one direction of many may be, its best outer function is a constant.
-            gentle["alpha"] = current["alpha"].clamp(max=GENTLE * self._kernel_size())
-        composition = self.composition.replace(gentle).numbers()
-        problem = DeepProblem(composition, X, targets, self.loss.proxy().fit())
+    def _inner(self, choice: DeepChoice, generator: torch.Generator) -> InnerSolution:
+        """The inner layers at the chosen hyperparameters."""
+        composition, loss, settings = choice.model, self.model.loss, choice.settings
+        problem = self.problem(composition, loss.fit())
         if problem.chain is None:
-            return [], False
-        # A search over fewer landmarks than samples starts from here, and is ill conditioned where that is not near.
-        tol = max(self.settings.tol, EXPLORE_TOL) if self.approximation is None else self.settings.tol
-        result = self.minimise(problem, self.starts(problem), tol=tol, description="restarts")
-        return problem.chain.images(problem.chain.split(result.point)), result.interrupted
+            point = problem.Y.new_zeros(0)
+            return InnerSolution(problem, point, problem.value(point[None]).item())
+        starts = self.starts(problem, settings.n_restarts, generator)
+        if choice.images is not None:
+            warm = flat(problem.chain.project(choice.images))[None]
+            starts = torch.cat([warm, starts])[: max(2, settings.n_restarts)]
+        if choice.interrupted:
+            return InnerSolution(problem, starts[0], problem.value(starts[:1]).item())
+        if not loss.squared and loss.learnable and len(starts) > 1:
+            proxy = self.problem(composition, loss.proxy().fit())
+            quiet = replace(settings, callback=keep_going)
+            result = self.minimise(proxy, starts, quiet, description="restarts")
+            starts = result.point[None]
+            if result.interrupted:
+                return InnerSolution(problem, result.point, problem.value(starts).item(), result)
+        result = self.minimise(problem, starts, settings, description="objective")
+        return InnerSolution(problem, result.point, result.value, result)
 
-    def _fold(
-        self,
-        loss: Loss,
-        X: Data,
-        targets: KnownTargets,
-        images: Sequence[Tensor],
-        training: Tensor | None,
-        validation: Tensor | None,
-        point: Tensor | None = None,
-    ) -> Fold:
-        """A fold that starts at a point, or at given images."""
-        objectives = loss.scored(self.criterion, validation)
-        problem = DeepProblem(self.composition, X, targets, objectives, rows=training, free=self.free)
-        if point is None:
-            point = self.Y.new_zeros(0) if problem.chain is None else flat(problem.chain.project(images))
-        return Fold(problem, point)
+    def refits(
+        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        """For each fold f + b at its samples by a fit without them, and the samples; fits start from some images.
+
+        The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the
+        inner layers that it has.
+        """
+        for training, validation in self.splits.folds(None):
+            problem = self.problem(composition, self.model.loss.fit(), rows=training)
+            point = problem.Y.new_zeros(0)
+            if problem.chain is not None:
+                start = flat(problem.chain.project(images))
+                deadline = settings.deadline
+                quiet = replace(settings, tol=max(settings.tol, FOLD_TOL), callback=keep_going)
+                result = DeepRegression.minimise(self, problem, start[None], quiet, description="held-out fits")
+                if result.interrupted and not deadline.was_missed:
+                    raise KeyboardInterrupt
+                point = result.point
+            outer, intercept, solved = problem.solve(point)
+            Z = take(solved[-1], validation)
+            yield outer(Z[:, training] if outer.kernel.domain == "gram" else Z) + intercept, validation
+
+    # -- the solution -------------------------------------------------------------------------------------------------
+    def solve(self, choice: DeepChoice) -> DeepSolution:
+        """The inner layers and the outer function at the chosen hyperparameters."""
+        restore = self._prepared[2]
+        if restore.needs_repair(choice.model):
+            model = replace(self.model, composition=restore.composition(choice.model))
+            repaired = type(self)(self.samples, model, self.representation, seed=self.seed, inputs=self.inputs)
+            solution = repaired.solve(repaired.choose(choice.settings))
+            criterion = solution.criterion if solution.criterion is not None else choice.value
+            return replace(solution, choice=choice, criterion=criterion)
+        with restore.advice():
+            inner = self._inner(choice, self._generator(choice.random_state))
+        return self._finished(choice, inner)
+
+    @property
+    def _is_fitted_to_all(self) -> bool:
+        """Is the outer function fitted once more, to samples that the inner layers have not seen?"""
+        return self.seen.source is not None
+
+    def _finished(self, choice: DeepChoice, inner: InnerSolution) -> DeepSolution:
+        """The functions of the samples as they were given, the outer one of all samples."""
+        restore, seen, solved = self._prepared[2], self.seen, inner.functions()
+        norms = [f.norm() for f in solved]
+        functions = restore.functions(solved)
+        functions[-1] = replace(functions[-1], intercept=solved[-1].intercept)
+        if functions[0].kernel.domain == "gram" and len(seen) < seen.n:  # new rows have a column for every sample
+            functions[0] = _spread_out(functions[0], seen.numbers, seen.n)
+        function = Composed.of(functions, self.representation)
+        composition = restore.composition(inner.problem.composition)
+        if not self._is_fitted_to_all:
+            return DeepSolution(function, composition, norms, inner.value, choice.value, choice, inner, self)
+        assert seen.source is not None
+        outer = fit_outer(
+            function,
+            seen.source,
+            seen.rows,
+            None if isinstance(self.model.composition.alpha, str) else float(composition.alpha),
+            intercept=self.model.loss.intercept,
+            memory_limit=self.model.memory_limit,
+            seed=self.seed,
+        )
+        norms[-1] = outer.function.norm()
+        criterion = choice.value if outer.criterion is None else outer.criterion
+        value = outer.value + inner.penalty
+        return DeepSolution(outer.function, composition, norms, value, criterion, choice, inner, self, outer)
+
+
+def _stopped(composition: Composition) -> Choice:
+    return Choice(composition, composition.alpha, interrupted=True)
+
+
+def _run(search: HyperparameterSearch, settings: SearchSettings) -> Choice:
+    options = {"callback": settings.callback, "verbose": settings.verbose}
+    return search.run(max_iter=SEARCH_ITERATIONS, tol=SEARCH_TOL, **options)  # type: ignore[arg-type]
+
+
+def _spread_out(f: Expansion, rows: np.ndarray, n: int) -> Expansion:
+    """A function of Gram rows with a column for every one of n samples, of which it has some."""
+    index = torch.from_numpy(rows)
+    coefficients, anchors = f.coefficients.new_zeros(n, f.coefficients.shape[1]), f.coefficients.new_zeros(n, n)
+    coefficients[index] = f.coefficients
+    anchors[index[:, None], index] = f.anchors
+    return replace(f, anchors=anchors, coefficients=coefficients)
 
 
 def _known(targets: KnownTargets) -> KnownTargets:
@@ -748,56 +1116,3 @@ def leave_one_out_path(composition: Composition, X: Data, targets: KnownTargets)
             diagonal = (spectrum.vectors.square() @ inverse.mT).mT
             total += (C / diagonal[:, :, None]).square().sum((1, 2)) / n
     return alphas, torch.where(torch.isfinite(total), total, torch.inf)
-
-
-# -- whole fits -------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Fitted:
-    """A fit with the way back to the kernel and the data that it was given."""
-
-    fit: DeepFit
-    solution: Solution
-    restore: Restore
-
-    @cached_property
-    def _solved(self) -> list[Expansion]:
-        """The functions of what the fit has worked with."""
-        problem, point = self.solution.problem, self.solution.point
-        outer, intercept, _ = problem.solve(point)
-        inner = [] if problem.chain is None else problem.chain.expansions(problem.chain.split(point))
-        return [*inner, replace(outer, intercept=intercept)]
-
-    def functions(self) -> list[Expansion]:
-        """The functions from the input on; the outer one, which is the last, has the intercept."""
-        *inner, outer = self.restore.functions(self._solved)
-        return [*inner, replace(outer, intercept=self._solved[-1].intercept)]
-
-    def norms(self) -> list[float]:
-        """‖f_l‖ of every function from the input on."""
-        return [f.norm() for f in self._solved]
-
-    def composition(self) -> Composition:
-        """The composition with the numbers that were used."""
-        return self.restore.composition(self.solution.problem.composition)
-
-
-def fit_composition(
-    composition: Composition,
-    X: Data,
-    targets: KnownTargets,
-    loss: Loss,
-    settings: SearchSettings,
-    splits: Splits,
-    approximation: Nystroem | None = None,
-) -> Fitted:
-    """Fit a composition to prepared data; objects have their Gram matrix computed once, and repaired if need be."""
-    once = approximation is None
-    composition, data, restore = precompute(composition, X, targets.Y, once=once)
-    fit = DeepFit(composition, data, targets, loss, settings, splits, approximation)
-    with restore.advice():
-        solution = fit.run()
-    if restore.needs_repair(learned := solution.problem.composition):
-        composition, data, restore = precompute(restore.composition(learned), restore.data, targets.Y)
-        fit = replace(fit, composition=composition, X=data)
-        solution = replace(fit.run(), choice=solution.choice)
-    return Fitted(fit, solution, restore)

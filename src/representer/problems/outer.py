@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.approximation import FeatureMap, LandmarkFeatures, Nystroem, landmark_features
+from representer.approximation import FeatureMap, Nystroem, landmark_features
 from representer.functions import Composed, Expansion, FeatureFunction, StoredFeatures
 from representer.operators import Decomposable, Identity, silent_repairs
 from representer.optimize import system_alpha
 from representer.samples import Data, HeldSamples, Samples, plain
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem, summed_system
-from representer.systems.sums import NormalStep
+from representer.systems.sums import NormalRidge, NormalStep
 
 
 @dataclass(frozen=True)
@@ -53,28 +53,6 @@ class ImageFeatures(FeatureMap):
 
 
 @dataclass(frozen=True)
-class SeenSamples:
-    """The samples that a deep machine sees, and all of them if these are more.
-
-    Parameters
-    ----------
-    X : checked inputs
-        The samples that are seen.
-    rows : array of int
-        Their numbers among all.
-    seed : int
-        The seed with which they were drawn.
-    source : Samples, optional
-        All samples, if the outer function is to be fitted to them.
-    """
-
-    X: Data
-    rows: np.ndarray
-    seed: int = 0
-    source: Samples | None = None
-
-
-@dataclass(frozen=True)
 class OuterFit:
     """The outer function of all samples, and how it was found."""
 
@@ -90,46 +68,41 @@ class OuterFit:
 
 def fit_outer(
     function: Composed,
-    part: SeenSamples,
+    samples: Samples,
+    seen: np.ndarray,
     alpha: float | None,
     *,
     intercept: bool,
     memory_limit: int | str | None,
+    seed: int,
 ) -> OuterFit:
     """Fit the outer function once more, to all samples; alpha too, if it is None, by leave-one-out errors of samples
-    that the inner layers have not seen."""
-    source = part.source
-    assert source is not None
+    that are not among those which the inner layers have seen."""
     outer = function.outer_expansion()
     assert isinstance(outer.kernel, Decomposable) and outer.representation is not None  # as an approximation needs
     with torch.no_grad(), silent_repairs():  # the fit has said it
-        features: LandmarkFeatures = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
+        features = landmark_features(outer.kernel.kernel, outer.loaded.anchors)
         stored = StoredFeatures.of(Nystroem(features.n_features), features, outer.representation)
-        rows = np.setdiff1d(source.random_rows(len(part.rows) + limits.HELD_ROWS, part.seed), part.rows)
+        rows = np.setdiff1d(samples.random_rows(len(seen) + limits.HELD_ROWS, seed), seen)
         inner = tuple(f.loaded for f in function.inner)
-        block = source.rows(rows)
+        block = samples.rows(rows)
         sample = replace(block, X=_image(inner, block.X))
-        held = HeldSamples.of(sample, rows, part.seed)
         system = summed_system(
-            source,
+            samples,
             stored,
-            held,
+            HeldSamples.of(sample, rows, seed),
             sample,
             operator=Identity(),
             intercept=intercept,
             memory_limit=memory_limit,
-            step=lambda seen: NormalStep(ImageFeatures(inner, seen)),
-        )
-        criterion = None
-        if alpha is None:
-            alpha, criterion = system_alpha(system)
-        system = system.changed(alpha=alpha)
-        theta = system.coefficients()
-        b = system.intercept()
+            step=lambda features: NormalStep(ImageFeatures(inner, features)),
+        ).settled(system_alpha if alpha is None else alpha)
+        theta, b = system.coefficients(), system.intercept()
     constant = np.zeros(theta.shape[1]) if b is None else plain(b.to(features.dtype))
     fitted = FeatureFunction(stored, plain(theta.to(features.dtype)), constant)
-    value = system.ridge.training_error(alpha) + alpha * float(theta.square().sum())  # type: ignore[union-attr]
-    return OuterFit(replace(function, outer=fitted), system, criterion, value)
+    assert isinstance(system.ridge, NormalRidge)
+    value = system.ridge.training_error(system.alpha) + system.alpha * float(theta.square().sum())
+    return OuterFit(replace(function, outer=fitted), system, system.value, value)
 
 
 def _image(inner: tuple[Expansion, ...], X: Data) -> Any:

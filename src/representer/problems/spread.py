@@ -13,12 +13,12 @@ from torch import Tensor
 from representer.approximation import LandmarkFeatures, Nystroem, landmark_features
 from representer.functions import Composed
 from representer.kernels import Linear
-from representer.linalg import by_rows, repair_gram
+from representer.linalg import by_rows
 from representer.operators import Decomposable, OperatorKernel, Projected, repaired_gram, silent_repairs
 from representer.optimize import SearchSettings
 from representer.problems.composition import Composition, KnownTargets, squared_loss
-from representer.problems.deep import DeepFit, Splits, precompute
-from representer.samples import Data, count
+from representer.problems.deep import DeepModel, DeepRegression, Splits
+from representer.samples import Block, Data, InMemory, SparseRows, count
 from representer.systems import RidgeData, factor_system
 
 
@@ -153,18 +153,21 @@ class DeepSpread:
         """Those of refits without each fold, if the inner layers are large; NaN for samples that no fold holds out."""
         if self.refits is None:
             return None
-        composition, data = self.refits.composition, images[0]
-        if composition.input_kernel.domain == "gram":
-            data = repair_gram(data)
-        approximation = self.refits.approximation
-        with silent_repairs():  # fit has spoken of it
-            composition, data, _ = precompute(composition, data, targets.Y, once=approximation is None)
         folds = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in self.refits.folds]
         splits = Splits(torch.arange(len(targets)), lambda rows: folds)
-        fit = DeepFit(
-            composition, data, targets, squared_loss(self.intercept), self.refits.settings, splits, approximation
+        model = DeepModel(
+            self.refits.composition,
+            squared_loss(self.intercept),
+            lambda seen: splits,
+            approximation=self.refits.approximation,
         )
+        samples = InMemory(Block(images[0], targets.Y, targets.weights))
+        settings, representation = self.refits.settings, self.function.outer_expansion().representation
+        assert representation is not None
+        representation = replace(representation, sparse=isinstance(images[0], SparseRows))
+        regression = DeepRegression(samples, model, representation, seed=settings.seed)
         residuals = torch.full_like(targets.Y, torch.nan)
-        for decisions, rows in fit.held_out(composition, images[1:]):
-            residuals[rows] = targets.Y[rows] - decisions
+        with silent_repairs():  # fit has spoken of it
+            for decisions, rows in regression.refits(regression.composition, images[1:], settings):
+                residuals[rows] = targets.Y[rows] - decisions
         return residuals

@@ -101,7 +101,7 @@ class FittedSystem(System):
     def function(self) -> Expansion | FeatureFunction:
         """The fitted f + b, as a learner keeps it."""
 
-    def left_out_alone(self) -> LeftOut:
+    def left_out_alone(self) -> LeftOutAlone:
         """Samples of positive weight that stand for all, or all, each of which was left out alone."""
         raise self._unavailable("Deviations")
 
@@ -174,7 +174,7 @@ class FittedSystem(System):
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutAlone:
     """Samples that stand for all, or all, each left out alone: targets, predictions and variances (n, p).
 
     Variances are those of y_i − f₋ᵢ(x_i) in units of the prior's scale; missing targets are NaN.
@@ -368,10 +368,10 @@ class ExactSystem(FittedSystem):
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
         return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
-    def left_out_alone(self) -> LeftOut:
+    def left_out_alone(self) -> LeftOutAlone:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
-        return LeftOut(Y, system.left_out(torch.arange(len(Y))), system.left_out_variance())
+        return LeftOutAlone(Y, system.left_out(torch.arange(len(Y))), system.left_out_variance())
 
     def prior_scale(self) -> Tensor:
         if not isinstance(self._system, IterativeOutputs):
@@ -599,12 +599,12 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held)
         return torch.where(held.Y.isnan(), torch.nan, self._residuals(held)[1])
 
-    def left_out_alone(self) -> LeftOut:
+    def left_out_alone(self) -> LeftOutAlone:
         """The held samples, each of which was left out alone."""
         held = replace(self.block(self.held).positive_part(), groups=None)
         residuals, variances, _ = self._residuals(held)
         Y = held.Y.to(residuals)
-        return LeftOut(Y, Y.nan_to_num(0.0) - residuals, variances)
+        return LeftOutAlone(Y, Y.nan_to_num(0.0) - residuals, variances)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
@@ -776,14 +776,14 @@ def ridge_system(
     if isinstance(samples, InMemory):
         stored = HeldSamples.all_of(samples.samples, inputs)
         samples = InMemory(samples.samples.positive_part(pairwise=kernel.domain == "gram"))
-    fit = Fit(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
+    fit = RidgeTask(kernel, samples, alpha, representation, intercept, solver, memory_limit, stored, seed)
     if approximation is None:
         return fit.exactly(data, explicit=explicit)
     return fit.by_sums(approximation) if goes_by_sums(samples, kernel) else fit.by_features(approximation)
 
 
 @dataclass(frozen=True)
-class Fit:
+class RidgeTask:
     """What ``ridge_system`` has to solve: its arguments, samples of positive weight, and all samples as stored."""
 
     kernel: OperatorKernel
