@@ -49,10 +49,11 @@ class Positive:
     """A positive number, by its logarithm.
 
     The logarithm is confined to a quarter of the floating-point range, so that squares, and products of two squares,
-    of a value are still finite and positive. ``power`` leaves the same room to a value that is raised to that power.
+    of a value are still finite and positive. ``power`` leaves the same room to a value that is raised to that power;
+    1/2 leaves room for one square.
     """
 
-    power: int = 1
+    power: float = 1
 
     def _limit(self, dtype: torch.dtype) -> float:
         return 0.99 * math.log(torch.finfo(dtype).max) / (4.0 * self.power)

@@ -287,3 +287,22 @@ def test_warnings_name_the_line_of_the_user(name, wrap):
         model.fit(X, targets)
     ours = [warning for warning in caught if issubclass(warning.category, ConvergenceWarning)]
     assert ours and {warning.filename for warning in ours} == {__file__}
+
+
+# -- collections and scales that a first reader tried ----------------------------------------------------------------
+@pytest.mark.parametrize("rows", [[{1, 2}, {3}] * 30, [{"a": 1}] * 60, "abc"])
+def test_rows_without_an_order_are_told_what_makes_numbers_of_them(rows):
+    with pytest.raises(TypeError, match=r"X (holds collections|should be an array)"):
+        OperatorRidge().fit(rows, y)
+
+
+def test_a_kernel_that_is_zero_has_no_pivots():
+    model = OperatorRidge("linear", alpha=0.1, approximation=Nystroem(10, sampling="pivots"))
+    with pytest.raises(ValueError, match="zero for all samples"):
+        model.fit(np.zeros((60, 3)), y)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e100])
+def test_targets_beyond_the_reach_of_inner_penalties_are_refused(size):
+    with pytest.raises(ValueError, match="Divide y by its deviation"):
+        DeepKernelRegressor(random_state=0).fit(X, y * size)

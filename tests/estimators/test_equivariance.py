@@ -127,6 +127,12 @@ def test_units_of_x_do_not_matter_to_the_median_heuristic(kernel, unit):
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-8)
 
 
+@pytest.mark.parametrize("unit", [1e-100, 1e100])
+def test_units_of_x_do_not_matter_to_learned_lengthscales(unit):
+    model, other = (EmbeddingClassifier(random_state=0).fit(X * u, labels) for u in (1.0, unit))
+    assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
+
+
 REGRESSORS = {
     "ridge": lambda: OperatorRidge(Gaussian(0.9), random_state=0),
     "ridge, given": lambda: OperatorRidge(Gaussian(0.9), alpha=1e-3),

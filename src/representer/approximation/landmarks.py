@@ -46,7 +46,13 @@ def pivots(kernel: Kernel, X: Data, m: int) -> Tensor:
     def column(index: int) -> Tensor:
         return kernel._gram(X, X[index : index + 1])[:, 0]
 
-    return pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
+    rows = pivoted_cholesky(column, diagonal=kernel._diag(X), max_rank=m)[1]
+    if not len(rows):
+        raise ValueError(
+            f"{kernel!r} is zero for all samples: no sample can be a landmark. Check and scale the data, add a "
+            "constant (kernel + 1.0), or choose another kernel."
+        )
+    return rows
 
 
 def entropy_sample(kernel: Kernel, X: Data, m: int, seed: int) -> Tensor:

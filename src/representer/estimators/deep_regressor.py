@@ -273,6 +273,10 @@ def scalar_layer(layer: Layer) -> Layer:
     return layer.replaced(alpha=float(layer.alpha))
 
 
+# Targets of a size below it, or above its inverse, have inner penalties that a search cannot reach.
+LEAST_TARGETS = 1e-30
+
+
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     """Regression on data whose features have to be transformed first, by a transformation that is learned with it.
 
@@ -515,7 +519,12 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets, self._flat = check_targets(y, len(X))
-        target_unit(targets, self.dtype)  # what the precision cannot hold is refused
+        unit = target_unit(targets, self.dtype)  # what the precision cannot hold is refused
+        if unit != 0.0 and not LEAST_TARGETS <= unit <= 1.0 / LEAST_TARGETS and len(self.layers):
+            raise ValueError(
+                f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
+                "what is learned would be beyond the range of numbers. Divide y by its deviation, or use layers=[]."
+            )
         if np.isnan(targets).any():
             raise ValueError(
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "

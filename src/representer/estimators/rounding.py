@@ -87,6 +87,8 @@ def _cancellation(learner: Any, function: Any, X: Data) -> float:
         # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
         largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
         return max(1.0, largest / learner.alpha_)
+    if isinstance(function, Function) and hasattr(learner, "classes_"):
+        return function.cancellation(size=1.0)  # the targets are zeros and ones
     return function.cancellation()
 
 

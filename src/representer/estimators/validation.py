@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,6 +156,8 @@ def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
             f"{name} should be an array with one row for each sample; got {type(data).__name__}. Make a list of it "
             f"first: list({name})."
         )
+    if isinstance(data, str | bytes):
+        raise TypeError(f"{name} should be an array with one row for each sample; got one text, {data!r:.40}.")
     try:
         array = np.asarray(data)
     except ValueError as error:  # rows of different lengths
@@ -167,6 +169,14 @@ def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
     if array.dtype.kind in "SUMm":
         strange = list(array.ravel()[:MANY_STRANGERS])
     elif array.dtype == object:
+        rows = array if array.ndim == 1 else ()
+        collection = next((row for row in rows if isinstance(row, Set | Mapping)), None)
+        if collection is not None:
+            raise TypeError(
+                f"{name} holds collections without an order, like the {type(collection).__name__} {collection!r:.40}, "
+                "where numbers are expected. sklearn.preprocessing.MultiLabelBinarizer (sets) and "
+                "sklearn.feature_extraction.DictVectorizer (dictionaries) make rows of numbers of them."
+            )
         strange = [entry for entry in array.ravel() if isinstance(entry, strangers)][:MANY_STRANGERS]
     else:
         return

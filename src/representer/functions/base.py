@@ -40,16 +40,16 @@ class Function(ABC):
         """At most so many of the inputs that the function is made of; None where it has none."""
         return None
 
-    def cancellation(self, limit: int = 16) -> float:
-        """How many times larger than f the sum of its terms' absolute values is, at a few of its own points.
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """How many times larger than f, or the least size that matters, the sum of its terms' absolute values is.
 
-        It is 1 where nothing cancels, or nothing is known of it; of several outputs it is the largest. NaN says that
-        the function is not finite.
+        A few of its own points are looked at. It is 1 where nothing cancels, or nothing is known of it; of several
+        outputs it is the largest. NaN says that the function is not finite.
         """
         points = self.own_points(limit)
         if points is None:
             return 1.0
-        terms, values = self.magnitudes(points).amax(0), self(points).abs().amax(0)
+        terms, values = self.magnitudes(points).amax(0), self(points).abs().amax(0).clamp(min=size)
         return float(torch.where(terms == 0, 1.0, terms / values).max())
 
     def state(self) -> dict[str, Any]:

@@ -174,9 +174,9 @@ class Composed(Function):
             features.representation,
         )
 
-    def cancellation(self, limit: int = 16) -> float:
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """That of the outer function, at a few of its own anchors."""
-        return self.outer.cancellation(limit)
+        return self.outer.cancellation(limit, size)
 
     def network(self) -> CompositionNetwork:
         """The composition as a ``torch.nn.Module`` on the processor."""

@@ -383,7 +383,7 @@ class EmbeddingFunction(OutputFunction):
         terms = self.coordinates.contributions(X)
         return self._weighed(terms.flatten(0, 1)).unflatten(0, terms.shape[:2])
 
-    def cancellation(self, limit: int = 16) -> float:
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """That of w(x), or of the coordinates."""
         points = self.coordinates.own_points(limit)
         if points is None:

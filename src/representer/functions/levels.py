@@ -219,7 +219,7 @@ class Levels(Function):
         forward = tensor(self.forward)
         return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
 
-    def cancellation(self, limit: int = 16) -> float:
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than the centred k(x, x) of the data k(x, x) is."""
         loaded = self.data.loaded
         if loaded.means is None:
