@@ -253,16 +253,17 @@ class Levels(Function):
 
         The others have those of the training sample nearest to them.
         """
-        data = self.data.inputs(X)
-        n, blocks = len(self.hidden[0]), []
-        for rows in row_blocks(count(data), 8 * n * (2 + 4 * len(self.hidden))):
+        data, H = self.data.inputs(X), self.equations.training
+        # Blocks are written into one matrix: kept apart, they would pin the memory that each of them frees.
+        values = H.new_empty(count(data), H.shape[1])
+        solved = torch.ones(len(values), dtype=torch.bool, device=H.device)
+        for rows in row_blocks(len(values), 8 * len(H) * (2 + 4 * len(self.hidden))):
             k = self.data.rows(take(data, torch.arange(rows.start, rows.stop)))
             if self.extension == "smoother":
-                blocks.append((self._smoothed(k), torch.ones(len(k), dtype=torch.bool, device=k.device)))
+                values[rows] = self._smoothed(k)
             else:
-                blocks.append(self.equations(self.data.centered(k), self.data.nearest(k)))
-        values, solved = zip(*blocks, strict=True)
-        return torch.cat(values), torch.cat(solved)
+                values[rows], solved[rows] = self.equations(self.data.centered(k), self.data.nearest(k))
+        return values, solved
 
     def recovery(self, X: Data, hidden: Tensor | None = None) -> Recovery:
         """How well the linear map that is best for the training samples recovers others from hidden features.

@@ -58,8 +58,9 @@ AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
 # The residual of the equations of more samples than these is not looked at: it takes another Gram matrix.
 RESIDUAL_SAMPLES = 2000
-# The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: six digits.
-DEVIATION_DIGITS = 0.4
+# The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: it leaves four
+# digits, in single precision two.
+DEVIATION_DIGITS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
