@@ -50,7 +50,7 @@ class Positive:
 
     The logarithm is confined to a quarter of the floating-point range, so that squares, and products of two squares,
     of a value are still finite and positive. ``power`` leaves the same room to a value that is raised to that power;
-    1/2 leaves room for one square.
+    0.6 leaves room for one square, and sums of such.
     """
 
     power: float = 1

@@ -169,7 +169,7 @@ def refuse_non_numbers(data: Data, name: str, kernel: Any = None) -> None:
     if array.dtype.kind in "SUMm":
         strange = list(array.ravel()[:MANY_STRANGERS])
     elif array.dtype == object:
-        rows = array if array.ndim == 1 else ()
+        rows = array if array.ndim == 1 and name == "X" else ()
         collection = next((row for row in rows if isinstance(row, Set | Mapping)), None)
         if collection is not None:
             raise TypeError(

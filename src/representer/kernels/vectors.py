@@ -210,7 +210,7 @@ FAR = 1e4
 def _lengthscale(median: Word) -> Hyperparameter:
     """A lengthscale whose words start from a median distance."""
     words = {"median": median, "auto": Word(median.value, learned=True), "ard": Word(ard_lengthscales, learned=True)}
-    return Hyperparameter(Positive(power=0.5), words)
+    return Hyperparameter(Positive(power=0.6), words)
 
 
 EUCLIDEAN = _lengthscale(Word(median_distance))
