@@ -17,7 +17,7 @@ from representer.kernels.base import (
     Wrapped,
     is_bounded,
 )
-from representer.kernels.columns import Columns, as_records
+from representer.kernels.columns import Columns, Records, as_records
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
@@ -29,6 +29,7 @@ from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.stack import Stack, family
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
+from representer.kernels.tables import Category, Date, Encoding, Missing, Number, Ordered, Standardized, Table
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
     Gaussian,
@@ -45,12 +46,15 @@ from representer.kernels.vectors import (
 __all__ = [
     "NAMES",
     "Callable",
+    "Category",
     "Centered",
     "Columns",
     "Constant",
+    "Date",
     "Delta",
     "Domain",
     "Edit",
+    "Encoding",
     "ExplicitFeatures",
     "Fingerprint",
     "Functional",
@@ -67,9 +71,12 @@ __all__ = [
     "MeanMap",
     "MinMax",
     "Mismatch",
+    "Missing",
     "Molecule",
     "Neural",
     "Normalized",
+    "Number",
+    "Ordered",
     "Overlap",
     "Pair",
     "Parallel",
@@ -80,14 +87,17 @@ __all__ = [
     "Radial",
     "RandomWalk",
     "RationalQuadratic",
+    "Records",
     "Scaled",
     "ShortestPath",
     "Signature",
     "Spectrum",
     "Stack",
+    "Standardized",
     "Stationary",
     "Subsequence",
     "Sum",
+    "Table",
     "Tangent",
     "Tanimoto",
     "TensorMatern",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,10 +13,13 @@ from torch import Tensor
 from representer.kernels.base import Domain, Kernel
 from representer.linalg import combine
 from representer.samples import Data, first_positions, is_single, same_features
-from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row
+from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row, same
 
 Field = str | tuple[str, ...]
 Record = Mapping[Hashable, Any]
+
+# How many results records remember: a stack has members with the same columns, and a search one kernel.
+REMEMBERED = 4
 
 
 class Columns(Kernel):
@@ -156,7 +159,27 @@ def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
 
 
 # -- records --------------------------------------------------------------------------------------------------------
-def as_records(X: Data) -> list[Record]:
+class Records(list[Record]):
+    """Records as a list of dictionaries, which remembers what was computed from its columns."""
+
+    def __init__(self, records: Iterable[Record] = ()):
+        super().__init__(records)
+        self._memory: list[tuple[Any, Any]] = []
+
+    def remembered(self, key: Any, compute: Callable[[Records], Any]) -> Any:
+        """What was computed for an equal key, or is now."""
+        for known, result in self._memory:
+            if known is key or same(known, key):
+                return result
+        result = compute(self)
+        self._memory = [*self._memory[-REMEMBERED:], (key, result)]
+        return result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Records, (list(self),)  # what is remembered only saves time
+
+
+def as_records(X: Data) -> Records:
     """The records of a frame, a dictionary of columns, a structured array or a list of dictionaries, as the latter.
 
     Examples
@@ -196,12 +219,12 @@ def as_records(X: Data) -> list[Record]:
         )
     if not records:
         raise ValueError("Found 0 records: a kernel needs at least one.")
-    return records
+    return records if isinstance(records, Records) else Records(records)
 
 
 def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
     """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
-    columns = [_column(records, name) for name in _names(field)]
+    columns = [column_of(records, name) for name in _names(field)]
     try:
         if kernel.domain == "vectors":
             return kernel.prepare(np.column_stack([np.asarray(c).reshape(len(c), -1) for c in columns]))
@@ -215,24 +238,25 @@ def _names(field: Field) -> tuple[str, ...]:
     return field if isinstance(field, tuple) else (field,)
 
 
-def _column(records: Sequence[Record], name: str) -> list[Data]:
-    """The entries of a column, or an error where they are missing."""
+def column_of(records: Sequence[Record], name: str, *, gaps: bool = False) -> list[Data]:
+    """The entries of a column, or an error where they are missing; ``gaps`` allows None and NaN."""
     absent = [i for i, record in enumerate(records) if name not in record]
     if absent:
         which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
         present = ", ".join(map(repr, records[absent[0]]))
         raise ValueError(f"{which} no column {name!r}; there are: {present}.")
     column = [record[name] for record in records]
-    gaps = [i for i, value in enumerate(column) if _is_missing(value)]
-    if gaps:
+    missing = [] if gaps else [i for i, value in enumerate(column) if is_missing(value)]
+    if missing:
         raise ValueError(
-            f"Column {name!r} has no value in row(s) {first_positions(gaps)} (None or NaN). Impute these values, or "
-            "leave the rows out."
+            f"Column {name!r} has no value in row(s) {first_positions(missing)} (None or NaN). Impute these values, "
+            "leave the rows out, or use a kernel that takes gaps, such as Table."
         )
     return column
 
 
-def _is_missing(value: object) -> bool:
+def is_missing(value: object) -> bool:
     """Is it None, NaN, or one of the missing values of pandas?"""
-    missing = value is None or (isinstance(value, float) and value != value)
+    missing = value is None or (isinstance(value, float | np.floating) and value != value)
+    missing = missing or (isinstance(value, np.datetime64) and bool(np.isnat(value)))
     return missing or type(value).__name__ in ("NAType", "NaTType")

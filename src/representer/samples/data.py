@@ -17,8 +17,10 @@ Array = Any  # a tensor, or the NumPy array that is stored of one
 Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
-def as_vectors(X: object) -> Tensor:
+def as_vectors(X: object, *, gaps: bool = False) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
+
+    With ``gaps``, NaN is allowed for what is not known.
 
     Examples
     --------
@@ -37,11 +39,11 @@ def as_vectors(X: object) -> Tensor:
             f"Found {tensor.shape[-2]} sample(s) of {tensor.shape[-1]} feature(s) (shape {tuple(tensor.shape)}): a "
             "kernel needs at least one of each."
         )
-    if not is_finite(tensor):
+    if not is_finite(tensor.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf) if gaps else tensor):
         place = torch.nonzero(~torch.isfinite(tensor.detach()))[0].tolist()
         raise ValueError(
             f"The data contain NaN or infinity, first at row {place[-2]}, column {place[-1]}. Impute or remove such "
-            "entries (for example with sklearn.impute.SimpleImputer)."
+            "entries (for example with sklearn.impute.SimpleImputer), or take gaps for what they are: Missing(kernel)."
         )
     return tensor
 
