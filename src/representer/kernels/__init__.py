@@ -29,7 +29,20 @@ from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
 from representer.kernels.stack import Stack, family
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
-from representer.kernels.tables import Category, Date, Encoding, Missing, Number, Ordered, Standardized, Table
+from representer.kernels.suggest import Finding, Suggestion, is_frame, suggest
+from representer.kernels.tables import (
+    Category,
+    Date,
+    Encoding,
+    Missing,
+    Number,
+    Optional,
+    Ordered,
+    Pixels,
+    Standardized,
+    Table,
+    Words,
+)
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
     Gaussian,
@@ -56,6 +69,7 @@ __all__ = [
     "Edit",
     "Encoding",
     "ExplicitFeatures",
+    "Finding",
     "Fingerprint",
     "Functional",
     "Gaussian",
@@ -76,10 +90,12 @@ __all__ = [
     "Neural",
     "Normalized",
     "Number",
+    "Optional",
     "Ordered",
     "Overlap",
     "Pair",
     "Parallel",
+    "Pixels",
     "Polynomial",
     "Precomputed",
     "Product",
@@ -96,6 +112,7 @@ __all__ = [
     "Standardized",
     "Stationary",
     "Subsequence",
+    "Suggestion",
     "Sum",
     "Table",
     "Tangent",
@@ -104,6 +121,7 @@ __all__ = [
     "VertexHistogram",
     "WeightedDegree",
     "WeisfeilerLehman",
+    "Words",
     "Wrapped",
     "are_smiles",
     "as_graph",
@@ -113,7 +131,9 @@ __all__ = [
     "coded",
     "family",
     "is_bounded",
+    "is_frame",
     "morgan",
     "one_kind",
     "pairwise_blocks",
+    "suggest",
 ]

@@ -84,9 +84,9 @@ class Columns(Kernel):
                 f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
             )
         for field, kernel in self.kernels.items():
-            if not isinstance(kernel, Kernel) or kernel.domain in ("gram", "records"):
+            if not isinstance(kernel, Kernel) or kernel.domain == "gram":
                 raise ValueError(
-                    f"The kernel of field {field!r} of Columns must take vectors, labels or objects; got {kernel!r}."
+                    f"The kernel of field {field!r} of Columns must not take Gram matrices; got {kernel!r}."
                 )
         names: dict[str, Field] = {}
         for (name, _), field in zip(self._children(), self.kernels, strict=True):
@@ -159,6 +159,38 @@ def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
 
 
 # -- records --------------------------------------------------------------------------------------------------------
+def frame_columns(X: Data) -> dict[Any, Sequence[Any]] | None:
+    """The columns of a frame (pandas, polars, pyarrow), a dictionary, a structured array or dictionaries, by name.
+
+    None where the samples have no columns with names.
+    """
+    if isinstance(X, Mapping):
+        single = [name for name, column in X.items() if is_single(column)]
+        if single:
+            raise ValueError(
+                f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is "
+                f"one {type(X[single[0]]).__name__}. Put a single record in a list."
+            )
+        return dict(X)
+    if hasattr(X, "column_names") and hasattr(X, "column"):  # pyarrow, whose own columns are chunks of scalars
+        names = list(X.column_names)
+        _refuse_equal_names(names)
+        return {name: X.column(name).to_pylist() for name in names}
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        _refuse_equal_names(names)
+        return {name: X[name] for name in names}
+    if isinstance(X, np.ndarray) and X.dtype.names is not None:
+        return {name: X[name] for name in X.dtype.names}
+    return None
+
+
+def _refuse_equal_names(names: list[Any]) -> None:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"The columns of the frame must have different names; {', '.join(twice)} stand(s) twice.")
+
+
 class Records(list[Record]):
     """Records as a list of dictionaries, which remembers what was computed from its columns."""
 
@@ -188,22 +220,7 @@ def as_records(X: Data) -> Records:
     >>> as_records({"name": ["a", "b"], "size": [1, 2]})
     [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
     """
-    columns = None
-    if isinstance(X, Mapping):
-        single = [name for name, column in X.items() if is_single(column)]
-        if single:
-            raise ValueError(
-                f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is "
-                f"one {type(X[single[0]]).__name__}. Put a single record in a list."
-            )
-        columns = dict(X)
-    elif hasattr(X, "columns"):
-        names = list(X.columns)
-        if len(set(names)) < len(names):
-            raise ValueError(f"The columns of the frame must have different names; got {names}.")
-        columns = {name: X[name] for name in names}
-    elif isinstance(X, np.ndarray) and X.dtype.names is not None:
-        columns = {name: X[name] for name in X.dtype.names}
+    columns = frame_columns(X)
     if columns is not None:
         lengths = {name: len(column) for name, column in columns.items()}
         if len(set(lengths.values())) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
+from representer.kernels.base import Domain, Kernel, Wrapped
 from representer.kernels.columns import Record, Records, as_records, column_of, is_missing
 from representer.kernels.learned import Mapped
-from representer.samples import Data, as_vectors, first_positions
+from representer.kernels.strings import Spectrum
+from representer.samples import Data, as_list, as_vectors, first_positions, plain
 from representer.values import Rule, Value, as_tensor, instance_of, is_real
 
 Column = Sequence[Any]
@@ -502,3 +504,149 @@ class Missing(Mapped):
         filled = torch.where(absent, as_tensor(self.center).to(X), X)
         columns = torch.as_tensor(np.asarray(self.gaps, dtype=np.int64), device=X.device)
         return torch.cat([filled, absent[..., columns].to(X)], -1)
+
+
+# -- texts, pictures, gaps --------------------------------------------------------------------------------------------
+class Words(Mapped):
+    """Texts by the words they have in common: the cosine of the numbers of times that runs of words occur.
+
+    Parameters
+    ----------
+    length : int or (int, int)
+        How many words a run has, or from how many to how many.
+
+    Examples
+    --------
+    >>> from representer.kernels import Words
+    >>> Words()(["a red house", "The red, red rose"]).round(decimals=3).tolist()
+    [[1.0, 0.471], [0.471, 1.0]]
+    """
+
+    domain: Domain = "objects"
+
+    def __init__(self, length: int | tuple[int, int] = 1):
+        self.length = length
+
+    @property
+    def kernel(self) -> Kernel:  # type: ignore[override]
+        """The kernel of lists of words."""
+        return Spectrum(self.length).normalized()
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The texts as lists of lower-case words; a list or a set of words is one already."""
+        texts = as_list(X, "texts", "Words")
+        wrong = [i for i, text in enumerate(texts) if not isinstance(text, str | list | tuple | set | frozenset)]
+        if wrong:
+            raise ValueError(
+                f"Words takes texts, or lists of words; got {type(texts[wrong[0]]).__name__} at position {wrong[0]}."
+            )
+        return list(map(_as_words, texts))
+
+    def _resolve(self, X: Data) -> Self:
+        return self
+
+    def _image(self, X: list[Any]) -> list[Any]:
+        return X
+
+
+def _as_words(text: Any) -> tuple[str, ...]:
+    """The words of a text in lower case; of a set, in order. A text without words has one, the empty word."""
+    if isinstance(text, tuple):
+        return text
+    words = re.findall(r"\w+", text.lower()) if isinstance(text, str) else sorted(text) if _is_set(text) else text
+    return tuple(words) or ("",)
+
+
+def _is_set(text: Any) -> bool:
+    return isinstance(text, set | frozenset)
+
+
+class Pixels(Mapped):
+    """A kernel on vectors, of arrays of one shape as they are: pictures, or curves on a common grid.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import Linear, Pixels
+    >>> Pixels(Linear())(np.ones((2, 3, 4))).tolist()
+    [[12.0, 12.0], [12.0, 12.0]]
+    """
+
+    domain: Domain = "objects"
+    rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The arrays as a list, checked to have one shape."""
+        arrays = [np.asarray(plain(item), dtype=np.float64) for item in as_list(X, "arrays", "Pixels")]
+        shapes = sorted({array.shape for array in arrays})
+        if len(shapes) > 1:
+            raise ValueError(f"Pixels takes arrays of one shape; got {shapes[0]} and {shapes[1]}. Resize or cut them.")
+        as_vectors(np.stack([array.reshape(-1) for array in arrays]))
+        return arrays
+
+    def _image(self, X: list[Any]) -> Tensor:
+        return torch.from_numpy(np.stack([array.reshape(-1) for array in X]))
+
+
+class Optional(Wrapped):
+    """A kernel of objects some of which are missing (None or NaN): 1 of two gaps, 0 of an object and a gap.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On objects.
+
+    Examples
+    --------
+    >>> from representer.kernels import Optional, Spectrum
+    >>> Optional(Spectrum(1).normalized())(["ab", None, "ac"]).round(decimals=3).tolist()
+    [[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.5, 0.0, 1.0]]
+    """
+
+    rules = {"kernel": instance_of("a kernel object", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The objects as the kernel takes them, and None for gaps."""
+        items = as_list(X, "objects", "Optional")
+        present = [item for item in items if not is_missing(item)]
+        prepared = iter(self.kernel.prepare(present) if present else [])
+        return [None if is_missing(item) else next(prepared) for item in items]
+
+    def _resolve(self, X: list[Any]) -> Self:
+        present = [item for item in X if item is not None]
+        return self._rebuild(lambda _, kernel: kernel._resolve(present) if present else kernel)
+
+    def _gram(self, X: list[Any], Y: list[Any] | None) -> Tensor:
+        left, right = _present(X), _present(X if Y is None else Y)
+        absent = torch.tensor([[x is None and y is None for y in (X if Y is None else Y)] for x in X])
+        gram = absent.to(torch.float64)
+        if len(left) and len(right):
+            rows = [X[i] for i in left]
+            inner = self.kernel._gram(rows, None if Y is None else [Y[j] for j in right])
+            gram = gram.to(inner.dtype).expand(*inner.shape[:-2], *gram.shape).clone()
+            gram[..., torch.tensor(left)[:, None], torch.tensor(right)] = inner
+        return gram
+
+    def _diag(self, X: list[Any]) -> Tensor:
+        present = _present(X)
+        diagonal = torch.ones(len(X), dtype=torch.float64)
+        if present:
+            inner = self.kernel._diag([X[i] for i in present])
+            diagonal = diagonal.to(inner.dtype).expand(*inner.shape[:-1], len(X)).clone()
+            diagonal[..., torch.tensor(present)] = inner
+        return diagonal
+
+
+def _present(X: list[Any]) -> list[int]:
+    return [i for i, item in enumerate(X) if item is not None]
