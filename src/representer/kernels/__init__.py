@@ -17,7 +17,7 @@ from representer.kernels.base import (
     Wrapped,
     is_bounded,
 )
-from representer.kernels.columns import Columns, Records, as_records
+from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
@@ -103,7 +103,6 @@ __all__ = [
     "Radial",
     "RandomWalk",
     "RationalQuadratic",
-    "Records",
     "Scaled",
     "ShortestPath",
     "Signature",
@@ -127,7 +126,6 @@ __all__ = [
     "as_graph",
     "as_kernel",
     "as_molecules",
-    "as_records",
     "coded",
     "family",
     "is_bounded",

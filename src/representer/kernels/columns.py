@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,14 +12,10 @@ from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel
 from representer.linalg import combine
-from representer.samples import Data, first_positions, is_single, same_features
-from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row, same
+from representer.samples import Data, Record, Records, as_records, column_of, same_features
+from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row
 
 Field = str | tuple[str, ...]
-Record = Mapping[Hashable, Any]
-
-# How many results records remember: a stack has members with the same columns, and a search one kernel.
-REMEMBERED = 4
 
 
 class Columns(Kernel):
@@ -103,7 +99,7 @@ class Columns(Kernel):
             self._weights()
 
     # -- data ---------------------------------------------------------------------------------------------------------
-    def prepare(self, X: Data) -> list[Record]:
+    def prepare(self, X: Data) -> Records:
         """The records as dictionaries with all columns, after each kernel has checked its own."""
         records = as_records(X)
         for field, kernel in self.kernels.items():
@@ -158,87 +154,7 @@ def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
     return combine(operation, a, b) if a.ndim >= b.ndim else combine(operation, b, a)
 
 
-# -- records --------------------------------------------------------------------------------------------------------
-def frame_columns(X: Data) -> dict[Any, Sequence[Any]] | None:
-    """The columns of a frame (pandas, polars, pyarrow), a dictionary, a structured array or dictionaries, by name.
-
-    None where the samples have no columns with names.
-    """
-    if isinstance(X, Mapping):
-        single = [name for name, column in X.items() if is_single(column)]
-        if single:
-            raise ValueError(
-                f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is "
-                f"one {type(X[single[0]]).__name__}. Put a single record in a list."
-            )
-        return dict(X)
-    if hasattr(X, "column_names") and hasattr(X, "column"):  # pyarrow, whose own columns are chunks of scalars
-        names = list(X.column_names)
-        _refuse_equal_names(names)
-        return {name: X.column(name).to_pylist() for name in names}
-    if hasattr(X, "columns"):
-        names = list(X.columns)
-        _refuse_equal_names(names)
-        return {name: X[name] for name in names}
-    if isinstance(X, np.ndarray) and X.dtype.names is not None:
-        return {name: X[name] for name in X.dtype.names}
-    return None
-
-
-def _refuse_equal_names(names: list[Any]) -> None:
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"The columns of the frame must have different names; {', '.join(twice)} stand(s) twice.")
-
-
-class Records(list[Record]):
-    """Records as a list of dictionaries, which remembers what was computed from its columns."""
-
-    def __init__(self, records: Iterable[Record] = ()):
-        super().__init__(records)
-        self._memory: list[tuple[Any, Any]] = []
-
-    def remembered(self, key: Any, compute: Callable[[Records], Any]) -> Any:
-        """What was computed for an equal key, or is now."""
-        for known, result in self._memory:
-            if known is key or same(known, key):
-                return result
-        result = compute(self)
-        self._memory = [*self._memory[-REMEMBERED:], (key, result)]
-        return result
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (list(self),)  # what is remembered only saves time
-
-
-def as_records(X: Data) -> Records:
-    """The records of a frame, a dictionary of columns, a structured array or a list of dictionaries, as the latter.
-
-    Examples
-    --------
-    >>> from representer.kernels import as_records
-    >>> as_records({"name": ["a", "b"], "size": [1, 2]})
-    [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
-    """
-    columns = frame_columns(X)
-    if columns is not None:
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"The columns must have the same length; got {lengths}.")
-        X = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    records = X if isinstance(X, list) else list(X) if isinstance(X, Sequence | np.ndarray) else []
-    strangers = [i for i, record in enumerate(records) if not isinstance(record, Mapping)]
-    if strangers or isinstance(X, str) or not hasattr(X, "__len__"):
-        at = f" with a {type(records[strangers[0]]).__name__} at position {strangers[0]}" if strangers else ""
-        raise ValueError(
-            "Columns takes a data frame, a dictionary of columns, a structured array or a list of dictionaries; got "
-            f"{type(X).__name__}{at}. An array has no names: pandas.DataFrame(X, columns=[…]) gives it some."
-        )
-    if not records:
-        raise ValueError("Found 0 records: a kernel needs at least one.")
-    return records if isinstance(records, Records) else Records(records)
-
-
+# -- one field ------------------------------------------------------------------------------------------------------
 def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
     """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
     columns = [column_of(records, name) for name in _names(field)]
@@ -253,27 +169,3 @@ def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
 def _names(field: Field) -> tuple[str, ...]:
     """The names of the columns of a field."""
     return field if isinstance(field, tuple) else (field,)
-
-
-def column_of(records: Sequence[Record], name: str, *, gaps: bool = False) -> list[Data]:
-    """The entries of a column, or an error where they are missing; ``gaps`` allows None and NaN."""
-    absent = [i for i, record in enumerate(records) if name not in record]
-    if absent:
-        which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
-        present = ", ".join(map(repr, records[absent[0]]))
-        raise ValueError(f"{which} no column {name!r}; there are: {present}.")
-    column = [record[name] for record in records]
-    missing = [] if gaps else [i for i, value in enumerate(column) if is_missing(value)]
-    if missing:
-        raise ValueError(
-            f"Column {name!r} has no value in row(s) {first_positions(missing)} (None or NaN). Impute these values, "
-            "leave the rows out, or use a kernel that takes gaps, such as Table."
-        )
-    return column
-
-
-def is_missing(value: object) -> bool:
-    """Is it None, NaN, or one of the missing values of pandas?"""
-    missing = value is None or (isinstance(value, float | np.floating) and value != value)
-    missing = missing or (isinstance(value, np.datetime64) and bool(np.isnat(value)))
-    return missing or type(value).__name__ in ("NAType", "NaTType")

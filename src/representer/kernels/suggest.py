@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 
 from representer.kernels.bags import MeanMap
 from representer.kernels.base import Kernel
-from representer.kernels.columns import Columns, column_of, frame_columns, is_missing
+from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.graph_kernels import WeisfeilerLehman
@@ -26,7 +26,6 @@ from representer.kernels.stack import Stack, family
 from representer.kernels.strings import Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
-    Column,
     Date,
     Encoding,
     Missing,
@@ -43,7 +42,7 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian
-from representer.samples import Data, as_items, plain
+from representer.samples import Column, Data, as_items, frame_columns, is_missing, plain
 from representer.values import is_real
 
 # A column of texts is one of categories if each level has so many entries in the mean, or if there are few levels.
@@ -179,11 +178,7 @@ def suggest(X: Data, y: Data = None, *, stationary: bool = False) -> Suggestion:
 
 def is_frame(X: Data) -> bool:
     """Do samples have columns with names: a frame, a dictionary of columns, a structured array, dictionaries?"""
-    if isinstance(X, Mapping) or hasattr(X, "columns") or hasattr(X, "column_names"):
-        return True
-    if isinstance(X, np.ndarray):
-        return X.dtype.names is not None
-    return isinstance(X, list) and bool(X) and all(isinstance(row, Mapping) for row in X)
+    return frame_columns(X) is not None
 
 
 def _as_rows(X: Data) -> np.ndarray | None:
@@ -242,8 +237,7 @@ def _of_family(finding: Finding) -> Suggestion:
 def _of_frame(X: Data, y: Data) -> Suggestion:
     """A frame: coordinates of numbers, categories and dates together, and a kernel for each column of objects."""
     columns = frame_columns(X)
-    if columns is None:  # dictionaries, of which the first says what columns there are
-        columns = {name: column_of(X, name, gaps=True) for name in X[0]}
+    assert columns is not None
     findings = [kind_of_column(name, column) for name, column in columns.items()]
     if y is not None:
         findings = [_associated(own, columns[own.column], y) for own in findings]

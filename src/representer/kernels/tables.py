@@ -13,13 +13,22 @@ import torch
 from torch import Tensor
 
 from representer.kernels.base import Domain, Kernel, Wrapped
-from representer.kernels.columns import Record, Records, as_records, column_of, is_missing
 from representer.kernels.learned import Mapped
 from representer.kernels.strings import Spectrum
-from representer.samples import Data, as_list, as_vectors, first_positions, plain
-from representer.values import Rule, Value, as_tensor, instance_of, is_real
-
-Column = Sequence[Any]
+from representer.samples import (
+    Column,
+    Data,
+    Record,
+    Records,
+    as_list,
+    as_records,
+    as_vectors,
+    column_of,
+    first_positions,
+    is_missing,
+    plain,
+)
+from representer.values import Rule, Value, as_tensor, instance_of, is_real, same
 
 # Seconds of the cycles that a date has, by the name of the encoding's argument.
 CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
@@ -27,6 +36,8 @@ CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
 
 def as_numbers(column: Column) -> np.ndarray:
     """The entries of a column as numbers (n,), with NaN for gaps."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return column.astype(np.float64)
     entries = [np.nan if is_missing(entry) else entry for entry in column]
     numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
     wrong = [i for i, entry in enumerate(numbers) if entry is None]
@@ -365,7 +376,7 @@ class Table(Mapped):
     def _image(self, X: Sequence[Record]) -> Tensor:
         """The coordinates (n, q) of all columns side by side; those of the same records are computed once."""
         if isinstance(X, Records):
-            return X.remembered(self.columns, self._coordinates)
+            return X.remembered(self.columns, self._coordinates, same)
         return self._coordinates(X)
 
     def _coordinates(self, X: Sequence[Record]) -> Tensor:

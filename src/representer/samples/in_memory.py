@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,10 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite, recycling, row_blocks
+from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 Array = Any  # a tensor, or the NumPy array that is stored of one
-Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
 def as_vectors(X: object, *, gaps: bool = False) -> Tensor:
@@ -157,15 +157,12 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
     return samples
 
 
-def first_positions(positions: Sequence[int]) -> str:
-    """The first positions of faulty samples, as an error names them."""
-    return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
-
-
 def take(X: Data, rows: Tensor) -> Data:
     """The samples with these numbers of prepared data."""
     if isinstance(X, Tensor):
         return X[rows]
+    if isinstance(X, Records):
+        return X.take(rows.cpu().numpy())
     # NumPy would read a tensor of one row number as that number.
     return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]
 
