@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, original
 from representer.samples import Array, Data, count, plain, same_features, take
@@ -39,6 +40,11 @@ class Function(ABC):
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
         return self.contributions(X).abs().sum(1)
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel whose features, or centred values, f is made of; None where f is a sum over points."""
+        return None
 
     def own_points(self, limit: int) -> Data:
         """At most so many of the inputs that the function is made of; None where it has none."""

@@ -15,6 +15,7 @@ from representer.kernels.base import (
     Sum,
     Tangent,
     Wrapped,
+    has_products,
     is_bounded,
 )
 from representer.kernels.columns import Columns
@@ -128,6 +129,7 @@ __all__ = [
     "as_molecules",
     "coded",
     "family",
+    "has_products",
     "is_bounded",
     "is_frame",
     "morgan",
