@@ -385,9 +385,9 @@ class CellSystem(SummedSystem):
         own = {field.name: getattr(self, field.name) for field in fields(SummedSystem)}
         return SummedSystem(**{**own, "sums": sums.map(plain), "held": held})
 
-    def least_alpha(self) -> Tensor:
-        """Below this, the digits of the blocks are used up."""
-        return self.in_rkhs.least_alpha()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        """The alphas that the criterion in the RKHS of l can tell apart."""
+        return self.in_rkhs.alpha_range()
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion of the held samples in the RKHS of l for many alphas."""

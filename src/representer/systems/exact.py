@@ -49,7 +49,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members
+from representer.systems.base import Criterion, System, group_members, shift_range
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -439,15 +439,17 @@ class RidgeData:
         """The coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
 
-    def least_alpha(self) -> Tensor:
-        """Below this, n·alpha leaves fewer than a third of the digits of a solution, and a criterion is rounding.
-
-        The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed.
-        """
-        with torch.no_grad():
-            traces = self.kernel.diag(self.X, self.Y.shape[1]).sum(0)
-        info = torch.finfo(self.Y.dtype)
-        return (traces.max() * info.eps ** (2 / 3) / len(self.Y)).clamp(min=info.tiny ** (1 / 2))
+    @torch.no_grad()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
+        trace, values = self.kernel.diag(self.X, self.Y.shape[1]).sum(0).max(), None
+        if self.form is not None and len(self.form.kernels) == 1 and has_few_features(self.form.kernels[0], self.X):
+            known = gram_spectrum(self.form.kernels[0], self.X, self.root, intercept=self.intercept)
+            values = known[0].values * self.form.weights.max()
+            if self.mask is None:
+                vars(self)["_spectrum"] = known  # for a path
+        low, high = shift_range(trace, values)
+        return low / len(self.Y), high / len(self.Y)
 
 
 def training_data(

@@ -39,7 +39,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, whole_groups
+from representer.systems.base import Criterion, System, shift_range, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
 from representer.systems.sums import (
@@ -380,8 +380,8 @@ class ExactSystem(FittedSystem):
         targets = self._training.targets  # without leave-one-out: maximum likelihood, yᵀQy over the entries
         return (targets * self._system.coefficients()).sum() / targets.numel()
 
-    def least_alpha(self) -> Tensor:
-        return self._judged.least_alpha()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        return self._judged.alpha_range()
 
     @cached_property
     def refinable(self) -> bool:  # type: ignore[override]
@@ -528,12 +528,12 @@ class SummedSystem(FeatureSystem):
     def residual(self) -> float:
         return self.ridge.residual(self.alpha)
 
-    def least_alpha(self) -> Tensor:
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
-        largest = ridge.spectrum.values.sum() * own.max() / ridge.weight
-        info = torch.finfo(self.features.map.dtype)
-        return (largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2))
+        trace = ridge.spectrum.values.sum() * own.max() / ridge.weight
+        low, high = shift_range(trace.to(self.features.map.dtype))
+        return low.double(), high.double()
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""
