@@ -13,11 +13,17 @@ from representer.functions.levels import Levels
 from representer.kernels import Kernel, Linear, Polynomial
 from representer.linalg import RoundingNotes
 from representer.notices import NumericalWarning, warn
+from representer.operators import Decomposable
 from representer.samples import Data, is_dask, plain
+from representer.systems import FittedSystem
 
 # Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
 # leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
 CANCELLATION, LEARNED = -0.6, -0.7
+# Samples are alike to a kernel if their variance in its RKHS is such a share of k(x, x).
+ALIKE = 1e-6
+# The share of that variance from which alpha makes a fit nearly constant.
+DROWNED = 0.1
 # A column is far from zero if its mean is so many times its deviation.
 FAR = 1e3
 
@@ -61,10 +67,44 @@ def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
             f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
             f"prediction about {left} are left."
         )
+    share = _alike(learner, points) if learned else None
+    if share is not None:
+        yield (
+            f"What tells samples apart is {share:.1e} of k(x, x), and alpha={np.max(learner.alpha_):.1e} drowns it: "
+            "the alphas that would fit are lost to rounding."
+        )
     if isinstance(function, FeatureFunction | StoredFeatures | Levels) and distance**2 > eps**CANCELLATION:
         kernel = function.data.kernel if isinstance(function, Levels) else _features(function).kernel
         if _has_products(kernel):
             yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
+
+
+def _kernel(learner: Any) -> Kernel | None:
+    """The scalar kernel that the fitted function has of the data themselves; None where there is no such kernel."""
+    kernel = getattr(learner, "kernel_", None)
+    kernel = kernel.kernel if isinstance(kernel, Decomposable) else kernel
+    return kernel if isinstance(kernel, Kernel) and not len(getattr(learner, "layers", ())) else None
+
+
+def _alike(learner: Any, points: np.ndarray | None) -> float | None:
+    """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
+
+    For kernels of products that is the variance of a column, for others that of a few samples in the RKHS. Slopes of
+    few features are fitted at any alpha.
+    """
+    kernel, system = _kernel(learner), getattr(learner, "system_", None)
+    slopes = isinstance(system, FittedSystem) and system.has_slopes
+    if points is None or slopes or kernel is None or kernel.domain != "vectors" or not hasattr(learner, "alpha_"):
+        return None
+    some = points[:: max(1, len(points) // 64)]
+    gram = plain(kernel(some))
+    size, spread = float(np.diagonal(gram).mean()), float(np.diagonal(gram).mean() - gram.mean())
+    if _has_products(kernel):
+        unit = float(np.abs(some).max()) or 1.0  # so that squares are in range
+        variances = (some / unit).var(0)
+        spread = size * float(np.min(variances[variances > 0], initial=np.inf) / ((some / unit) ** 2).sum(1).mean())
+    small = spread < ALIKE * size and np.max(learner.alpha_) > DROWNED * spread
+    return spread / size if small else None
 
 
 def _features(function: FeatureFunction | StoredFeatures) -> StoredFeatures:

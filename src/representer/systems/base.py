@@ -13,6 +13,7 @@ from torch import Tensor
 
 from representer.linalg import row_blocks
 from representer.samples import Data
+from representer.samples import rows as limits
 
 Criterion = Literal["loo", "gcv"]
 
@@ -104,6 +105,15 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
         known = values[values > share**2 * values.max()]
         low = torch.minimum(low, known.min() * FITTED * share)
     return low.clamp(min=least), (10.0 * trace).clamp(min=10.0 * least / share)
+
+
+def probes(size: int, *, like: Tensor) -> Tensor:
+    """Random signs (size, q), the same each time: products with them show a matrix at the cost of few columns.
+
+    The mean of ‖M S‖² over S is q‖M‖².
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 2, (size, limits.PROBES), generator=generator).to(like).mul_(2.0).sub_(1.0)
 
 
 # -- samples that are left out together --------------------------------------------------------------------------------

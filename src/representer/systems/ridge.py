@@ -56,8 +56,6 @@ from representer.systems.sums import (
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
-# The residual of the equations of more samples than these is not looked at: it takes another Gram matrix.
-RESIDUAL_SAMPLES = 2000
 # The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: it leaves four
 # digits, in single precision two.
 DEVIATION_DIGITS = 0.25
@@ -154,8 +152,7 @@ class FittedSystem(System):
         """The system at an alpha, or at the one that a rule chooses for it."""
         alpha, value = (alpha, None) if isinstance(alpha, float) else alpha(self)
         system = self.changed(alpha=alpha, value=value)
-        if system.n <= RESIDUAL_SAMPLES and not system.has_slopes:
-            note_residual("the equations of the fit", system.residual)
+        note_residual("the equations of the fit", system.residual)
         return system
 
     @property
