@@ -598,10 +598,10 @@ class Slopes:
 
     def residual(self, X: Tensor, Y: Tensor) -> float:
         """The norm of what the normal equations miss, over what their terms may round: ‖D(X − x̄)‖ ‖D(Y − ȳ)‖."""
-        slopes, centre = self.fit(Y)[0], 0.0
+        slopes = self.fit(Y)[0]
         if self.middle is not None:
-            X, centre = X - self.middle, weighted_mean(Y, self.root)
-        X, targets = self.root[:, None] * X, self.root[:, None] * (Y - centre)
+            X, Y = X - self.middle, Y - weighted_mean(Y, self.root)
+        X, targets = self.root[:, None] * X, self.root[:, None] * Y
         missed = X.mT @ (targets - self.scale * (X @ slopes)) - self.shift * slopes
         return float(missed.norm() / (X.norm() * targets.norm()).clamp(min=torch.finfo(Y.dtype).tiny))
 

@@ -1,0 +1,154 @@
+"""What rounding does to a fit, said once at its end: digits that a function has lost, matrices that needed help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from representer.functions import Function, StoredFeatures
+from representer.kernels import has_products
+from representer.linalg import RoundingNotes
+from representer.samples import Data, is_dask, plain
+
+# Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
+# leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
+CANCELLATION, LEARNED = -0.6, -0.7
+# Samples are alike to a kernel if their variance in its RKHS is such a share of k(x, x), and alpha drowns it if it is
+# larger than such a share of this variance.
+ALIKE, DROWNED = 1e-6, 0.1
+# A column is far from zero if its mean is so many times its deviation.
+FAR = 1e3
+
+
+def lost_digits(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    *,
+    learned: float | None = None,
+    size: float = 0.0,
+) -> str | None:
+    """Why answers of a fit may have fewer digits than usual, and what to do; None where nothing is known of it.
+
+    Parameters
+    ----------
+    function : Function, StoredFeatures or None
+        What was fitted; one that is not finite is refused.
+    X : data
+        The training inputs as the user passed them.
+    notes : RoundingNotes
+        What factorisations and solutions have said in the fit.
+    dtype : {"float64", "float32"}
+    learned : float or None
+        The alpha that was learned; None where it was given. The search has seen what its rounding costs.
+    size : float
+        Values of the function below it do not matter: 1 for targets of zeros and ones.
+    """
+    reason = next(_reasons(function, X, notes, dtype, learned, size), None)
+    return None if reason is None else f"{reason} {_advice(X)}"
+
+
+def _reasons(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    learned: float | None,
+    size: float,
+) -> Iterator[str]:
+    """What is known of lost digits, in sentences, the gravest first."""
+    eps, exponent = float(np.finfo(dtype).eps), CANCELLATION if learned is None else LEARNED
+    cancellation = 1.0 if function is None else function.cancellation(size=size)
+    if np.isnan(cancellation):
+        raise ValueError(
+            f"The fitted function is not finite in {dtype}: numbers on the way to it, or its coefficients, are "
+            "beyond the range of that precision. Divide y by its largest value and X by its deviation, increase alpha, "
+            "or use dtype='float64'."
+        )
+    for name, share in notes.jitters.items():
+        if share > 0 and "alpha" in name:
+            yield (
+                f"{name} is singular to rounding: {share:.1e} of its mean diagonal was added to its diagonal, as if "
+                "alpha were larger."
+            )
+    points = _numbers(X)
+    distance = 0.0 if points is None else _farthest(points)
+    if dtype != "float64" and distance > eps**CANCELLATION:
+        yield f"dtype={dtype!r} holds few digits of what tells samples apart."
+    for name, residual in notes.residuals.items():
+        if not residual <= eps ** (1.0 + exponent):
+            yield f"The solution misses {name} by {residual:.1e} of the targets."
+    if cancellation > eps**exponent:
+        left = max(0, int(-np.log10(min(1.0, cancellation * eps))))
+        yield (
+            f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
+            f"prediction about {left} are left."
+        )
+    if learned is not None and points is not None and isinstance(function, Function):
+        apart = _drowned(function, points, learned)
+        if apart is not None:
+            yield (
+                f"What tells samples apart is {apart:.1e} of k(x, x), and alpha={learned:.1e} drowns it: the alphas "
+                "that would fit are lost to rounding."
+            )
+    kernel = None if function is None else function.feature_kernel
+    if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
+        yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
+
+
+def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | None:
+    """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
+
+    For kernels of products that is the variance of a column, for others that of a few samples in the RKHS.
+    """
+    kernel = function.data_kernel
+    if kernel is None or kernel.domain != "vectors":
+        return None
+    some = points[:: max(1, len(points) // 64)]
+    gram = plain(kernel(some))
+    size, spread = float(np.diagonal(gram).mean()), float(np.diagonal(gram).mean() - gram.mean())
+    if has_products(kernel):
+        some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
+        variances, square = some.var(0), float((some**2).sum(1).mean())
+        spread = size * float(np.min(variances[variances > 0], initial=square) / (square or 1.0))
+    return spread / size if spread < ALIKE * size and alpha > DROWNED * spread else None
+
+
+def _farthest(points: np.ndarray) -> float:
+    """The largest mean of a column in units of its deviation; 0 where no column varies."""
+    unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
+    mean, deviation = np.abs((points / unit).mean(0)), (points / unit).std(0)
+    return float(np.max(mean[deviation > 0] / deviation[deviation > 0], initial=0.0))
+
+
+def _advice(X: Data) -> str:
+    """The likeliest reason, and what to do."""
+    points = _numbers(X)
+    if points is not None:
+        unit = float(np.abs(points).max()) or 1.0  # so that squares are in range
+        mean, deviation = unit * (points / unit).mean(0), unit * (points / unit).std(0)
+        far = np.flatnonzero((deviation > 0) & (np.abs(mean) > FAR * deviation))
+        if len(far):
+            j = int(far[0])
+            return (
+                f"Column {j} of X is far from zero: its mean is {mean[j]:.3g}, its deviation {deviation[j]:.3g}. "
+                "Subtract the mean (StandardScaler), or increase alpha."
+            )
+        if np.ptp(np.abs(points).max(0)) > FAR * np.abs(points).max(0).min() > 0:
+            return "Columns of X have very different scales: scale them (StandardScaler), or increase alpha."
+        if len(np.unique(points, axis=0)) < len(points):
+            return "X has duplicate rows, which alpha alone tells apart: increase alpha, or drop them."
+    return "alpha is too small for this kernel and these samples: increase alpha, or use a shorter lengthscale."
+
+
+def _numbers(X: Data) -> np.ndarray | None:
+    """The inputs as a matrix of numbers; None for any other inputs."""
+    if is_dask(X) or hasattr(X, "toarray"):
+        return None
+    try:
+        points = np.asarray(plain(X), dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    return points if points.ndim == 2 and points.size and np.isfinite(points).all() else None
