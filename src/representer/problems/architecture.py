@@ -33,12 +33,12 @@ class FittedLevels(NamedTuple):
 Fit = Callable[[list[float]], FittedLevels]  # of the numbers of components, or shares of the variance
 
 
-def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, centered: bool) -> Architecture:
+def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, center: bool | str) -> Architecture:
     """Add levels until the last one holds a share of its variance in its first component, or gains too little."""
     levels, reason = fit([variance]), f"max_levels={max_levels}"
     while len(levels.sizes) < max_levels:
         before = levels.ratios[-1][0]
-        deeper = _adjusted(fit, fit([*levels.sizes, variance]), variance, min_gain, centered)
+        deeper = _adjusted(fit, fit([*levels.sizes, variance]), variance, min_gain, center)
         first = deeper.ratios[-1][0]
         if first < before + min_gain:
             reason = f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
@@ -50,7 +50,7 @@ def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, ce
     return Architecture(levels.sizes, levels.ratios, reason)
 
 
-def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, centered: bool) -> FittedLevels:
+def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, center: bool | str) -> FittedLevels:
     """Fit with the components that the levels need together: those that hold the share, and vary.
 
     A level that holds less than its share (negative η take from the levels below) gets one component more, as long as
@@ -61,7 +61,8 @@ def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, 
     while True:
         needed = []
         for j, (ratios, H) in enumerate(zip(*levels, strict=True)):
-            varying = ratios[~is_constant(H)] if j == 0 and centered else ratios
+            centered = center if isinstance(center, bool) else j == 0
+            varying = ratios[~is_constant(H)] if centered else ratios
             enough = int((varying.cumsum() < variance).sum()) + 1
             if enough > len(varying):
                 room = len(varying) == len(ratios) and sum(levels.sizes) < len(H)
