@@ -233,6 +233,11 @@ class Levels(Function):
         """Are the features that a level sees centred?"""
         return self.center if level else self.data.means is not None
 
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel of the data, which is centred."""
+        return self.data.kernel
+
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than the centred k(x, x) of the data k(x, x) is."""
         loaded = self.data.loaded
