@@ -303,7 +303,7 @@ def test_a_budget_that_suffices_changes_nothing(name):
 
 
 def test_a_long_search_prints_lines_where_there_is_no_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("representer.optimize.runs.LINE_EVERY", 0.0)
+    monkeypatch.setattr("representer.optimize.search.LINE_EVERY", 0.0)
     point = torch.full((2,), 2.0, dtype=torch.float64)
 
     def slow(points):

@@ -28,13 +28,15 @@ from representer.operators import takes_sparse
 from representer.optimize import HistoryEntry, SearchSettings
 from representer.preimage import Network
 from representer.preimage.levels import METHODS, LevelPreimages
-from representer.problems.architecture import Architecture, FittedLevels, suggested
 from representer.problems.levels import (
+    Architecture,
+    FittedLevels,
     LevelModel,
     LevelSearch,
     LevelSolution,
     LevelsProblem,
     level_kernel,
+    suggested,
 )
 from representer.samples import Block, Data, InMemory, Samples, is_dask, plain
 from representer.values import COUNT, NOT_NEGATIVE, SHARE, TRUTH, instance_of, is_count, is_real, one_of

@@ -219,6 +219,11 @@ class Levels(Function):
         forward = tensor(self.forward)
         return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
 
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel of the data, which is centred."""
+        return self.data.kernel
+
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than the centred k(x, x) of the data k(x, x) is."""
         loaded = self.data.loaded

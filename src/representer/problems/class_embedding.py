@@ -15,7 +15,7 @@ from representer.approximation import Approximation, Nystroem, RandomFeatures
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
-from representer.objectives.rademacher import ClassRisk, Observer
+from representer.objectives.risk import ClassRisk, Observer
 from representer.operators import Decomposable, original, silent_repairs
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding

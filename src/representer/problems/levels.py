@@ -6,8 +6,7 @@ multi-level equations (6) of the paper,
     K_j H_j / η_j + G_j / η_{j+1} = H_j Λ_j,     G_j = ∇_{H_j} ½ Tr(H_{j+1}ᵀ K_{j+1}(H_j) H_{j+1}),
 
 are the stationarity conditions of E = Σ_j Tr(H_jᵀ K_j H_j) / (2 η_j) on the product of Stiefel manifolds. Level j keeps
-the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j equal to the left-hand side.
-"""
+the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j equal to the left-hand side."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.functions.levels import DataLevel, Levels, Recovery, slope
+from representer.functions.levels import DataLevel, Levels, Recovery, is_constant, slope
 from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
@@ -910,3 +909,68 @@ class LevelsProblem:
             recovery = refit.solve(refit.choose()).recovery(queries)
             errors[held_out], variances[held_out] = recovery.errors.cpu(), recovery.variances.cpu()
         return Recovery(errors, variances)
+
+
+class Architecture(NamedTuple):
+    """Numbers of components, what they explain, and why there are no more levels."""
+
+    n_components: list[int]
+    explained_variance_ratio: list[np.ndarray]
+    reason: str
+
+
+class FittedLevels(NamedTuple):
+    """What levels that were fitted together explain, and their hidden features."""
+
+    ratios: list[np.ndarray]
+    hidden: list[np.ndarray]
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of components of each level."""
+        return [H.shape[1] for H in self.hidden]
+
+
+Fit = Callable[[list[float]], FittedLevels]  # of the numbers of components, or shares of the variance
+
+
+def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, centered: bool) -> Architecture:
+    """Add levels until the last one holds a share of its variance in its first component, or gains too little."""
+    levels, reason = fit([variance]), f"max_levels={max_levels}"
+    while len(levels.sizes) < max_levels:
+        before = levels.ratios[-1][0]
+        deeper = _adjusted(fit, fit([*levels.sizes, variance]), variance, min_gain, centered)
+        first = deeper.ratios[-1][0]
+        if first < before + min_gain:
+            reason = f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
+            break
+        levels = deeper
+        if first >= variance:
+            reason = f"the first component of the last level holds {first:.1%} of its variance"
+            break
+    return Architecture(levels.sizes, levels.ratios, reason)
+
+
+def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, centered: bool) -> FittedLevels:
+    """Fit with the components that the levels need together: those that hold the share, and vary.
+
+    A level that holds less than its share (negative η take from the levels below) gets one component more, as long as
+    that adds ``min_gain``; a level that has grown does not shrink again.
+    """
+    least = [1] * len(levels.hidden)
+    held = [0.0] * len(least)  # the variance of each level when it last grew
+    while True:
+        needed = []
+        for j, (ratios, H) in enumerate(zip(*levels, strict=True)):
+            varying = ratios[~is_constant(H)] if j == 0 and centered else ratios
+            enough = int((varying.cumsum() < variance).sum()) + 1
+            if enough > len(varying):
+                room = len(varying) == len(ratios) and sum(levels.sizes) < len(H)
+                grows = room and varying.sum() >= held[j] + min_gain
+                enough = max(1, len(varying) + int(grows))
+                if grows:
+                    least[j], held[j] = enough, float(varying.sum())
+            needed.append(max(enough, least[j]))
+        if needed == levels.sizes:
+            return levels
+        levels = fit(list(needed))

@@ -118,6 +118,14 @@ class SampleWeights(Function):
             weights = solved.system.solve(solved.cross(self._inputs(X)).mT).mT
             return weights if solved.system.g is None else weights + solved.system.g[:, 0]
 
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """The condition of the system, which is solved for every question: at most k(x, x) / alpha."""
+        if self.kernel.domain != "vectors" or not isinstance(self.anchors, np.ndarray):
+            return 1.0
+        n = len(self.anchors)
+        total = n if self.sample_weight is None else self.sample_weight.sum()
+        return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
+
     def combined(self, X: Data, values: Tensor) -> Tensor:
         """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""
         solved, inputs = self.solved, self._inputs(X)

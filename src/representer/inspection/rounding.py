@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from representer.functions import FeatureFunction, Function, StoredFeatures
-from representer.functions.conditional import ConditionalEmbedding
-from representer.functions.levels import Levels
-from representer.kernels import Kernel, Linear, Polynomial
+from representer.functions import Function, StoredFeatures
+from representer.kernels import has_products
 from representer.linalg import RoundingNotes
-from representer.notices import NumericalWarning, warn
 from representer.samples import Data, is_dask, plain
 
 # Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
@@ -22,21 +18,49 @@ CANCELLATION, LEARNED = -0.6, -0.7
 FAR = 1e3
 
 
-def report_rounding(learner: Any, X: Data, notes: RoundingNotes) -> None:
-    """Warn, once a fit, of the first reason for which its answers may have fewer digits than usual."""
-    reason = next(_reasons(learner, X, notes), None)
-    if reason is not None:
-        warn(f"{reason} {_advice(X)}", NumericalWarning)
+def lost_digits(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    *,
+    learned: bool = False,
+    size: float = 0.0,
+) -> str | None:
+    """Why answers of a fit may have fewer digits than usual, and what to do; None where nothing is known of it.
+
+    Parameters
+    ----------
+    function : Function, StoredFeatures or None
+        What was fitted; one that is not finite is refused.
+    X : data
+        The training inputs as the user passed them.
+    notes : RoundingNotes
+        What factorisations and solutions have said in the fit.
+    dtype : {"float64", "float32"}
+    learned : bool
+        Was alpha learned? Then the search has seen what its rounding costs.
+    size : float
+        Values of the function below it do not matter: 1 for targets of zeros and ones.
+    """
+    reason = next(_reasons(function, X, notes, dtype, LEARNED if learned else CANCELLATION, size), None)
+    return None if reason is None else f"{reason} {_advice(X)}"
 
 
-def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
-    """What is known of lost digits, in sentences; a function that is not finite is refused."""
-    eps = float(np.finfo(learner.dtype).eps)
-    function = getattr(learner, "function_", None) or getattr(learner, "features_", None)
-    cancellation = _cancellation(learner, function, X)
+def _reasons(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    exponent: float,
+    size: float,
+) -> Iterator[str]:
+    """What is known of lost digits, in sentences, the gravest first."""
+    eps = float(np.finfo(dtype).eps)
+    cancellation = 1.0 if function is None else function.cancellation(size=size)
     if np.isnan(cancellation):
         raise ValueError(
-            f"The fitted function is not finite in {learner.dtype}: numbers on the way to it, or its coefficients, are "
+            f"The fitted function is not finite in {dtype}: numbers on the way to it, or its coefficients, are "
             "beyond the range of that precision. Divide y by its largest value and X by its deviation, increase alpha, "
             "or use dtype='float64'."
         )
@@ -48,10 +72,8 @@ def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
             )
     points = _numbers(X)
     distance = 0.0 if points is None else _farthest(points)
-    if learner.dtype != "float64" and distance > eps**CANCELLATION:
-        yield f"dtype={learner.dtype!r} holds few digits of what tells samples apart."
-    learned = not isinstance(getattr(learner, "alpha", 0.0), int | float)
-    exponent = LEARNED if learned else CANCELLATION
+    if dtype != "float64" and distance > eps**CANCELLATION:
+        yield f"dtype={dtype!r} holds few digits of what tells samples apart."
     for name, residual in notes.residuals.items():
         if not residual <= eps ** (1.0 + exponent):
             yield f"The solution misses {name} by {residual:.1e} of the targets."
@@ -61,35 +83,9 @@ def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
             f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
             f"prediction about {left} are left."
         )
-    if isinstance(function, FeatureFunction | StoredFeatures | Levels) and distance**2 > eps**CANCELLATION:
-        kernel = function.data.kernel if isinstance(function, Levels) else _features(function).kernel
-        if _has_products(kernel):
-            yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
-
-
-def _features(function: FeatureFunction | StoredFeatures) -> StoredFeatures:
-    return function.features if isinstance(function, FeatureFunction) else function
-
-
-def _has_products(kernel: Kernel) -> bool:
-    """Does a kernel take inner products of the points themselves, whose size an offset of X changes?"""
-    children = (child for _, child in kernel._children() if isinstance(child, Kernel))
-    return isinstance(kernel, Linear | Polynomial) or any(map(_has_products, children))
-
-
-def _cancellation(learner: Any, function: Any, X: Data) -> float:
-    """How many times larger than their sum the terms of a function are; 1 where that is not known."""
-    if not isinstance(function, Function | StoredFeatures):
-        return 1.0
-    points = _numbers(X)
-    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
-    if exact and points is not None and learner.kernel_.domain == "vectors":
-        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
-        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
-        return max(1.0, largest / learner.alpha_)
-    if isinstance(function, Function) and hasattr(learner, "classes_"):
-        return function.cancellation(size=1.0)  # the targets are zeros and ones
-    return function.cancellation()
+    kernel = None if function is None else function.feature_kernel
+    if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
+        yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
 
 
 def _farthest(points: np.ndarray) -> float:
