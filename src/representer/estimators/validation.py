@@ -246,7 +246,7 @@ def _is_number(text: str) -> bool:
 
 def refuse_pictures(X: Data, kernel: Any) -> None:
     """Arrays with more than two axes are no vectors; a network may take them all the same."""
-    shape = np.shape(X)
+    shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
     if len(shape) < 3:
         return
     if isinstance(kernel, Value) and any(isinstance(value, Neural) for value in all_values(kernel)):
