@@ -277,7 +277,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
         """Warn, once a fit, where its answers may have fewer digits than usual."""
         function = getattr(self, "function_", None) or getattr(self, "features_", None)
-        learned = not isinstance(getattr(self, "alpha", 0.0), int | float)
+        given = isinstance(getattr(self, "alpha", 0.0), int | float)
+        learned = None if given else float(np.max(getattr(self, "alpha_", 0.0)))
         size = 1.0 if hasattr(self, "classes_") else 0.0  # classes are targets of zeros and ones
         reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
         if reason is not None:

@@ -46,6 +46,11 @@ class Function(ABC):
         """The kernel whose features, or centred values, f is made of; None where f is a sum over points."""
         return None
 
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The scalar kernel of the data themselves whose Gram matrix gives f; None where f has slopes or features."""
+        return None
+
     def own_points(self, limit: int) -> Data:
         """At most so many of the inputs that the function is made of; None where it has none."""
         return None
@@ -172,6 +177,11 @@ class Expansion(Function):
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
+
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The kernel k of k(x, y) A, unless slopes take its place."""
+        return self.kernel.kernel if isinstance(self.kernel, Decomposable) and self.slopes is None else None
 
     def own_points(self, limit: int) -> Data:
         """Some of the anchors, unless their kernel is one of objects, where a row of it may cost as much as a fit."""

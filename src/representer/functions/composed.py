@@ -141,6 +141,11 @@ class Composed(Function):
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
 
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """That of the outer function, where it sees the data themselves."""
+        return None if self.inner else self.outer.data_kernel
+
     def own_points(self, limit: int) -> Data:
         """Some of the first function's anchors."""
         return self._first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None

@@ -14,6 +14,9 @@ from representer.samples import Data, is_dask, plain
 # Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
 # leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
 CANCELLATION, LEARNED = -0.6, -0.7
+# Samples are alike to a kernel if their variance in its RKHS is such a share of k(x, x), and alpha drowns it if it is
+# larger than such a share of this variance.
+ALIKE, DROWNED = 1e-6, 0.1
 # A column is far from zero if its mean is so many times its deviation.
 FAR = 1e3
 
@@ -24,7 +27,7 @@ def lost_digits(
     notes: RoundingNotes,
     dtype: str,
     *,
-    learned: bool = False,
+    learned: float | None = None,
     size: float = 0.0,
 ) -> str | None:
     """Why answers of a fit may have fewer digits than usual, and what to do; None where nothing is known of it.
@@ -38,12 +41,12 @@ def lost_digits(
     notes : RoundingNotes
         What factorisations and solutions have said in the fit.
     dtype : {"float64", "float32"}
-    learned : bool
-        Was alpha learned? Then the search has seen what its rounding costs.
+    learned : float or None
+        The alpha that was learned; None where it was given. The search has seen what its rounding costs.
     size : float
         Values of the function below it do not matter: 1 for targets of zeros and ones.
     """
-    reason = next(_reasons(function, X, notes, dtype, LEARNED if learned else CANCELLATION, size), None)
+    reason = next(_reasons(function, X, notes, dtype, learned, size), None)
     return None if reason is None else f"{reason} {_advice(X)}"
 
 
@@ -52,11 +55,11 @@ def _reasons(
     X: Data,
     notes: RoundingNotes,
     dtype: str,
-    exponent: float,
+    learned: float | None,
     size: float,
 ) -> Iterator[str]:
     """What is known of lost digits, in sentences, the gravest first."""
-    eps = float(np.finfo(dtype).eps)
+    eps, exponent = float(np.finfo(dtype).eps), CANCELLATION if learned is None else LEARNED
     cancellation = 1.0 if function is None else function.cancellation(size=size)
     if np.isnan(cancellation):
         raise ValueError(
@@ -83,9 +86,34 @@ def _reasons(
             f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
             f"prediction about {left} are left."
         )
+    if learned is not None and points is not None and isinstance(function, Function):
+        apart = _drowned(function, points, learned)
+        if apart is not None:
+            yield (
+                f"What tells samples apart is {apart:.1e} of k(x, x), and alpha={learned:.1e} drowns it: the alphas "
+                "that would fit are lost to rounding."
+            )
     kernel = None if function is None else function.feature_kernel
     if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
         yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
+
+
+def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | None:
+    """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
+
+    For kernels of products that is the variance of a column, for others that of a few samples in the RKHS.
+    """
+    kernel = function.data_kernel
+    if kernel is None or kernel.domain != "vectors":
+        return None
+    some = points[:: max(1, len(points) // 64)]
+    gram = plain(kernel(some))
+    size, spread = float(np.diagonal(gram).mean()), float(np.diagonal(gram).mean() - gram.mean())
+    if has_products(kernel):
+        some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
+        variances, square = some.var(0), float((some**2).sum(1).mean())
+        spread = size * float(np.min(variances[variances > 0], initial=square) / (square or 1.0))
+    return spread / size if spread < ALIKE * size and alpha > DROWNED * spread else None
 
 
 def _farthest(points: np.ndarray) -> float:

@@ -445,11 +445,6 @@ def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
     return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
 
 
-def alpha_grid(smallest: Tensor, size: int = ALPHAS) -> Tensor:
-    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
-    return log_spaced(smallest, smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0, size)
-
-
 def least(errors: Tensor) -> int:
     """The place of the least finite error."""
     if not bool(torch.isfinite(errors).any()):
@@ -485,8 +480,9 @@ def best_alpha(
 
 def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: Any = "loo") -> tuple[float, float]:
     """The best candidate, or the best positive number, for a ridge system, and the criterion there."""
-    least = system.least_alpha()
+    low, high = system.alpha_range()
     if candidates is not None:
-        return best_alpha(lambda alphas: system.path(alphas, criterion), least.new_tensor(candidates), refine=False)
+        return best_alpha(lambda alphas: system.path(alphas, criterion), low.new_tensor(candidates), refine=False)
     # A finer grid costs only products, unless every output needs eigenvectors of its own.
-    return best_alpha(lambda alphas: system.path(alphas, criterion), alpha_grid(least), refine=system.refinable)
+    grid = log_spaced(low, high)
+    return best_alpha(lambda alphas: system.path(alphas, criterion), grid, refine=system.refinable)
