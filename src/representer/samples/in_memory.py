@@ -212,6 +212,10 @@ class Block:
         block = self.rows(index.numpy())
         return replace(block, X=block.X[:, index]) if pairwise else block
 
+    def prepared(self, kernel: Any) -> Block:
+        """The samples as a kernel takes them."""
+        return replace(self, X=kernel.prepare(self.X))
+
 
 class Step(ABC):
     """One term of a sum over blocks. Totals are added by ``+``; a total that is given may be changed."""
@@ -246,6 +250,10 @@ class Samples(ABC):
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
+
+    def prepared(self, kernel: Any) -> Samples:
+        """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
+        return self
 
     def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
         """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
@@ -296,6 +304,10 @@ class InMemory(Samples):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def prepared(self, kernel: Any) -> InMemory:
+        """The samples as a kernel takes them."""
+        return InMemory(self.samples.prepared(kernel))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum over blocks, one after the other."""
