@@ -277,10 +277,8 @@ def first_instance(name: str, change):
 HARMFUL = {
     "class of nobody": first_instance("Gaussian", lambda node: node.__setitem__(0, "os.system")),
     "class elsewhere": first_instance("Gaussian", lambda node: node.__setitem__(0, "subprocess.Popen")),
-    "class of later": first_instance(
-        "Gaussian", lambda node: node.__setitem__(0, "representer.kernels.vectors.Bessel")
-    ),
-    "error": first_instance("Gaussian", lambda node: node.__setitem__(0, "representer.persistence.ModelFileError")),
+    "class of later": first_instance("Gaussian", lambda node: node.__setitem__(0, "representer.Bessel")),
+    "error": first_instance("Gaussian", lambda node: node.__setitem__(0, "representer.ModelFileError")),
     "function": edited(lambda state: state["nodes"].insert(0, {"function": "os.system"})),
     "too few": first_instance("Expansion", lambda node: node[1].clear()),
     "dunder": first_instance("Gaussian", lambda node: node[1].update(__class__=1)),

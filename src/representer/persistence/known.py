@@ -54,7 +54,13 @@ PACKAGE = __name__.partition(".")[0]
 
 
 def name_of(thing: Any) -> str:
-    """The name of a class or a function, with its module; of what is compiled into torch or NumPy, as they offer it."""
+    """The name of a class or a function in a file.
+
+    It has its module, but for those of the library, whose names are used once: they may move from file to file. What is
+    compiled into torch or NumPy is called as they offer it.
+    """
+    if str(getattr(thing, "__module__", None)).startswith(f"{PACKAGE}."):
+        return f"{PACKAGE}.{thing.__qualname__}"
     name = getattr(thing, "__name__", "")
     for module in (torch, np):
         if not isinstance(thing, type) and getattr(module, name, None) is thing:
@@ -117,7 +123,10 @@ def _library() -> Mapping[str, type]:
         for thing in vars(module).values()
         if isinstance(thing, type) and thing.__module__ == module.__name__ and not issubclass(thing, BaseException)
     ]
-    return MappingProxyType({name_of(kind): kind for kind in classes if not inspect.isabstract(kind)})
+    names = {name_of(kind): kind for kind in classes}
+    twice = {name_of(kind) for kind in classes if names[name_of(kind)] is not kind}
+    assert not twice, f"a file could not tell apart: {sorted(twice)}"
+    return MappingProxyType({name: kind for name, kind in names.items() if not inspect.isabstract(kind)})
 
 
 @cache

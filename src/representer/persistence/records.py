@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from torch import Tensor
 
 from representer.persistence.container import ModelFileError
 from representer.persistence.known import known
@@ -36,6 +37,8 @@ def schema(X: Data) -> dict[str, Any]:
     """What inputs look like: the container, the columns with their types, or the kinds of objects."""
     container = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
     described: dict[str, Any] = {"container": container.removeprefix("builtins.")}
+    if not hasattr(X, "__len__"):
+        return described
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         described["columns"] = {str(name): str(kind) for name, kind in zip(X.columns, X.dtypes, strict=True)}
     elif hasattr(X, "dtype") and hasattr(X, "shape"):
@@ -54,7 +57,7 @@ def fingerprint(data: Data) -> str | None:
 
     Equal data have equal fingerprints. Long ones that differ in rows that are not looked at have, too.
     """
-    if data is None or is_dask(data):
+    if is_dask(data) or not hasattr(data, "__len__"):
         return None
     digest = hashlib.sha256()
     if hasattr(data, "to_numpy"):
@@ -64,6 +67,7 @@ def fingerprint(data: Data) -> str | None:
         for part in (data.indptr, data.indices, data.data):
             _add_array(digest, part)
         return digest.hexdigest()
+    data = data.detach().cpu() if isinstance(data, Tensor) else data
     array = np.asarray(data) if hasattr(data, "__array__") else None
     if array is not None and array.dtype.kind != "O":
         _add_array(digest, array)

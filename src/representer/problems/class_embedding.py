@@ -15,7 +15,7 @@ from representer.approximation import Approximation, Nystroem, RandomFeatures
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Kernel, Stationary
 from representer.objectives import HeldOutRisk, LeaveOneOutRisk, RademacherBound
-from representer.objectives.rademacher import ClassRisk, Observer
+from representer.objectives.risk import ClassRisk, Observer
 from representer.operators import Decomposable, original, silent_repairs
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import EmbeddingCalibration, calibrate_embedding
@@ -270,8 +270,8 @@ class ClassProblem(Problem):
     def add(self, before: FittedSystem | StackedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
         """The solution with a block of more samples; ``largest`` is sup k(x, x) of those before."""
         with torch.no_grad():
-            system = before.added(block)
-            return self._solution(system, choice, max(largest, float(self._adapted._diag(block.X).max())), None)
+            diagonal = self._adapted._diag(block.prepared(self.model.kernel).X)
+            return self._solution(before.added(block), choice, max(largest, float(diagonal.max())), None)
 
     def _solution(
         self, system: FittedSystem | StackedSystem, choice: Choice, largest: float, loss: float | None

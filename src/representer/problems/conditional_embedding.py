@@ -14,6 +14,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
 from representer.kernels import Kernel
+from representer.linalg import note_residual
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, repaired_gram, silent_repairs
@@ -277,5 +278,7 @@ def settled(
         if alpha is None:
             alpha, value = system_alpha(system)
         system = system.changed(alpha=alpha)
+        note_residual("the equations of the fit", system.residual)
         return ConditionalSolution(system.function(), system.at_rest(), value)
+    note_residual("the equations of the fit", system.residual)
     return ConditionalSolution(system.function(), system, value)

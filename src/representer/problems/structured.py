@@ -19,6 +19,7 @@ from representer.approximation import Nystroem, input_output_pair
 from representer.functions import Embedding, EmbeddingFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel
+from representer.linalg import note_residual
 from representer.operators import (
     ConditionalCovariance,
     Decomposable,
@@ -33,6 +34,7 @@ from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
 from representer.systems import RidgeData
+from representer.systems.base import shift_range
 from representer.systems.structured import (
     DiagonalRegression,
     Pairs,
@@ -208,6 +210,7 @@ class StructuredProblem(Problem):
         if system is None:
             system = structured_system(choice.model, self.pairs, self.samples)
             system = system.settled(choice.model.operator, choice.alpha)
+        note_residual("the equations of the fit", system.residual)
         return system.function(), system
 
     def held_out(  # type: ignore[override]
@@ -301,10 +304,11 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
     model = system.model
     if model.alpha is not None:
         return model.like.new_tensor(np.atleast_1d(model.alpha))
-    unit = system.regression.scale * float(values.max() if len(values) else 1.0)  # that of k(x, x) times A
-    info = torch.finfo(values.dtype)
-    low = values.new_tensor(max(unit * info.eps ** (2 / 3), info.tiny**0.5))
-    return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
+    inputs, n = system.regression.inputs, system.regression.weight
+    size = values.max() if len(values) else values.new_ones(())  # of A
+    known = size * inputs.spectrum.values / n if inputs.by_factor else None
+    low, high = shift_range(size * system.regression.scale, known)
+    return log_spaced(low, high, COARSE)
 
 
 Error = Callable[[float], tuple[float, int | None]]  # of alpha: the error, and the number of components
