@@ -381,7 +381,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
-            solution = StackProblem(problems, LeastSquares(), weights).solve(settings)
+            stack = StackProblem(problems, LeastSquares(), weights)
+            solution = stack.solve(stack.choose(settings))
         else:
             solution = problems[0].solve(problems[0].choose(settings))
         for message in (solution.choice.unconverged, solution.system.problem):

@@ -299,7 +299,8 @@ def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputG
 def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weights: np.ndarray | None) -> ClassSolution:
     """The stack of several problems of the same samples, whose calibration is that of its own left-out estimates."""
     model, samples = problems[0].model, problems[0].samples
-    stack = StackProblem(problems, LogLoss(), weights).solve(settings)
+    problem = StackProblem(problems, LogLoss(), weights)
+    stack = problem.solve(problem.choose(settings))
     calibration = estimates = None
     if model.calibrated:
         block, values = stack.system.left_out_sample() if stack.left_out is None else stack.left_out
