@@ -25,6 +25,7 @@ from representer.operators.outputs import (
     as_operator,
     clipped_spectrum,
 )
+from representer.operators.replicates import replicates
 
 __all__ = [
     "Adapted",
@@ -53,6 +54,7 @@ __all__ = [
     "joint_kernel",
     "original",
     "repaired_gram",
+    "replicates",
     "searched",
     "silent_repairs",
     "takes_sparse",

@@ -18,6 +18,7 @@ from representer.samples.data import (
 )
 from representer.samples.in_memory import Block, HeldSamples, InMemory, Samples, Step
 from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
+from representer.samples.replicates import equal_rows, groups_with_replicates, joined_groups, least_noise
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 
 __all__ = [
@@ -36,10 +37,14 @@ __all__ = [
     "as_scipy",
     "as_vectors",
     "count",
+    "equal_rows",
     "evenly_spaced",
     "first_positions",
+    "groups_with_replicates",
     "is_dask",
     "is_single",
+    "joined_groups",
+    "least_noise",
     "map_rows",
     "plain",
     "refuse_frames",
