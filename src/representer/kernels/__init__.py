@@ -15,6 +15,7 @@ from representer.kernels.base import (
     Sum,
     Tangent,
     Wrapped,
+    has_products,
     is_bounded,
 )
 from representer.kernels.columns import Columns, as_records
@@ -102,6 +103,7 @@ __all__ = [
     "as_records",
     "coded",
     "family",
+    "has_products",
     "is_bounded",
     "morgan",
     "one_kind",

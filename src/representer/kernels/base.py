@@ -126,6 +126,7 @@ class Kernel(Value, ABC):
     domain: Domain = "vectors"
     bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
     bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
+    of_products: ClassVar[bool] = False  # is it one of inner products ⟨x, y⟩, whose size an offset of X changes?
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
@@ -634,6 +635,18 @@ class Centered(Wrapped):
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]
+
+
+def has_products(kernel: Kernel) -> bool:
+    """Is a kernel, or one from which it is made, a function of inner products of the points themselves?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear, has_products
+    >>> has_products(Gaussian() + 2.0 * Linear()), has_products(Gaussian())
+    (True, False)
+    """
+    return kernel.of_products or any(has_products(part) for _, part in kernel._children() if isinstance(part, Kernel))
 
 
 def is_bounded(kernel: Kernel) -> bool:

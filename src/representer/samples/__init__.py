@@ -1,9 +1,14 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
-from representer.samples.data import (
+from representer.samples.in_memory import (
     Array,
+    Block,
     Data,
+    HeldSamples,
+    InMemory,
+    Samples,
     SparseRows,
+    Step,
     as_items,
     as_list,
     as_scipy,
@@ -16,7 +21,6 @@ from representer.samples.data import (
     same_features,
     take,
 )
-from representer.samples.in_memory import Block, HeldSamples, InMemory, Samples, Step
 from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
 from representer.samples.replicates import equal_rows, groups_with_replicates, joined_groups, least_noise
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
