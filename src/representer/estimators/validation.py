@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, column_
 from torch import Tensor
 
 from representer.approximation import Approximation, RandomFeatures, check_bare
-from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
+from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, family
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
@@ -27,6 +27,7 @@ from representer.samples import (
     Data,
     SparseRows,
     as_items,
+    as_records,
     as_rows,
     is_dask,
     is_single,
