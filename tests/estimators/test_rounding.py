@@ -140,9 +140,15 @@ def twice(values):
 
 
 BAD = {
-    "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14).fit(X, y), "alpha is too small"),
-    "duplicates": (lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18).fit(twice(X), twice(y)), "duplicate rows"),
-    "offset": (lambda: OperatorRidge(Polynomial(1), alpha=1e-3).fit(X + 1e6, y), "Column 0 of X is far from zero"),
+    "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14, fit_intercept=False).fit(X, y), "alpha is too small"),
+    "duplicates": (
+        lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18, fit_intercept=False).fit(twice(X), twice(y)),
+        "duplicate rows",
+    ),
+    "offset": (
+        lambda: OperatorRidge(Polynomial(1), alpha=1e-3, fit_intercept=False).fit(X + 1e6, y),
+        "Column 0 of X is far from zero",
+    ),
     "scale": (
         lambda: DeepKernelRegressor([], Polynomial(2), alpha=1e-6).fit(X * [1e5, 1.0], y),
         "very different scales",
@@ -168,7 +174,7 @@ def random_fit(seed: int):
     target = np.sin(points[:, 0] / unit) + 0.1 * rng.normal(size=n)
     options = {"max_iter": 3, "n_restarts": 1, "random_state": 0}
     return [
-        lambda: OperatorRidge(kernel, alpha=alpha).fit(points, target),
+        lambda: OperatorRidge(kernel, alpha=alpha, fit_intercept=False).fit(points, target),
         lambda: OperatorRidge(kernel, alpha=alpha, fit_intercept=True, approximation=Nystroem(5)).fit(points, target),
         lambda: DeepKernelRegressor([], kernel, alpha=alpha).fit(points, target),
         lambda: StructuredPredictor(kernel, "linear", None, alpha, decoder="direct").fit(points, target[:, None]),

@@ -19,6 +19,7 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns, as_records
 from representer.kernels.curves import Functional
+from representer.kernels.families import family, family_of, kind_of
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
@@ -27,7 +28,7 @@ from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.stack import Stack, family
+from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
@@ -43,6 +44,7 @@ from representer.kernels.vectors import (
 )
 
 __all__ = [
+    "FAMILIES",
     "NAMES",
     "Callable",
     "Centered",
@@ -102,7 +104,10 @@ __all__ = [
     "as_records",
     "coded",
     "family",
+    "family_of",
     "is_bounded",
+    "is_several",
+    "kind_of",
     "morgan",
     "one_kind",
     "pairwise_blocks",
