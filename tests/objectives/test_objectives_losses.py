@@ -39,7 +39,7 @@ from representer.objectives import (
 )
 from representer.objectives import convex as convex_module
 from representer.objectives.convex import ConvexLoss
-from representer.objectives.cross_entropy import SoftmaxCrossEntropy
+from representer.objectives.risk import SoftmaxCrossEntropy
 
 SMOOTH: dict[str, Callable[..., ConvexLoss]] = {
     "huber": lambda **k: Huber(regression_targets(), alpha=ALPHA, delta=0.3, **k),

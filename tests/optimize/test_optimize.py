@@ -20,7 +20,7 @@ from representer.optimize import (
     as_seconds,
     lbfgs,
     newton,
-    runs,
+    search,
     with_gradient,
 )
 from representer.optimize.quasi_newton import _Curvature, _Evaluator, _line_search, _next_step, _Restarts
@@ -514,7 +514,7 @@ def test_progress_bar_shows_only_if_asked_and_only_in_long_runs(run, monkeypatch
 
     def output(verbose, seconds_a_look):
         clock = iter(seconds_a_look * i for i in range(10**6))
-        monkeypatch.setattr(runs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+        monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
         if run == "lbfgs":
             lbfgs(rosenbrock, normal(4, 3), verbose=verbose, description="my run")
         else:
@@ -535,7 +535,7 @@ def test_progress_bar_shows_only_if_asked_and_only_in_long_runs(run, monkeypatch
 
 def test_plain_lines_and_no_bar_in_log_files(monkeypatch, capsys):
     clock = iter(range(10**6))
-    monkeypatch.setattr(runs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     result = lbfgs(rosenbrock, normal(4, 3), verbose=1)
     output = capsys.readouterr()
     lines = [
@@ -543,14 +543,14 @@ def test_plain_lines_and_no_bar_in_log_files(monkeypatch, capsys):
         for line in output.err.splitlines()
     ]
     assert output.out == "" and 1 < len(lines) < result.n_iter and None not in lines
-    assert all(int(b[1]) - int(a[1]) >= runs.LINE_EVERY for a, b in pairwise(lines))
+    assert all(int(b[1]) - int(a[1]) >= search.LINE_EVERY for a, b in pairwise(lines))
     lbfgs(rosenbrock, normal(4, 3))
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_run_ends_at_its_deadline_with_the_best_point(monkeypatch):
     clock = iter(range(10**6))
-    monkeypatch.setattr(runs, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr(search, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     free, limited = lbfgs(rosenbrock, normal(4, 3)), lbfgs(rosenbrock, normal(4, 3), deadline=Deadline(20))
     assert limited.interrupted and "max_time=20 reached" in limited.message and limited.n_iter < free.n_iter
     assert limited.value <= limited.history[-1].value

@@ -18,7 +18,6 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
-from representer.estimators.rounding import report_rounding
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -32,8 +31,10 @@ from representer.estimators.validation import (
     needs_approximation,
     warn_unconverged,
 )
+from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
-from representer.linalg import noted_rounding
+from representer.linalg import RoundingNotes, noted_rounding
+from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
@@ -80,7 +81,7 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         X = args[0] if args else kwargs.get("X")
         with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
-            report_rounding(learner, X, notes)
+            learner._report_rounding(X, notes)
         context.call_on_fit_task_end(estimator=learner)
         return result
 
@@ -272,6 +273,16 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         self.__dict__.pop("feature_names_in_", None)
         if hasattr(X, "columns") and all(isinstance(name, str) for name in X.columns):
             self.feature_names_in_ = np.asarray(X.columns, dtype=object)
+
+    def _report_rounding(self, X: Data, notes: RoundingNotes) -> None:
+        """Warn, once a fit, where its answers may have fewer digits than usual."""
+        function = getattr(self, "function_", None) or getattr(self, "features_", None)
+        given = isinstance(getattr(self, "alpha", 0.0), int | float)
+        learned = None if given else float(np.max(getattr(self, "alpha_", 0.0)))
+        size = 1.0 if hasattr(self, "classes_") else 0.0  # classes are targets of zeros and ones
+        reason = lost_digits(function, X, notes, self.dtype, learned=learned, size=size)
+        if reason is not None:
+            warn(reason, NumericalWarning)
 
     def _keep_attributes(self, attributes: dict[str, Any]) -> None:
         """Keep what a fit has found, by name."""

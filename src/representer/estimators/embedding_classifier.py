@@ -379,7 +379,11 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         models = [self._model(own) for own in stack.kernels]
         if stack.alphas is not None:
             models = [replace(model, alpha=float(alpha)) for model, alpha in zip(models, stack.alphas, strict=True)]
-        problems = [ClassProblem(samples, model, representation, seed=seed, inputs=inputs) for model in models]
+        own = [samples.prepared(model.kernel) for model in models] if isinstance(kernel, Stack) else [samples]
+        problems = [
+            ClassProblem(of_model, model, representation, seed=seed, inputs=inputs)
+            for of_model, model in zip(own, models, strict=True)
+        ]
         self._check_start(models[0].alpha, [name for problem in problems for name in problem.free])
         settings = self._settings(seed, callback)
         if isinstance(kernel, Stack):

@@ -36,13 +36,15 @@ from representer.operators import OperatorKernel, takes_sparse
 from representer.problems.autoencoder import (
     AutoencoderModel,
     AutoencoderProblem,
+    BoundData,
     FeatureSpace,
+    GeneralizationBound,
     KernelSpace,
     TargetSpace,
     TargetStatistics,
+    estimated_bound,
     explained,
 )
-from representer.problems.bound import BoundData, GeneralizationBound, estimated_bound
 from representer.problems.composition import Composition, squared_loss
 from representer.samples import Data, Samples, SparseRows, as_rows, is_dask, plain
 from representer.values import COUNT, NONE, NOT_NEGATIVE, instance_of, is_count, is_real, one_of

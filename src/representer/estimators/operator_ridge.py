@@ -373,15 +373,18 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _solved(self, samples: Samples, kernel: OperatorKernel | Stack, inputs: Data) -> RidgeSolution | StackSolution:
         self._seed = seed_of(self.random_state)
+        models = self._models(kernel)
+        own = [samples.prepared(model.kernel) for model in models] if isinstance(kernel, Stack) else [samples]
         problems = [
-            RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
-            for model in self._models(kernel)
+            RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
+            for of_model, model in zip(own, models, strict=True)
         ]
         settings = self._settings()
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
-            solution = StackProblem(problems, LeastSquares(), weights).solve(settings)
+            stack = StackProblem(problems, LeastSquares(), weights)
+            solution = stack.solve(stack.choose(settings))
         else:
             solution = problems[0].solve(problems[0].choose(settings))
         for message in (solution.choice.unconverged, solution.system.problem):

@@ -1,8 +1,8 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
-from representer.functions.base import Function
+from representer.functions.base import Expansion, Function
 from representer.functions.chain import Chain, Layer
-from representer.functions.composed import Composed, CompositionNetwork
+from representer.functions.composed import Composed, CompositionNetwork, Stacked
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -12,9 +12,7 @@ from representer.functions.embedding import (
     herd_rows,
     mean_embedding,
 )
-from representer.functions.expansion import Expansion
 from representer.functions.features import FeatureFunction, KernelMap, StoredFeatures
-from representer.functions.stack import Stacked
 
 __all__ = [
     "Chain",

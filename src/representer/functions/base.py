@@ -1,15 +1,20 @@
-"""What a function of an RKHS is to a fitted learner: a frozen value that evaluates itself, in blocks."""
+"""What a function of an RKHS is to a fitted learner, a frozen value that evaluates itself in blocks; and expansions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from representer.samples import Data
+from representer.kernels import Kernel
+from representer.linalg import by_rows, row_blocks
+from representer.operators import Decomposable, OperatorKernel, Representation, original
+from representer.samples import Array, Data, count, plain, same_features, take
+from representer.samples.rows import evenly_spaced
 
 
 class Function(ABC):
@@ -35,6 +40,16 @@ class Function(ABC):
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
         return self.contributions(X).abs().sum(1)
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel whose features, or centred values, f is made of; None where f is a sum over points."""
+        return None
+
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The scalar kernel of the data themselves whose Gram matrix gives f; None where f has slopes or features."""
+        return None
 
     def own_points(self, limit: int) -> Data:
         """At most so many of the inputs that the function is made of; None where it has none."""
@@ -66,3 +81,137 @@ class Function(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+@dataclass(frozen=True)
+class Expansion(Function):
+    """f = Σ_j K(·, z_j) c_j + b.
+
+    Parameters
+    ----------
+    kernel : OperatorKernel
+        With numbers for all hyperparameters.
+    anchors : data
+        The m points z_j: prepared, or with a ``representation`` as they are stored.
+    coefficients : tensor or array (m, p)
+        The c_j.
+    intercept : tensor or array (p,), or None for zero
+        b.
+    representation : Representation or None
+        How stored arrays become tensors; None: they are tensors.
+    slopes : tensor or array (d, p), or None
+        Σ_j z_j c_jᵀ of a linear kernel, where that is known to more digits than the sum over large coefficients.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.functions import Expansion
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Decomposable
+    >>> f = Expansion(Decomposable(Linear()), torch.tensor([[1.0], [2.0]]), torch.tensor([[1.0], [1.0]]))
+    >>> f([[1.0], [10.0]]).tolist(), f.norm()
+    ([[3.0], [30.0]], 3.0)
+    """
+
+    kernel: OperatorKernel
+    anchors: Data
+    coefficients: Array
+    intercept: Array = None
+    representation: Representation | None = None
+    slopes: Array = None
+
+    def stored(self, representation: Representation) -> Expansion:
+        """The same function as a learner keeps it, in memory of its own."""
+        b, slopes = (None if a is None else plain(a, copy=True) for a in (self.intercept, self.slopes))
+        anchors, coefficients = plain(self.anchors, copy=True), plain(self.coefficients, copy=True)
+        return Expansion(original(self.kernel), anchors, coefficients, b, representation, slopes)
+
+    @cached_property
+    def loaded(self) -> Expansion:
+        """The same function of tensors and prepared anchors."""
+        how = self.representation
+        if how is None:
+            return self
+        kernel = how.adapted(self.kernel, repair=False)
+        b, slopes = (None if a is None else how.tensor(a) for a in (self.intercept, self.slopes))
+        anchors, coefficients = how.inputs(kernel, self.anchors), how.tensor(self.coefficients)
+        return Expansion(kernel, anchors, coefficients, b, slopes=slopes)
+
+    def _inputs(self, X: Data) -> Any:
+        """New inputs as the kernel takes them."""
+        f = self.loaded
+        X = f.kernel.prepare(X) if self.representation is None else self.representation.inputs(f.kernel, X)
+        if isinstance(X, Tensor) and f.kernel.domain in ("vectors", "gram"):
+            X = X.to(f.coefficients)
+            if f.kernel.domain == "vectors" and isinstance(f.anchors, Tensor):
+                same_features(X, f.anchors)
+        return X
+
+    def __call__(self, X: Data) -> Tensor:
+        """f(x_i), (n, p), in blocks of rows: no n × m matrix exists unless a gradient needs it."""
+        f, X = self.loaded, self._inputs(X)
+        if f.slopes is not None:
+            assert isinstance(f.kernel, Decomposable)
+            values = X @ (f.slopes @ f.kernel._matrix(f.slopes))
+        elif isinstance(X, Tensor) and (X.requires_grad or X.ndim > 2):
+            values = f.kernel.apply(X, f.anchors, f.coefficients)
+        else:
+            m, p = f.coefficients.shape[-2:]
+            numbers = 2 * (m + p) if isinstance(f.kernel, Decomposable) else m * p
+            bytes_per_row = numbers * f.coefficients.element_size()
+            values = by_rows(lambda rows: f.kernel.apply(X[rows], f.anchors, f.coefficients), count(X), bytes_per_row)
+        return values if f.intercept is None else values + f.intercept
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms K(x_i, z_j) c_j, (n, m, p), of the anchors, in blocks of rows."""
+        f, X = self.loaded, self._inputs(X)
+        m, p = f.coefficients.shape
+        terms = f.coefficients.new_empty(count(X), m, p)
+        with torch.no_grad():
+            for rows in row_blocks(count(X), 2 * m * p * p * terms.element_size()):
+                block = X[rows]
+                if isinstance(f.kernel, Decomposable):
+                    gram = f.kernel.kernel._gram(block, f.anchors)
+                    terms[rows] = gram[:, :, None] * (f.coefficients @ f.kernel._matrix(f.coefficients))
+                else:
+                    blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
+                    terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
+        return terms
+
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The kernel k of k(x, y) A, unless slopes take its place."""
+        return self.kernel.kernel if isinstance(self.kernel, Decomposable) and self.slopes is None else None
+
+    def own_points(self, limit: int) -> Data:
+        """Some of the anchors, unless their kernel is one of objects, where a row of it may cost as much as a fit."""
+        if self.kernel.domain not in ("vectors", "gram"):
+            return None
+        return take(self.anchors, torch.from_numpy(evenly_spaced(len(self.coefficients), limit)))
+
+    def magnitudes(self, X: Data) -> Tensor:
+        """The sums Σ_j |K(x_i, z_j) c_j|, (n, p); of a linear kernel with slopes, over features instead of anchors."""
+        f = self.loaded
+        if not isinstance(f.kernel, Decomposable):
+            return super().magnitudes(X)
+        prepared, A = self._inputs(X), f.kernel._matrix(f.coefficients)
+        with torch.no_grad():
+            if f.slopes is not None:
+                return prepared.abs() @ (f.slopes @ A).abs()
+            return f.kernel.kernel._magnitudes(prepared, f.anchors) @ (f.coefficients @ A).abs()
+
+    def in_units(self, unit: float) -> Expansion:
+        """The function unit·f."""
+        b, slopes = (None if array is None else unit * array for array in (self.intercept, self.slopes))
+        return replace(self, coefficients=unit * self.coefficients, intercept=b, slopes=slopes)
+
+    def squared_norm(self) -> Tensor:
+        """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""
+        kernel, slopes = self.loaded.kernel, self.loaded.slopes
+        if slopes is not None and isinstance(kernel, Decomposable):
+            return (slopes * (slopes @ kernel._matrix(slopes))).sum()
+        return kernel.squared_norm(self.loaded.anchors, self.loaded.coefficients)
+
+    def norm(self) -> float:
+        """‖f‖, the square root of Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩."""
+        return float(self.squared_norm().clamp(min=0.0).sqrt())

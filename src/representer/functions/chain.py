@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from representer.functions.expansion import Expansion
+from representer.functions.base import Expansion
 from representer.kernels import Domain, Kernel, Linear, Polynomial, as_kernel
 from representer.linalg import Cholesky, factorize, pivoted_cholesky, shifted
 from representer.operators import DataDriven, Decomposable, Identity, Operator, OperatorKernel

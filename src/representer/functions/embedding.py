@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Function
-from representer.functions.expansion import Expansion
+from representer.functions.base import Expansion, Function
 from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import row_blocks

@@ -114,15 +114,20 @@ class StoredFeatures:
         with silent_repairs():  # the fit has said it
             return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
 
-    def cancellation(self, limit: int = 16) -> float:
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel whose features these are."""
+        return self.kernel
+
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than k the numbers are that cancel in it, at a few landmarks of vectors; else 1."""
         features = self.map
         if not isinstance(features, LandmarkFeatures) or self.kernel.domain != "vectors":
             return 1.0
         points = take(features.state, torch.from_numpy(evenly_spaced(count(features.state), limit)))
         with torch.no_grad():
-            size = features.kernel._gram(points, None).abs().amax()
-            return float(features.kernel._magnitudes(points, points).amax() / size) if bool(size > 0) else 1.0
+            largest = features.kernel._gram(points, None).abs().amax().clamp(min=size)
+            return float(features.kernel._magnitudes(points, points).amax() / largest) if bool(largest > 0) else 1.0
 
     @property
     def _adapted(self) -> Kernel:
@@ -210,6 +215,11 @@ class FeatureFunction(Function):
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
             return values(self.features.inputs(X)).abs() @ coefficients.abs()
+
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel of the features φ."""
+        return self.features.kernel
 
     def own_points(self, limit: int) -> Data:
         """Some of the landmarks, where there are some and they are vectors."""

@@ -14,8 +14,8 @@ from representer.kernels.base import Kernel
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.graph_kernels import ShortestPath, WeisfeilerLehman
-from representer.kernels.graphs import is_graph, is_molecule
-from representer.kernels.molecules import Molecule
+from representer.kernels.graphs import is_graph
+from representer.kernels.molecules import Molecule, is_molecule
 from representer.kernels.stack import FAMILIES, Stack
 from representer.kernels.strings import Mismatch, Spectrum
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial

@@ -169,7 +169,7 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
         return graph
     if _is_networkx(graph):
         return _from_networkx(graph, node_label, edge_label)
-    if is_molecule(graph):
+    if _is_molecule(graph):
         bonds = list(graph.GetBonds())
         return Graph(
             [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds],
@@ -181,7 +181,7 @@ def as_graph(graph: Data, *, node_label: Hashable = "label", edge_label: Hashabl
 
 def is_graph(item: object) -> bool:
     """Is it a graph of a kind that ``as_graph`` takes?"""
-    return isinstance(item, Graph) or _is_networkx(item) or is_molecule(item)
+    return isinstance(item, Graph) or _is_networkx(item) or _is_molecule(item)
 
 
 # An object of a class can only exist where its module has been imported: there is nothing to import here.
@@ -190,8 +190,7 @@ def _is_networkx(item: object) -> bool:
     return networkx is not None and isinstance(item, networkx.Graph)
 
 
-def is_molecule(item: object) -> bool:
-    """Is it a molecule of RDKit?"""
+def _is_molecule(item: object) -> bool:
     chem = sys.modules.get("rdkit.Chem")
     return chem is not None and isinstance(item, chem.Mol)
 

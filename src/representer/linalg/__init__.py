@@ -16,6 +16,7 @@ from representer.linalg.cholesky import (
     note_residual,
     noted_rounding,
     pivoted_cholesky,
+    power_of_two,
     shifted,
     woodbury,
 )
@@ -48,7 +49,6 @@ from representer.linalg.spectral import (
     thin_svd,
 )
 from representer.linalg.structured import conjugate_gradient, kronecker_solve, nearest_kronecker, symmetric_products
-from representer.linalg.units import power_of_two
 
 __all__ = [
     "BLOCK_BYTES",

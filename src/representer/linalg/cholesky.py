@@ -1,4 +1,4 @@
-"""Cholesky factors: of a whole matrix, of a low-rank matrix plus a ridge, and of the leading part of a matrix."""
+"""Factor a positive semi-definite matrix by Cholesky, with the one policy of jitter; units that round nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,21 @@ from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
 from representer.linalg.memory import empty_matrix
+
+
+def power_of_two(sizes: Tensor) -> Tensor:
+    """The powers of two next below positive sizes; 1 where a size is zero or not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.linalg import power_of_two
+    >>> power_of_two(torch.tensor([5.0, 0.3, 0.0])).tolist()
+    [4.0, 0.25, 1.0]
+    """
+    _, exponents = torch.frexp(torch.where((sizes > 0) & sizes.isfinite(), sizes, 1.0).detach())
+    return torch.ldexp(torch.ones_like(sizes), exponents - 1)
+
 
 # Cholesky is backward stable to about n·eps times the size of the matrix, so the first jitter is of that size; each
 # further try grows it a hundredfold, up to the cube root of eps (6e-6 of the mean diagonal in double precision): beyond

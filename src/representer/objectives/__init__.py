@@ -16,7 +16,7 @@ True
 from representer.objectives.base import Evaluation, NotConvergedError, Objective
 from representer.objectives.convex import EpsilonInsensitive, HeldOutLoss, Hinge, Huber, Logistic, SquaredHinge
 from representer.objectives.custom import CustomLoss
-from representer.objectives.rademacher import (
+from representer.objectives.risk import (
     HeldOutRisk,
     LeaveOneOutRisk,
     RademacherBound,

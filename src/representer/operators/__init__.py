@@ -10,21 +10,25 @@ from representer.operators.adapted import (
     silent_repairs,
     takes_sparse,
 )
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum, Separate
-from representer.operators.fields import CurlFree, DivergenceFree, Transformable
-from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
-from representer.operators.outputs import (
+from representer.operators.base import (
     ConditionalCovariance,
     Covariance,
     DataDriven,
+    Decomposable,
     Dense,
     Diagonal,
+    DiagonalForm,
     Identity,
     Operator,
+    OperatorKernel,
+    OperatorSum,
     PrincipalComponents,
+    Separate,
     as_operator,
     clipped_spectrum,
 )
+from representer.operators.fields import CurlFree, DivergenceFree, Transformable
+from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
 
 __all__ = [
     "Adapted",

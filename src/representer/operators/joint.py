@@ -10,8 +10,14 @@ from torch import Tensor
 
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
-from representer.operators.base import Decomposable, DiagonalForm, OperatorKernel, OperatorSum, VectorOperatorKernel
-from representer.operators.outputs import Identity
+from representer.operators.base import (
+    Decomposable,
+    DiagonalForm,
+    Identity,
+    OperatorKernel,
+    OperatorSum,
+    VectorOperatorKernel,
+)
 from representer.samples import Data, as_vectors, count
 from representer.values import Hyperparameter, NonNegative, is_real, number
 

@@ -6,32 +6,26 @@ An interrupted run (Ctrl-C, or a deadline) keeps the best point it has seen. :fu
 of a few unknowns.
 """
 
-from representer.optimize.newton import newton
-from representer.optimize.quasi_newton import lbfgs
-from representer.optimize.runs import (
+from representer.optimize.quasi_newton import lbfgs, minimise, newton, random_starts
+from representer.optimize.search import (
     Callback,
+    Choice,
     Deadline,
     HistoryEntry,
     Monitor,
     OptimizeResult,
     OutOfTimeError,
-    StoppingRule,
-    as_seconds,
-    check_limits,
-    with_gradient,
-)
-from representer.optimize.search import (
-    Choice,
     Problem,
     SearchSettings,
-    alpha_grid,
+    StoppingRule,
+    as_seconds,
     best_alpha,
+    check_limits,
     keep_going,
     least,
     log_spaced,
-    minimise,
-    random_starts,
     system_alpha,
+    with_gradient,
 )
 from representer.optimize.stochastic import DivergenceError, adam
 
@@ -48,7 +42,6 @@ __all__ = [
     "SearchSettings",
     "StoppingRule",
     "adam",
-    "alpha_grid",
     "as_seconds",
     "best_alpha",
     "check_limits",

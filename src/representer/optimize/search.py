@@ -1,23 +1,310 @@
-"""The search over hyperparameters: its settings, where it starts, what it chooses, and alpha on a grid."""
+"""What searches share: history, stopping, time and progress; problems, settings and choices; alpha on a grid."""
 
 from __future__ import annotations
 
+import math
+import re
+import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from representer.linalg import recycling
 from representer.operators import Representation
-from representer.optimize.quasi_newton import lbfgs
-from representer.optimize.runs import Deadline, HistoryEntry, OptimizeResult
 from representer.samples import Data, InMemory, Samples, plain, take
 from representer.systems import RidgeData, System
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+
+# Without a terminal a long run prints a line as often as this, in seconds.
+LINE_EVERY = 5.0
+UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+Callback = Callable[["HistoryEntry"], bool | None]
+Best = tuple[float, float, Tensor]  # value, gradient norm, point
+
+
+class HistoryEntry(NamedTuple):
+    """One iteration of L-BFGS, or one epoch of Adam, as a callback and ``history_`` see it."""
+
+    iteration: int  # L-BFGS begins with 0, the starts; Adam with 1, the first epoch
+    seconds: float  # wall-clock time since the run began
+    value: float  # L-BFGS: the best value so far; Adam: the mean of the epoch's batch values
+    gradient_norm: float  # largest absolute entry of the gradient that belongs to the value
+    active: int  # number of restarts alive
+
+
+class OutOfTimeError(KeyboardInterrupt):
+    """The time of a search is over: its loops end as they do after Ctrl-C, with the best point so far."""
+
+
+class Deadline:
+    """When a search must end. All its loops ask the same one, after each evaluation.
+
+    Parameters
+    ----------
+    max_time : float, str or None
+        Seconds from now on, or a text such as "90s", "5m" or "1h"; None is no limit.
+    """
+
+    def __init__(self, max_time: float | str | None = None) -> None:
+        self.max_time = max_time
+        self.began = self.printed = time.perf_counter()  # and when the latest line of progress was
+        self.end = self.began + as_seconds(max_time)
+        self.was_missed = False  # has it ended a loop?
+
+    def has_passed(self) -> bool:
+        """Is the time over? Who asks ends what it does if so, and the deadline remembers that."""
+        self.was_missed = self.was_missed or time.perf_counter() >= self.end
+        return self.was_missed
+
+    def check(self) -> None:
+        """Raise an ``OutOfTimeError`` if the time is over."""
+        if self.has_passed():
+            raise OutOfTimeError
+
+
+def as_seconds(max_time: object) -> float:
+    """The seconds of a time budget: a positive number, a text such as "90s", "5m" or "1h", or None for no limit.
+
+    Examples
+    --------
+    >>> from representer.optimize import as_seconds
+    >>> as_seconds("5m"), as_seconds(0.5), as_seconds(None)
+    (300.0, 0.5, inf)
+    """
+    seconds = math.nan
+    if max_time is None:
+        return math.inf
+    if isinstance(max_time, str):
+        parts = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([smh]?)\s*", max_time)
+        seconds = math.nan if parts is None else float(parts[1]) * UNITS[parts[2]]
+    elif isinstance(max_time, int | float | np.integer | np.floating) and not isinstance(max_time, bool):
+        seconds = float(max_time)
+    require(
+        seconds > 0,
+        "max_time must be a positive number of seconds, a text such as '90s', '5m' or '1h', or None for no limit; got "
+        f"{max_time!r}.",
+    )
+    return seconds
+
+
+@dataclass(frozen=True)
+class OptimizeResult:
+    """The best point of a run, and why it stopped."""
+
+    point: Tensor  # (m,) the best point found
+    value: float  # the objective there
+    values: Tensor  # (b,) the best value of each restart; inf if it was not finite at its start
+    converged: bool  # whether the winning restart met the stopping rule
+    message: str  # why the run stopped, as a sentence
+    n_iter: int  # iterations of L-BFGS, or epochs of Adam
+    n_evaluations: int  # objective evaluations; one call with b restarts counts b
+    interrupted: bool  # whether Ctrl-C ended the run
+    history: list[HistoryEntry]
+    points: Tensor | None = None  # (b, m) the best point of each restart; Adam has none
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When a run counts as converged: the one place that says what ``tol`` means.
+
+    A run ends when either
+
+    * the objective is *calm* ``patience`` times in a row: it fell from f to f' by no more than
+      ``tol * max(|f|, |f'|)`` (or rose); or
+    * the point is *stationary*: no entry of the gradient exceeds ``tol * max(1, |f'|)``.
+
+    L-BFGS applies this to each iteration of each restart, with ``patience=2`` because one short
+    step may just be a poor direction. Adam applies it to epochs: f is the value of the last epoch
+    that was not calm, f' the mean of the batch values, and the gradient that of the batch gradients.
+    """
+
+    tol: float
+    patience: int
+    noise: float = 0.0  # relative accuracy of the values, beyond rounding
+
+    def calm(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+        """Whether the objective fell by no more than the tolerance."""
+        scale = np.maximum(np.maximum(np.abs(before), np.abs(after)), np.finfo(after.dtype).tiny)
+        return before - after <= self.tol * scale
+
+    def stationary(self, values: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+        """Whether the gradient vanishes up to the tolerance."""
+        return np.abs(gradients).max(-1) <= self.tol * np.maximum(np.abs(values), 1.0)
+
+
+def with_gradient(function: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    """Turn a differentiable function (b, m) -> (b,) into ``points -> (values, gradients)`` by autograd.
+
+    One backward pass serves the whole batch: rows are independent, so the gradient of the sum of
+    the values holds the gradient of each. Further arguments are passed on, and a single point
+    (m,) -> () works too, so that the same wrapper serves :func:`adam`.
+
+    >>> import torch
+    >>> from representer.optimize import with_gradient
+    >>> square = with_gradient(lambda points: (points**2).sum(-1))
+    >>> square(torch.tensor([[1.0, 2.0]]))
+    (tensor([5.]), tensor([[2., 4.]]))
+    """
+
+    def value_and_gradient(points: Tensor, *data: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = points.detach().requires_grad_(True)
+            values = function(leaf, *data)
+            (gradients,) = torch.autograd.grad(values.sum(), leaf)
+        return values.detach(), gradients
+
+    return value_and_gradient
+
+
+class Monitor:
+    """History, callback, deadline and progress of one run.
+
+    A progress bar appears once a run has lasted a second. Where it cannot be redrawn in place (in a log file), a line
+    is printed every few seconds instead.
+    """
+
+    def __init__(
+        self,
+        callback: Callback | None,
+        verbose: int,
+        max_iter: int,
+        description: str,
+        deadline: Deadline | None = None,
+    ) -> None:
+        self.callback, self.verbose, self.max_iter = callback, verbose, max_iter
+        self.deadline = Deadline() if deadline is None else deadline
+        self.description = description or "minimising"
+        self.history: list[HistoryEntry] = []
+        self.bar: Progress | None = None
+
+    def __enter__(self) -> Monitor:
+        self.began = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None and not self.bar.disable:
+            self.bar.stop()
+
+    def __call__(self, iteration: int, value: float, gradient_norm: float, active: int) -> bool:
+        """Record an iteration; True if the callback asks to stop."""
+        seconds = time.perf_counter() - self.began
+        entry = HistoryEntry(iteration, seconds, value, gradient_norm, active)
+        self.history.append(entry)
+        if self.verbose >= 1 and (seconds > 1.0 or self._line_is_due()):
+            self._draw(entry)
+        return self.callback is not None and bool(self.callback(entry))
+
+    def _draw(self, entry: HistoryEntry) -> None:
+        """Move the progress bar on."""
+        if self.bar is None:
+            self.bar = _progress_bar()
+            self.bar.add_task(self.description, total=self.max_iter, state="")
+            if not self.bar.disable:  # older versions of rich end even an invisible bar with an empty line
+                self.bar.start()
+        state = f"value {entry.value:.6g}, {entry.active} alive"
+        self.bar.update(self.bar.task_ids[0], completed=entry.iteration, state=state)
+        if self.bar.disable and self._line_is_due():
+            self.deadline.printed = time.perf_counter()
+            seconds = self.deadline.printed - self.deadline.began
+            done = f"{seconds:.0f} s, iteration {entry.iteration} of {self.max_iter}"
+            print(f"{self.description}: {done}, {state}", file=sys.stderr, flush=True)
+
+    def _line_is_due(self) -> bool:
+        """Have all runs with the same deadline, which are those of one fit, been silent for long?"""
+        return time.perf_counter() - self.deadline.printed >= LINE_EVERY
+
+    def result(
+        self,
+        best: Best,
+        values: Tensor,
+        n_evaluations: int,
+        converged: bool,
+        message: str,
+        interrupted: bool,
+        points: Tensor | None = None,
+    ) -> OptimizeResult:
+        """The result of the run, with its history; a message is printed if the user asked for it."""
+        n_iter = self.history[-1].iteration if self.history else 0
+        if interrupted:
+            why = f"max_time={self.deadline.max_time!r} reached" if self.deadline.was_missed else "interrupted"
+            message = f"{why} after {n_iter} iterations; kept the best point so far"
+        if self.verbose >= 2:
+            print(f"{self.description}: {message}", file=sys.stderr)
+        value, _, point = best
+        return OptimizeResult(
+            point, value, values, converged, message, n_iter, n_evaluations, interrupted, self.history, points
+        )
+
+
+def _progress_bar() -> Progress:
+    """A progress bar on the error stream, invisible where it could not be redrawn."""
+    # Not at the top: importing rich draws from Python's global random generator.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    visible = console.is_terminal or console.is_jupyter
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}")
+    return Progress(*columns, console=console, transient=True, disable=not visible)
+
+
+def checked_starts(starts: Tensor) -> Tensor:
+    """The starts as a matrix (b, m), one row a restart."""
+    starts = torch.as_tensor(starts).detach()
+    shape, n_bad = tuple(starts.shape), int((~starts.isfinite()).sum())
+    require(
+        starts.ndim in (1, 2) and starts.numel() > 0,
+        f"a start must be a non-empty tensor of shape (m,), or (b, m) for b restarts, got shape {shape}; "
+        "flatten the parameters first",
+    )
+    require(starts.is_floating_point(), f"starts must be floating point, got {starts.dtype}; use starts.double()")
+    require(
+        n_bad == 0,
+        f"starts must be finite, got {n_bad} NaN or infinite of {starts.numel()} entries; "
+        "check how they were initialised",
+    )
+    return starts if starts.ndim == 2 else starts[None]
+
+
+def checked_output(output: object, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The pair that an objective returned, if its shapes fit the points."""
+    expected = [tuple(points.shape[:-1]), tuple(points.shape)]
+    if isinstance(output, tuple | list) and len(output) == 2:
+        values, gradients = (torch.as_tensor(x).detach().to(points) for x in output)
+        got = [tuple(values.shape), tuple(gradients.shape)]
+        if got == expected:
+            return values, gradients
+        what = f"a pair of shapes {got[0]} and {got[1]}"
+    else:
+        what = f"a {type(output).__name__}"
+    raise ValueError(
+        f"the objective must return a pair (values, gradients) of shapes {expected[0]} and {expected[1]} "
+        f"for points of shape {expected[1]}, got {what}; a function that returns only values can be wrapped "
+        "in with_gradient"
+    )
+
+
+def check_limits(max_iter: int, tol: float) -> None:
+    """Refuse limits that no run can keep."""
+    require(max_iter >= 1, f"max_iter must be at least 1, got {max_iter!r}")
+    require(tol >= 0, f"tol must not be negative, got {tol!r}; 0 runs until the precision is exhausted")
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise a ValueError unless the condition holds."""
+    if not holds:
+        raise ValueError(message)
+
 
 # alpha is looked for on so many values evenly spaced in logarithm, then on as many between the neighbours of the best.
 ALPHAS = 30
@@ -108,73 +395,54 @@ class Problem(ABC):
         """The criterion (b,) and its gradient (b, m) at points (b, m), of all samples or of some."""
 
     @abstractmethod
-    def choose(self, settings: Any) -> Choice:
-        """What is free, chosen by the criterion; what is fixed stays."""
+    def choose(self, settings: Any) -> Any:
+        """What is free, chosen by the criterion, as ``solve`` takes it: a ``Choice``; what is fixed stays."""
 
     @abstractmethod
     def solve(self, choice: Any) -> Any:
         """The ``function`` at the chosen hyperparameters, and what else the learner keeps."""
 
-    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
-        """Predictions for the test rows of each (train, test) by a fit without them that repeats the search."""
-        pairwise = self.model.kernel.domain == "gram"
-        predictions = []
+    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: Any) -> list[Any]:
+        """The answers for the test rows of each (train, test) by a fit without them that repeats the search."""
+        answers = []
         for train, test in folds:
-            problem, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(np.asarray(test)))
-            new = new[:, train] if pairwise else new
-            predictions.append(problem.solve(problem.choose(settings)).function(new))
-        return predictions
+            part, X = self.on_rows(np.asarray(train)), self.unseen(np.asarray(train), np.asarray(test))
+            answers.append(part.answer(part.solve(part.choose(settings)), X))
+        return answers
+
+    def answer(self, solution: Any, X: Data) -> Any:
+        """What a solution says of new inputs: the values of its function, unless a problem has more to say."""
+        return solution.function(X)
+
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return bool(self.model.kernel.domain == "gram")
 
     @cached_property
     def stored_inputs(self) -> Data:
         """All inputs as they are stored."""
         return plain(self.samples.rows(np.arange(self.samples.n)).X) if self.inputs is None else self.inputs
 
+    def unseen(self, train: np.ndarray, test: np.ndarray) -> Data:
+        """The inputs of some samples as a fit to others takes them."""
+        X = take(self.stored_inputs, torch.from_numpy(test))
+        return X[:, train] if self.pairwise else X
+
     def on_rows(self, rows: np.ndarray) -> Self:
         """The same problem for some of the samples, in memory."""
-        index = torch.from_numpy(np.asarray(rows))
-        block, inputs = self.samples.rows(np.asarray(rows)), take(self.stored_inputs, index)
-        if self.model.kernel.domain == "gram":
-            block, inputs = replace(block, X=block.X[:, index]), inputs[:, rows]
-        return type(self)(InMemory(block), self.model, self.representation, seed=self.seed, inputs=inputs)
+        block, inputs = self.samples.rows(rows), self.unseen(rows, rows)
+        block = replace(block, X=block.X[:, rows]) if self.pairwise else block
+        return self.with_samples(InMemory(block), inputs, rows)
 
-
-def random_starts(start: Tensor, n_restarts: int, seed: int) -> Tensor:
-    """The start, and ``n_restarts`` − 1 points around it at distance about one in every raw (logarithmic) direction."""
-    noise = torch.randn(n_restarts, len(start), generator=torch.Generator().manual_seed(seed), dtype=start.dtype)
-    noise[0] = 0.0
-    return start + noise.to(start.device)
-
-
-def minimise(
-    function: Callable[[Tensor], tuple[Tensor, Tensor]],
-    start: Tensor,
-    settings: SearchSettings,
-    *,
-    description: str = "log criterion",
-) -> OptimizeResult:
-    """Minimise a function with gradients by L-BFGS from raced restarts around a start."""
-    with recycling():  # every evaluation makes the same matrices again
-        return lbfgs(
-            function,
-            random_starts(start, settings.n_restarts, settings.seed),
-            max_iter=settings.max_iter,
-            tol=settings.tol,
-            callback=settings.callback,
-            verbose=settings.verbose,
-            description=description,
-            deadline=settings.deadline,
-        )
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> Self:
+        """The same problem for samples that are these rows of its own."""
+        return type(self)(samples, self.model, self.representation, seed=self.seed, inputs=inputs)
 
 
 def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
     """Numbers evenly spaced in logarithm, where the ends live."""
     return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
-
-
-def alpha_grid(smallest: Tensor, size: int = ALPHAS) -> Tensor:
-    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
-    return log_spaced(smallest, smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0, size)
 
 
 def least(errors: Tensor) -> int:
@@ -212,8 +480,9 @@ def best_alpha(
 
 def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: Any = "loo") -> tuple[float, float]:
     """The best candidate, or the best positive number, for a ridge system, and the criterion there."""
-    least = system.least_alpha()
+    low, high = system.alpha_range()
     if candidates is not None:
-        return best_alpha(lambda alphas: system.path(alphas, criterion), least.new_tensor(candidates), refine=False)
+        return best_alpha(lambda alphas: system.path(alphas, criterion), low.new_tensor(candidates), refine=False)
     # A finer grid costs only products, unless every output needs eigenvectors of its own.
-    return best_alpha(lambda alphas: system.path(alphas, criterion), alpha_grid(least), refine=system.refinable)
+    grid = log_spaced(low, high)
+    return best_alpha(lambda alphas: system.path(alphas, criterion), grid, refine=system.refinable)

@@ -19,7 +19,7 @@ import torch
 from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 
-from representer.optimize.runs import Monitor
+from representer.optimize.search import Monitor
 
 Point = list[Tensor]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from representer.linalg import noted_rounding
-from representer.optimize.runs import (
+from representer.optimize.search import (
     Best,
     Callback,
     Deadline,

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.objectives.cross_entropy import SoftmaxCrossEntropy, smoothed
+from representer.objectives.risk import SoftmaxCrossEntropy, smoothed
 from representer.optimize import lbfgs, newton, with_gradient
 
 # Decision values that differ by less, relatively, are equal: a solver leaves as much.

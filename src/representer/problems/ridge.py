@@ -235,7 +235,7 @@ class Search:
             # An operator and alpha matter only through their ratio: keep a mean diagonal of 1.
             values[OPERATOR] = values[OPERATOR] / values[OPERATOR].diagonal().mean()
         moved = kernel.replace(values)
-        return moved, replace(self.data, kernel=moved).least_alpha() + point[-1].exp()
+        return moved, replace(self.data, kernel=moved).alpha_range()[0] + point[-1].exp()
 
     @cached_property
     def _known(self) -> Known | None:

@@ -1,44 +1,64 @@
 """Where the samples of a fit are, and how they are read: in memory, or in Dask collections."""
 
-from representer.samples.data import (
+from representer.samples.in_memory import (
     Array,
-    Data,
+    Block,
+    HeldSamples,
+    InMemory,
+    Samples,
     SparseRows,
+    Step,
     as_items,
     as_list,
     as_scipy,
     as_vectors,
     count,
-    first_positions,
     is_dask,
     is_single,
     plain,
     same_features,
     take,
 )
-from representer.samples.in_memory import Block, HeldSamples, InMemory, Samples, Step
 from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
+from representer.samples.records import (
+    Column,
+    Data,
+    Record,
+    Records,
+    as_records,
+    column_of,
+    first_positions,
+    frame_columns,
+    is_missing,
+)
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 
 __all__ = [
     "Array",
     "Block",
+    "Column",
     "Data",
     "HeldSamples",
     "InMemory",
     "OnDask",
+    "Record",
+    "Records",
     "Samples",
     "SparseRows",
     "Step",
     "as_items",
     "as_list",
+    "as_records",
     "as_rows",
     "as_scipy",
     "as_vectors",
+    "column_of",
     "count",
     "evenly_spaced",
     "first_positions",
+    "frame_columns",
     "is_dask",
+    "is_missing",
     "is_single",
     "map_rows",
     "plain",

@@ -39,7 +39,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, Step, count, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, whole_groups
+from representer.systems.base import Criterion, System, shift_range, whole_groups
 from representer.systems.exact import IterativeOutputs, RidgeData, factor_system, training_data
 from representer.systems.falkon import solve_falkon
 from representer.systems.sums import (
@@ -56,8 +56,6 @@ from representer.systems.sums import (
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
-# The residual of the equations of more samples than these is not looked at: it takes another Gram matrix.
-RESIDUAL_SAMPLES = 2000
 # The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: it leaves four
 # digits, in single precision two.
 DEVIATION_DIGITS = 0.25
@@ -154,8 +152,7 @@ class FittedSystem(System):
         """The system at an alpha, or at the one that a rule chooses for it."""
         alpha, value = (alpha, None) if isinstance(alpha, float) else alpha(self)
         system = self.changed(alpha=alpha, value=value)
-        if system.n <= RESIDUAL_SAMPLES and not system.has_slopes:
-            note_residual("the equations of the fit", system.residual)
+        note_residual("the equations of the fit", system.residual)
         return system
 
     @property
@@ -380,8 +377,8 @@ class ExactSystem(FittedSystem):
         targets = self._training.targets  # without leave-one-out: maximum likelihood, yᵀQy over the entries
         return (targets * self._system.coefficients()).sum() / targets.numel()
 
-    def least_alpha(self) -> Tensor:
-        return self._judged.least_alpha()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        return self._judged.alpha_range()
 
     @cached_property
     def refinable(self) -> bool:  # type: ignore[override]
@@ -528,12 +525,12 @@ class SummedSystem(FeatureSystem):
     def residual(self) -> float:
         return self.ridge.residual(self.alpha)
 
-    def least_alpha(self) -> Tensor:
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
         ridge = self.ridge
         own = ridge.scales if ridge.rotation is None else ridge.rotation**2 @ ridge.scales  # its diagonal
-        largest = ridge.spectrum.values.sum() * own.max() / ridge.weight
-        info = torch.finfo(self.features.map.dtype)
-        return (largest * info.eps ** (2 / 3)).clamp(min=info.tiny ** (1 / 2))
+        trace = ridge.spectrum.values.sum() * own.max() / ridge.weight
+        low, high = shift_range(trace.to(self.features.map.dtype))
+        return low.double(), high.double()
 
     def _limit(self, held: int = 0) -> int | None:
         """What is left of the memory limit for blocks, beside the coordinates of so many held samples."""

@@ -72,8 +72,9 @@ class StackedSystem(System):
         return None
 
     def added(self, block: Block) -> StackedSystem:
-        """The systems with the samples of one more block, at the same alphas and weights."""
-        return replace(self, systems=tuple(system.added(block) for system in self.systems))
+        """The systems with the samples of one more block, at the same alphas and weights; each kernel prepares them."""
+        blocks = [block if s.features is None else block.prepared(s.features.kernel) for s in self.systems]
+        return replace(self, systems=tuple(s.added(own) for s, own in zip(self.systems, blocks, strict=True)))
 
     def changed(self, **changes: Any) -> StackedSystem:
         """The same systems with other fields."""
