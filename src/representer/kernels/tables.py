@@ -405,16 +405,6 @@ class Table(Mapped):
                 repeated[name] = value.repeat_interleave(self._widths.to(value.device), -1)
         return self.kernel.replace(repeated) if repeated else self.kernel
 
-    def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
-        return self._inner._gram(self._image(X), None if Y is None else self._image(Y))
-
-    def _diag(self, X: Sequence[Record]) -> Tensor:
-        return self._inner._diag(self._image(X))
-
-    def features(self, X: Sequence[Record]) -> Tensor | None:
-        """The features of the coordinates."""
-        return self._inner.features(self._image(X))
-
 
 # -- vectors whose columns have units and gaps ------------------------------------------------------------------------
 class Standardized(Mapped):
