@@ -21,7 +21,7 @@ from representer.samples.in_memory import (
     same_features,
     take,
 )
-from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
+from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "first_positions",
     "is_dask",
     "is_single",
+    "largest_target",
     "map_rows",
     "plain",
     "refuse_frames",
