@@ -88,19 +88,19 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     managed = with_callbacks(announced)
 
     @functools.wraps(fit)
-    def all_at_once(learner: Any, *args: Any, **kwargs: Any) -> Any:
-        draft = object.__new__(type(learner))
-        vars(draft).update(vars(learner))
+    def all_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
+        draft = object.__new__(type(self))
+        vars(draft).update(vars(self))
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
         managed(draft, *args, **kwargs)
         del draft._deadline
-        learner.__dict__ = vars(draft)
+        self.__dict__ = vars(draft)
         if deadline.was_missed:
             warn_unconverged(
                 f"max_time={deadline.max_time!r} ended the search: the best point so far is kept. Give it more time, "
                 "or less to search."
             )
-        return learner
+        return self
 
     return all_at_once
 

@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Stack
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -50,6 +50,7 @@ from representer.samples import (
     Samples,
     SparseRows,
     as_scipy,
+    groups_with_replicates,
     is_dask,
     largest_target,
     plain,
@@ -378,20 +379,25 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if searched and reset:
             check_left_out(len(X), None)
         w = None if weights is None else how.tensor(weights)
+        if self.criterion == "loo":
+            numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 
     def _solved(self, samples: Samples, kernel: OperatorKernel | Stack, inputs: Data) -> RidgeSolution | StackSolution:
         self._seed = seed_of(self.random_state)
+        models = self._models(kernel)
+        own = [samples.prepared(model.kernel) for model in models] if isinstance(kernel, Stack) else [samples]
         problems = [
-            RidgeProblem(samples, model, self._represented, seed=self._seed, inputs=inputs)
-            for model in self._models(kernel)
+            RidgeProblem(of_model, model, self._represented, seed=self._seed, inputs=inputs)
+            for of_model, model in zip(own, models, strict=True)
         ]
         settings = self._settings()
         solution: RidgeSolution | StackSolution
         if isinstance(kernel, Stack):
             weights = None if isinstance(kernel.weights, str) else np.asarray(kernel.weights, dtype=np.float64)
-            solution = StackProblem(problems, LeastSquares(), weights).solve(settings)
+            stack = StackProblem(problems, LeastSquares(), weights)
+            solution = stack.solve(stack.choose(settings))
         else:
             solution = problems[0].solve(problems[0].choose(settings))
         for message in (solution.choice.unconverged, solution.system.problem):

@@ -123,7 +123,13 @@ class Representation:
         if isinstance(array, Tensor):
             return array.to(dtype=self.dtype, device=self.device)
         writeable = np.require(array, requirements=["C", "W"])
-        return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
+        tensor = torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
+        if self.dtype == torch.float32 and bool(tensor.isinf().any()):
+            raise ValueError(
+                f"The data hold numbers up to {np.abs(writeable).max():.3g}, which dtype='float32' cannot. Rescale "
+                "them (StandardScaler), or use dtype='float64'."
+            )
+        return tensor
 
     def inputs(self, kernel: Kernel | OperatorKernel | Stack, X: Data) -> Data:
         """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""

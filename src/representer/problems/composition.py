@@ -675,6 +675,8 @@ def minimise(
         if not strict:
             return nowhere
         problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+        if problem.unconverged is not None:
+            raise NotConvergedError(f"The inner layers have no value to start from: {problem.unconverged}")
     unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
     evaluations = [first]  # the search begins with that of the starts
 

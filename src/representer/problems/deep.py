@@ -796,8 +796,6 @@ class DeepRegression(Problem):
                 choice, last = self._descend(composition, criterion, images, settings)
             except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
                 choice, last = _stopped(composition), []
-        if len(self.splits.rows) < len(self.seen):
-            return self._chosen(choice, None, settings, generator)
         # Landmarks were chosen where all began: they may depend on each other where this search has ended.
         return self._chosen(choice, (last if self.approximation is None else []) or images or None, settings, generator)
 
@@ -817,6 +815,8 @@ class DeepRegression(Problem):
     def _chosen(
         self, choice: Choice, images: list[Tensor] | None, settings: SearchSettings, generator: torch.Generator
     ) -> DeepChoice:
+        """The choice, with images of all samples; those of the samples that a search looks at are no start for all."""
+        images = images if len(self.splits.rows) == len(self.seen) else None
         return DeepChoice(**vars(choice), settings=settings, images=images, random_state=generator.get_state())
 
     @cached_property

@@ -14,7 +14,7 @@ level that is not, at C H_j: G_{j−1} is that of C H_j.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -29,7 +29,16 @@ from representer.functions.levels import DataLevel, Levels, Recovery, deviations
 from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
-from representer.optimize import HistoryEntry, Monitor, OptimizeResult, SearchSettings, adam, keep_going, with_gradient
+from representer.optimize import (
+    HistoryEntry,
+    Monitor,
+    OptimizeResult,
+    Problem,
+    SearchSettings,
+    adam,
+    keep_going,
+    with_gradient,
+)
 from representer.optimize.stiefel import (
     ManifoldResult,
     SearchLimits,
@@ -45,7 +54,7 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
-from representer.samples import Data, InMemory, Samples, plain
+from representer.samples import Data, Samples, plain
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
@@ -819,18 +828,27 @@ class Alternation:
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class LevelsProblem:
+class LevelsProblem(Problem):
     """Deep kernel PCA of samples, in memory or on Dask: a search over hidden features, which make a function.
 
     Which samples stand for all, whether a network is trained first, and what the Gram matrix of the data is, is decided
     here: beyond it, exact fits, those to landmarks and those with networks are the same.
+
+    Parameters
+    ----------
+    samples : Samples
+        With inputs as users pass them, checked.
+    model : LevelModel
+    search : LevelSearch
+        How hidden features are found and networks are trained.
+    representation : Representation
     """
 
-    samples: Samples  # with inputs as users pass them, checked
     model: LevelModel
-    search: LevelSearch
-    representation: Representation
+
+    def __init__(self, samples: Samples, model: LevelModel, search: LevelSearch, representation: Representation):
+        super().__init__(samples, model, representation, seed=search.settings.seed)
+        self.search = search
 
     @cached_property
     def subset(self) -> np.ndarray:
@@ -838,7 +856,7 @@ class LevelsProblem:
         n, kernel, approximation = self.samples.n, self.model.kernels[0], self.model.approximation
         rows = np.arange(n)
         if approximation is not None:
-            approximation, seed = approximation.sized(n), self.search.settings.seed
+            approximation, seed = approximation.sized(n), self.seed
             approximation.check(kernel, n)
             rows = approximation.rows(n, seed)
             if len(rows) > approximation.size(n):
@@ -895,10 +913,11 @@ class LevelsProblem:
         values = points.new_tensor([-state.energy for state in states])
         return values, torch.stack([-torch.cat([g.flatten() for g in state.gradients]) for state in states])
 
-    def choose(self) -> LevelSolution:
-        """The hidden features that a search finds."""
+    def choose(self, settings: SearchSettings | None = None) -> LevelSolution:
+        """The hidden features that a search finds, with settings of its own or with those of the problem."""
+        search = self.search if settings is None else replace(self.search, settings=settings)
         with recycling():  # Every step makes the Gram matrices of the upper levels anew.
-            return canonical(self.energy, find(self.energy, self.model.sizes, self.search))
+            return canonical(self.energy, find(self.energy, self.model.sizes, search))
 
     def solve(self, choice: LevelSolution) -> Levels:
         """The function whose values at the samples are the hidden features."""
@@ -918,28 +937,20 @@ class LevelsProblem:
             center=self.model.centers_upper,
         )
 
-    def held_out(self, folds: Iterable[tuple[Tensor, Tensor]]) -> Recovery:
-        """How well samples are recovered from hidden features by fits without them, NaN for those in no fold.
+    # -- refits -------------------------------------------------------------------------------------------------------
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return self.model.kernels[0].domain == "gram"
 
-        Each fit repeats the choice of samples and the training of networks, from levelwise kernel PCA if a user has
-        given arrays to start from.
-        """
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> LevelsProblem:
+        """The same problem for samples that are these rows of its own, from levelwise kernel PCA if not from a word."""
         init = self.search.init if isinstance(self.search.init, str) else "levelwise"
-        settings = replace(self.search.settings, verbose=0, callback=keep_going)
-        errors, variances = torch.full((2, self.samples.n), torch.nan, dtype=self.representation.dtype)
-        for training, held_out in folds:
-            block, others = (self.samples.rows(rows.numpy()) for rows in (training, held_out))
-            X, queries = plain(block.X), plain(others.X)
-            if self.model.kernels[0].domain == "gram":
-                X, queries = (gram[:, training.numpy()] for gram in (X, queries))
-            refit = replace(
-                self,
-                samples=InMemory(replace(block, X=X)),
-                search=replace(self.search, init=init, settings=settings),
-            )
-            recovery = refit.solve(refit.choose()).recovery(queries)
-            errors[held_out], variances[held_out] = recovery.errors.cpu(), recovery.variances.cpu()
-        return Recovery(errors, variances)
+        return LevelsProblem(samples, self.model, replace(self.search, init=init), self.representation)
+
+    def answer(self, solution: Levels, X: Data) -> Recovery:
+        """How well new samples are recovered from their hidden features."""
+        return solution.recovery(X)
 
 
 class Architecture(NamedTuple):

@@ -170,7 +170,16 @@ class StackSolution:
     left_out: tuple[Block, Tensor] | None
 
 
-class StackProblem:
+@dataclass(frozen=True)
+class StackChoice:
+    """What the members of a stack have chosen, each by itself, and the seconds that it took; an interrupted search is
+    the last one."""
+
+    members: list[Choice]
+    seconds: list[float]
+
+
+class StackProblem(Problem):
     """min over w of the error of Σ_m w_m f_m for left-out samples, where f_m solves the m-th problem by itself.
 
     Parameters
@@ -184,37 +193,65 @@ class StackProblem:
     """
 
     def __init__(self, problems: Sequence[Problem], stacking: Stacking, weights: np.ndarray | None = None):
+        first = problems[0]
+        models = [problem.model for problem in problems]
+        super().__init__(first.samples, models, first.representation, seed=first.seed, inputs=first.inputs)
         self.problems, self.stacking, self.weights = list(problems), stacking, weights
 
-    def solve(self, settings: Any) -> StackSolution:
-        """The members, each searched and solved by itself, and their weights; an interrupted search is the last one."""
-        choices: list[Choice] = []
-        solutions, predictions, learned, seconds = [], [], [], []
-        block: Block | None = None
+    @property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search, behind the number of their member."""
+        return [f"{m}__{name}" for m, problem in enumerate(self.problems) for name in problem.free]
+
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """A stack has no criterion of all that is free: every member is searched by its own."""
+        raise ValueError("The members of a stack are searched one by one: ask one of its problems.")
+
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return self.problems[0].pairwise
+
+    def on_rows(self, rows: np.ndarray) -> StackProblem:
+        """The same stack for some of the samples, in memory."""
+        return StackProblem([problem.on_rows(rows) for problem in self.problems], self.stacking, self.weights)
+
+    def choose(self, settings: Any) -> StackChoice:
+        """What is free in the members, each searched by itself."""
+        choices, seconds = [], []
         for problem in self.problems:
             start = time.perf_counter()
-            choice = _chosen(problem, settings)
-            solution = problem.solve(choice)
+            choices.append(_chosen(problem, settings))
+            seconds.append(time.perf_counter() - start)
+            if choices[-1].interrupted:
+                break
+        return StackChoice(choices, seconds)
+
+    def solve(self, choice: StackChoice) -> StackSolution:
+        """The members at what they have chosen, and their weights."""
+        choices, seconds = choice.members, []
+        solutions, predictions = [], []
+        block: Block | None = None
+        for problem, own, searched in zip(self.problems, choices, choice.seconds, strict=False):
+            start = time.perf_counter()
+            solution = problem.solve(own)
             if self.weights is None:
                 block, values = solution.system.left_out_sample()
                 predictions.append(values)
             solutions.append(replace(solution, system=solution.system.at_rest()))
-            choices.append(choice)
-            learned.append(learned_numbers(problem, choice))
-            seconds.append(time.perf_counter() - start)
-            if choice.interrupted:
-                break
+            seconds.append(searched + time.perf_counter() - start)
         systems = tuple(solution.system for solution in solutions)
-        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.problems[0].samples)
+        learned = [learned_numbers(problem, own) for problem, own in zip(self.problems, choices, strict=False)]
+        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.samples)
         system, left_out, scores = self._weighed(systems, predictions, block, optimism)
-        kernels, operator = without_operator([original(choice.model) for choice in choices])
+        kernels, operator = without_operator([original(own.model) for own in choices])
         parts = zip(kernels, systems, system.weights, scores, learned, seconds, strict=True)
         members = Members(Member(k, s.alpha, w, score, q, t) for k, s, w, score, q, t in parts)
         weights = system.weights[:, 0] if system.weights.shape[1] == 1 else system.weights
         kernel = Stack(kernels, weights=weights.copy(), alphas=system.alpha)
-        choice = self._summary(choices, system.weights, left_out)
+        summary = self._summary(choices, system.weights, left_out)
         function = Stacked(tuple(solution.function for solution in solutions), system.weights)
-        return StackSolution(function, system, solutions, members, kernel, operator, choice, left_out)
+        return StackSolution(function, system, solutions, members, kernel, operator, summary, left_out)
 
     def _weighed(
         self, systems: tuple[FittedSystem, ...], predictions: list[Tensor], block: Block | None, optimism: np.ndarray

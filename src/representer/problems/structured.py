@@ -7,7 +7,7 @@ the outputs, or by the loss of a task.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
@@ -213,23 +213,26 @@ class StructuredProblem(Problem):
         note_residual("the equations of the fit", system.residual)
         return system.function(), system
 
-    def held_out(  # type: ignore[override]
-        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings
-    ) -> list[Embedding]:
-        """The elements g(x) for the test rows of each (train, test) by a fit without them that repeats the search.
+    # -- refits -------------------------------------------------------------------------------------------------------
+    def on_rows(self, rows: np.ndarray) -> StructuredProblem:
+        """The same problem for some of the samples that have an output."""
+        task = self.task and fold_task(self.task, self.given.output_kernel, rows)
+        return StructuredProblem(self.given, self._all.rows(rows), task=task)
 
-        Rows are numbers of samples that have an output.
-        """
+    def unseen(self, train: np.ndarray, test: np.ndarray) -> Data:
+        """The inputs of some samples that have an output, as a fit to others takes them."""
+        return inputs_of_fold(self._all, train, test)
+
+    def answer(self, solution: tuple[EmbeddingFunction, StructuredSystem], X: Data) -> Embedding:
+        """The elements g(x) at new inputs."""
+        return solution[0].embedding(X)
+
+    @property
+    def _all(self) -> Pairs:
         if not isinstance(self.samples, InMemory):
             raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
-        pairs, elements = self.samples.samples, []
-        assert isinstance(pairs, Pairs)
-        for train, test in folds:
-            task = self.task and fold_task(self.task, self.given.output_kernel, np.asarray(train))
-            problem = StructuredProblem(self.given, pairs.rows(train), task=task)
-            function, _ = problem.solve(problem.choose(settings))
-            elements.append(function.embedding(inputs_of_fold(pairs, np.asarray(train), np.asarray(test))))
-        return elements
+        assert isinstance(self.samples.samples, Pairs)
+        return self.samples.samples
 
 
 def settled(system: StructuredSystem, choice: Choice, diagonal: DiagonalRegression | None = None) -> StructuredChoice:

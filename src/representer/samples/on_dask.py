@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
-from representer.samples.in_memory import Block, Data, InMemory, Samples, Step
+from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.in_memory import is_dask as is_dask
+from representer.samples.records import Data
 
 # So many partial sums are added by one task.
 FAN_IN = 8
