@@ -442,6 +442,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     function_: Composed
     alpha_: float
     criterion_value_: float | None
+    _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     layer_norms_: list[float]
     dual_coef_: np.ndarray
     training_data = ("X_fit_", "system_")
