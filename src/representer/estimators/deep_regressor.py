@@ -34,7 +34,7 @@ from representer.estimators.validation import (
 from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, takes_sparse
+from representer.operators import Decomposable, OperatorKernel, replicates, takes_sparse
 from representer.optimize import SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
@@ -46,7 +46,17 @@ from representer.problems.composition import (
 )
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
 from representer.problems.spread import DeepSpread, Refits
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    groups_with_replicates,
+    is_dask,
+    plain,
+)
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem
 from representer.values import Rule, is_count, is_real, one_of
@@ -148,8 +158,10 @@ def samples_in_memory(
     if learner.approximation is not None:
         learner.approximation.size(len(Y) if weights is None else np.count_nonzero(weights))
     how = learner._representation(sparse=isinstance(X, SparseRows))
+    inputs = how.inputs(kernel, X)
+    groups = groups_with_replicates(groups, replicates(kernel, inputs))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-    return InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
+    return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
 
 @dataclass(frozen=True)
@@ -549,6 +561,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             problem.model.loss.intercept,
             solution.inner.problem.landmarks is not None,
             refits,
+            seen.groups,
         )
 
     def _check_interpolation(self, seen: SeenSamples) -> None:

@@ -36,7 +36,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
-from representer.operators import Representation, original, takes_sparse
+from representer.operators import Representation, original, replicates, takes_sparse
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
@@ -47,7 +47,18 @@ from representer.preimage.probabilities import (
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution, solve_stack
 from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
 from representer.problems.stack import Members
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    groups_with_replicates,
+    is_dask,
+    plain,
+)
 from representer.systems import FittedSystem, StackedSystem
 from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
@@ -440,8 +451,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
         Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
-        block = _weighted(Block(how.inputs(kernel, X), Y), weights, check_groups(groups, len(labels)), how)
-        return X, InMemory(block)
+        inputs = how.inputs(kernel, X)
+        numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
+        return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)

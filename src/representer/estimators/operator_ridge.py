@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Stack
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -42,7 +42,18 @@ from representer.problems.stack import (
     StackProblem,
     StackSolution,
 )
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    groups_with_replicates,
+    is_dask,
+    plain,
+)
 from representer.systems import Criterion, FittedSystem, StackedSystem
 from representer.values import instance_of, one_of
 
@@ -368,6 +379,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if searched and reset:
             check_left_out(len(X), None)
         w = None if weights is None else how.tensor(weights)
+        if self.criterion == "loo":
+            numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 

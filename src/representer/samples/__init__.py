@@ -31,6 +31,7 @@ from representer.samples.records import (
     frame_columns,
     is_missing,
 )
+from representer.samples.replicates import equal_rows, groups_with_replicates, joined_groups, least_noise
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 
 __all__ = [
@@ -54,12 +55,16 @@ __all__ = [
     "as_vectors",
     "column_of",
     "count",
+    "equal_rows",
     "evenly_spaced",
     "first_positions",
     "frame_columns",
+    "groups_with_replicates",
     "is_dask",
     "is_missing",
     "is_single",
+    "joined_groups",
+    "least_noise",
     "map_rows",
     "plain",
     "refuse_frames",

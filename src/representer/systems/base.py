@@ -48,7 +48,10 @@ class System(ABC):
         raise self._unavailable("Leave-one-out predictions")
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a target is missing."""
+        """The variance (n, p) of y_i − f₋ₛ(x_i), S the sample's group, in units of the prior's scale.
+
+        NaN where a target is missing.
+        """
         raise self._unavailable("Variances of left-out samples")
 
     def variance(self, X: Data) -> Tensor:

@@ -210,9 +210,21 @@ class GramInverse:
             return dual / self.diagonal[:, None]
         found = torch.zeros_like(dual)
         for index in blocks:
+            if index.shape[1] == 1 and not mean:
+                rows = index[:, 0]
+                found[rows] = dual[rows] / self.diagonal[rows, None]
+                continue
             P = self.blocks(index)
             P = P.mean(0, keepdim=True).expand_as(P) if mean else P
             found[index] = torch.linalg.solve(P, dual[index])
+        return found
+
+    def left_out_variance(self, blocks: list[Tensor] | None) -> Tensor:
+        """The diagonal (N,) of the inverted blocks P_SS of what is left out together; without ``blocks``, 1 / P_ii."""
+        found = 1.0 / self.diagonal
+        for index in [] if blocks is None else blocks:
+            if index.shape[1] > 1:
+                found[index] = torch.linalg.inv(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return found
 
     def explained(self, cross: Tensor) -> Tensor:
@@ -789,10 +801,10 @@ class SeparateOutputs(System):
         return fitted - (change * together).mT @ residuals
 
     def left_out_variance(self) -> Tensor:
-        """1 / P_ii in rotated coordinates; where a target is missing, the variance is not defined (NaN)."""
+        """The diagonals of P_SS⁻¹ in rotated coordinates; where a target is missing, it is not defined (NaN)."""
         variance = self.form.weights.new_full(self.data.Y.shape, torch.nan)
         for part in self.parts:
-            variance[part.index] = 1.0 / part.inverse.diagonal[:, None]
+            variance[part.index] = part.inverse.left_out_variance(self.data.blocks(part.rows))[:, None]
         return self._variances_back(variance)
 
     def leverage(self) -> Tensor:
@@ -902,11 +914,8 @@ class CoupledOutputs(System):
         return flat.reshape(n, p)
 
     def left_out_variance(self) -> Tensor:
-        """The diagonals of the inverted blocks of samples; NaN where a target is missing."""
-        found = torch.empty_like(self._dual)[:, 0]
-        for index in group_members(self.entries // self.data.Y.shape[1]):
-            found[index] = torch.linalg.inv(self.inverse.blocks(index)).diagonal(dim1=-2, dim2=-1)
-        return self._unflat(found, torch.nan)
+        """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""
+        return self._unflat(self.inverse.left_out_variance(self.data.entry_blocks()), torch.nan)
 
     def leverage(self) -> Tensor:
         """1 − noise_i P_ii; NaN where a target is missing."""
