@@ -69,11 +69,11 @@ FIXED = {
 }
 # What is searched, or an approximation: their answers to a fixed model are consistent, too.
 OTHERS = {
-    "ridge, searched": (lambda: OperatorRidge(random_state=0), y),
+    "ridge, searched": (lambda: OperatorRidge("rbf", random_state=0), y),
     "ridge, landmarks": (lambda: OperatorRidge(Gaussian(0.9), alpha=1e-3, approximation=Landmarks(X[:10])), y),
     "features": (lambda: KernelFeatures(Gaussian(0.9), Landmarks(X[:10])), None),
     "deep, polynomial": (lambda: DeepKernelRegressor([(Polynomial(1), 2)], **DEEP), y),
-    "embedding, searched": (lambda: EmbeddingClassifier(random_state=0), labels),
+    "embedding, searched": (lambda: EmbeddingClassifier("rbf", random_state=0), labels),
 }
 
 
@@ -124,7 +124,7 @@ def test_units_of_x_do_not_matter_to_the_median_heuristic(kernel, unit):
 
 @pytest.mark.parametrize("unit", [1e-100, 1e100])
 def test_units_of_x_do_not_matter_to_learned_lengthscales(unit):
-    model, other = (EmbeddingClassifier(random_state=0).fit(X * u, labels) for u in (1.0, unit))
+    model, other = (EmbeddingClassifier("rbf", random_state=0).fit(X * u, labels) for u in (1.0, unit))
     assert_close(answers(other, Q * unit), answers(model, Q), 1e-6)
 
 

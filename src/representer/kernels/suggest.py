@@ -17,12 +17,13 @@ from representer.kernels.bags import MeanMap
 from representer.kernels.base import Kernel
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
+from representer.kernels.families import family
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.graph_kernels import WeisfeilerLehman
 from representer.kernels.graphs import is_graph
 from representer.kernels.molecules import Molecule, are_smiles, has_rdkit, is_molecule
 from representer.kernels.objects import Delta
-from representer.kernels.stack import Stack, family
+from representer.kernels.stack import Stack
 from representer.kernels.strings import Spectrum, WeightedDegree
 from representer.kernels.tables import (
     Category,
@@ -203,7 +204,12 @@ def _of_vectors(X: np.ndarray, stationary: bool) -> Suggestion:
     def dressed(kernel: Kernel) -> Kernel:
         return Standardized(Missing(kernel) if gaps else kernel)
 
-    stack = Stack([dressed(kernel) for kernel in family(X.shape[1], stationary=stationary).kernels])
+    stack = Stack(
+        [
+            dressed(kernel)
+            for kernel in family("vectors", X.shape[1], features="frequencies" if stationary else None).kernels
+        ]
+    )
     single = dressed(Gaussian("auto"))
     return Suggestion(stack, single, (Finding(None, "numbers", seen, single),))
 
@@ -252,7 +258,7 @@ def _of_frame(X: Data, y: Data) -> Suggestion:
 
 def _frame_kernels(encodings: dict[Any, Any], objects: list[Finding]) -> tuple[Stack | Kernel, Kernel]:
     """The kernels of a frame, to be stacked, and one for all: coordinates, objects, sums and products of both."""
-    tables = [Table(kernel, encodings) for kernel in family(len(encodings)).kernels] if encodings else []
+    tables = [Table(kernel, encodings) for kernel in family("vectors", len(encodings)).kernels] if encodings else []
     if not objects:
         return Stack(tables), Table(Gaussian("auto"), encodings)
     if not encodings and len(objects) == 1:
