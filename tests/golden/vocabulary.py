@@ -26,7 +26,8 @@ NAMES: dict[str, dict[str, str]] = {
 
 def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
     """``max_samples`` and ``sampling`` became one approximation; upper levels were not centred."""
-    arguments = {"center": "data", **arguments}
+    if arguments.get("center", True) is True:
+        arguments = {**arguments, "center": "data"}
     size, sampling = arguments.pop("max_samples", None), arguments.pop("sampling", "uniform")
     return arguments if size is None else {**arguments, "approximation": Nystroem(size, sampling)}
 

@@ -52,6 +52,7 @@ from representer.samples import (
     as_scipy,
     groups_with_replicates,
     is_dask,
+    largest_target,
     plain,
 )
 from representer.systems import Criterion, FittedSystem, StackedSystem
@@ -354,8 +355,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
-        self._flat, self._sparse, self._unit = is_flat(y), False, 1.0
-        return samples
+        self._flat, self._sparse = is_flat(y), False
+        self._unit = target_unit(np.array([[largest_target(y)]]), self.dtype)
+        return samples if self._unit == 1.0 else self._dask_samples(kernel, X, y / self._unit, sample_weight, groups)
 
     def _in_memory(
         self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
