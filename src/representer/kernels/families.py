@@ -84,9 +84,11 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
         return Stack(_OBJECTS[FAMILIES.index(kind)]())
     if features == "sketch":
         return Stack([Polynomial(degree, "auto", "auto") for degree in (1, 2, 3)])
-    members: list[Kernel] = [Laplacian("auto"), Matern(0.5, "auto"), Gaussian("auto")]
+    members: list[Kernel] = [Laplacian("auto"), Gaussian("auto")]
+    if n_features > 1:  # of one feature, Matérn's kernel is Laplace's
+        members.insert(1, Matern(0.5, "auto"))
     if features is None:
         members.append(Linear())
-    if n_features <= ARD_FEATURES:
+    if 1 < n_features <= ARD_FEATURES:
         members += [Laplacian("ard"), Gaussian("ard")]
     return Stack(members)

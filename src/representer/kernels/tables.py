@@ -354,7 +354,7 @@ class Table(Mapped):
 
     def prepare(self, X: Data) -> Records:
         """The records, which must have all columns."""
-        records = as_records(X)
+        records = as_records(X).view()
         for name in self.columns:
             column_of(records, name, gaps=True)
         return records
