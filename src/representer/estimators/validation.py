@@ -90,6 +90,9 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
         return None
     if kernel in FAMILIES:
         return family(kernel)
+    X = plain(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
+        refuse_non_numbers(X, "X", kernel)
     features = next((word for kind, word in FEATURES_OF.items() if isinstance(approximation, kind)), None)
     suggestion = suggest(X, features=features)
     for doubt in suggestion.doubts:

@@ -169,10 +169,23 @@ def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch
         return _of_vectors(X, features)
     if is_frame(X):
         return _of_frame(X, y)
-    if hasattr(X, "shape") and getattr(X, "dtype", np.dtype(object)).kind in "biuf" and len(X.shape) == 2:
-        return _of_vectors(X, features)
+    if hasattr(X, "shape") and len(X.shape) == 2:
+        return _of_vectors(_as_floats(X), features)
     rows = None if hasattr(X, "shape") else _as_rows(X)
     return _of_objects(list(as_items(X))) if rows is None else _of_vectors(rows, features)
+
+
+def _as_floats(X: Data) -> np.ndarray:
+    """A matrix of numbers; one of words is refused, because its columns have no names to speak of."""
+    try:
+        if X.dtype.kind in "biufO":
+            return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]): then "
+        "each is taken for what it is; or convert it, X.astype(float)."
+    )
 
 
 def is_frame(X: Data) -> bool:
@@ -197,6 +210,8 @@ def _is_number_or_gap(entry: object) -> bool:
 def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> Suggestion:
     """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
     gaps = not is_dask(X) and bool(np.isnan(X).any())
+    if gaps and bool(np.isnan(X).all()):
+        raise ValueError("X contains NaN only: there is nothing to learn from. Look at how it was read.")
     seen = f"an array of {X.shape[1]} columns" + (", with gaps" if gaps else "")
 
     def dressed(kernel: Kernel) -> Kernel:
