@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from representer import (
     EmbeddingClassifier,
     KernelAutoencoder,
     KernelFeatures,
+    Layer,
     OperatorRidge,
     StructuredPredictor,
 )
@@ -33,6 +35,7 @@ from representer.kernels import Gaussian, GlobalAlignment, Molecule, Signature, 
 from representer.objectives import Hinge
 from representer.operators import Diagonal
 from representer.optimize import lbfgs
+from representer.problems.deep import DeepRegression
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -354,6 +357,25 @@ def test_an_interrupt_of_a_solver_in_c_answers_at_once():
     with pytest.raises(KeyboardInterrupt):
         loss.evaluate(hard)
     assert time.perf_counter() - began < 2.0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_calibration_after_an_interrupt_searches_no_inner_layers(monkeypatch):
+    """Folds of an interrupted fit keep its inner layers, at which they solve for the outer function only."""
+    searches = []
+    original = DeepRegression.minimise
+
+    def counted(self, problem, starts, settings, *, description):
+        searches.append(description)
+        result = original(self, problem, starts, settings, description=description)
+        return replace(result, interrupted=True) if description == "objective" else result
+
+    monkeypatch.setattr(DeepRegression, "minimise", counted)
+    layers = [Layer(Gaussian(1.0), 1, alpha=0.01)]
+    model = DeepKernelClassifier(layers, Gaussian(1.0), alpha=0.01, n_restarts=1, max_iter=3, cv=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        probabilities = model.fit(X, LABELS).predict_proba(X)
+    assert searches == ["objective"] and np.isfinite(probabilities).all()
 
 
 # -- warnings ---------------------------------------------------------------------------------------------------------
