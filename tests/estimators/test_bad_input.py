@@ -435,3 +435,26 @@ def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
     model = DeepKernelClassifier([1], "linear", "hinge", 1e-12, max_iter=5, random_state=0)
     with pytest.raises(ValueError, match=r"libsvm stopped.*Increase alpha, scale X.*squared_hinge"):
         model.fit(np.random.default_rng(0).normal(size=(60, 3)) * 1e6, LABELS)
+
+
+HUGE = {
+    "single precision": lambda: OperatorRidge(dtype="float32").fit(X, y * 1e100).predict(X),
+    "deviations": lambda: OperatorRidge().fit(X, y * 1e200).predict(X, return_std=True),
+    "weights": lambda: OperatorRidge().fit(X, y, sample_weight=np.full(60, 1e308)).predict(X),
+    "weights of landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X, y, sample_weight=np.full(60, 1e308)).predict(X)
+    ),
+    "one weight": lambda: ConditionalMeanEmbedding().fit(X, y, np.where(np.arange(60) == 0, 1e308, 1.0)).predict(X),
+    "embedded": lambda: ConditionalMeanEmbedding().fit(X, y * 1.7e308).predict(X),
+    "landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X * 1e9, y * 1e307).predict(X * 1e9)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
+    try:
+        assert np.isfinite(HUGE[name]()).all()
+    except ValueError as error:
+        assert re.search(r"scale", str(error), re.IGNORECASE), error
