@@ -129,7 +129,9 @@ def test_pictures_given_to_a_network_are_told_the_way():
 def test_molecules_and_graphs_of_molecules_add():
     Chem = pytest.importorskip("rdkit.Chem")
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
-    model = OperatorRidge(Molecule() + WeisfeilerLehman(2).normalized(), alpha=0.1).fit(molecules, np.arange(6.0))
+    model = OperatorRidge(Molecule() + WeisfeilerLehman(2).normalized(), alpha=0.1, fit_intercept=False).fit(
+        molecules, np.arange(6.0)
+    )
     gram = Molecule()(molecules) + WeisfeilerLehman(2).normalized()(molecules)
     expected = gram.numpy() @ np.linalg.solve(gram.numpy() + 0.6 * np.eye(6), np.arange(6.0))
     np.testing.assert_allclose(model.predict(molecules), expected, atol=1e-10)
@@ -458,3 +460,9 @@ def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
         assert np.isfinite(HUGE[name]()).all()
     except ValueError as error:
         assert re.search(r"scale", str(error), re.IGNORECASE), error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
+    model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)
+    assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()

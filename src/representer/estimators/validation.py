@@ -17,8 +17,20 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.approximation import Approximation, RandomFeatures, check_bare
-from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
+from representer.approximation import Approximation, RandomFeatures, TensorSketch, check_bare
+from representer.kernels import (
+    FAMILIES,
+    Domain,
+    Kernel,
+    Neural,
+    Overlap,
+    Stack,
+    are_smiles,
+    as_kernel,
+    family,
+    family_of,
+    is_several,
+)
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
@@ -27,6 +39,7 @@ from representer.samples import (
     Data,
     SparseRows,
     as_items,
+    as_records,
     as_rows,
     is_dask,
     is_single,
@@ -57,22 +70,27 @@ def kernel_domain(kernel: Any) -> Domain:
     """The kind of data of a kernel, or of what may become one."""
     if isinstance(kernel, Kernel | OperatorKernel | Stack):
         return kernel.domain
+    if isinstance(kernel, str) and kernel in FAMILIES:
+        return "objects"
     return "gram" if kernel == "precomputed" else "vectors"
 
 
 def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack | None:
-    """The kernels that a learner stacks: those of a ``Stack``, or for ``"auto"`` the family of vectors like X.
+    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
+    the family of data like X.
 
     A copy with plain numbers, and None where there is one kernel.
     """
     if isinstance(kernel, Stack):
         kernel.check_hyperparameters()
         return kernel.__sklearn_clone__().numbers()
-    if not (isinstance(kernel, str) and kernel == "auto"):
+    if not is_several(kernel):
         return None
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    n_features = shape[1] if len(shape) == 2 else 1  # other shapes are refused later
-    return family(n_features, stationary=isinstance(approximation, RandomFeatures))
+    if kernel in FAMILIES:
+        return family(kernel)
+    if isinstance(approximation, TensorSketch):
+        return family_of(X, features="sketch")
+    return family_of(X, features="frequencies" if isinstance(approximation, RandomFeatures) else None)
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
@@ -212,7 +230,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
     if one_column and are_smiles(strange):
         fingerprints = _takes_fingerprints(kernel)
         return refused("SMILES strings") + (
-            "The kernel Molecule() takes them as they are"
+            "The kernel Molecule(), or 'molecules' for several of its kind, takes them as they are"
             + (
                 ", or put the transformer Morgan() before this kernel, which takes fingerprints."
                 if fingerprints
@@ -221,7 +239,8 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
         )
     if one_column:
         return refused("strings") + (
-            "Kernels of text take them as they are: Spectrum(3), Mismatch or Subsequence; Delta() takes categories."
+            "Kernels of text take them as they are: 'strings' (several), Spectrum(3), Mismatch or Subsequence; Delta() "
+            "takes categories."
         )
     return refused("strings") + (
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
@@ -231,7 +250,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
 
 def _takes_fingerprints(kernel: Any) -> bool:
     """Is it a kernel of fingerprints, or made from one?"""
-    kernel = as_kernel(kernel) if isinstance(kernel, str) else kernel
+    kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
     return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
 

@@ -178,6 +178,8 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
 
 def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
+    if isinstance(kernel, str) and kernel == "auto":
+        return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):
