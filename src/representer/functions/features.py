@@ -210,11 +210,21 @@ class FeatureFunction(Function):
         return terms
 
     def magnitudes(self, X: Data) -> Tensor:
-        """The sums (n, p) of the absolute values of the terms."""
+        """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            return values(self.features.inputs(X)).abs() @ coefficients.abs()
+            features = values(self.features.inputs(X)).abs()
+            return (features if by_columns else self._grown(features)) @ coefficients.abs()
+
+    def _grown(self, features: Tensor) -> Tensor:
+        """|L⁻¹||L| times features φ = L⁻¹k(Z, x): their rounding is relative to it, where landmarks nearly depend."""
+        full = self.features.map
+        if not (isinstance(full, LandmarkFeatures) and isinstance(full.factor, Cholesky)):
+            return features
+        L = full.factor.factor
+        inverse = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
+        return features @ (inverse.abs() @ L.abs()).mT
 
     @property
     def feature_kernel(self) -> Kernel:
