@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
-from representer.functions.base import Function
+from representer.functions.base import Function, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
@@ -239,5 +239,5 @@ class FeatureFunction(Function):
 
     def in_units(self, unit: float) -> FeatureFunction:
         """The function unit·f."""
-        b = None if self.intercept is None else unit * self.intercept
-        return replace(self, coefficients=unit * self.coefficients, intercept=b)
+        b = None if self.intercept is None else in_units(unit, self.intercept)
+        return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)
