@@ -183,8 +183,8 @@ def _as_floats(X: Data) -> np.ndarray:
     except (TypeError, ValueError):
         pass
     raise ValueError(
-        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]): then "
-        "each is taken for what it is; or convert it, X.astype(float)."
+        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]), so "
+        "that each is taken for what it is, or convert it: X.astype(float)."
     )
 
 
