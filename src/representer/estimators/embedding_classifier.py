@@ -731,35 +731,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks
 
-    @property
-    def feature_relevance_(self) -> np.ndarray:
-        """Inverse lengthscales, one a feature: of the first part of a sum or product that has them, not of a network.
-
-        A feature that was constant in training has the relevance 0.
-        """
-        check_is_fitted(self)
-        X, relevances = self.X_fit_, [self._relevance(kernel) for kernel in self._kernels]
-        weights = self.weights_ if isinstance(self.kernel_, Stack) else [1.0]
-        pairs = [(own, weight) for own, weight in zip(relevances, weights, strict=True) if own is not None]
-        if not pairs:
-            raise AttributeError(
-                f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
-            )
-        relevance = pairs[0][0]
-        if isinstance(self.kernel_, Stack):
-            told = [(own, weight) for own, weight in pairs if np.ptp(own) > 0] or pairs
-            relevance = sum(weight * own / own.max() for own, weight in told) / sum(weight for _, weight in told)
-        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
-
-    def _relevance(self, kernel: Kernel) -> np.ndarray | None:
-        """The inverse lengthscales of a kernel, one a feature; None where it has none."""
-        d = getattr(self, "n_features_in_", None)
-        for value in _lengthscales(kernel):
-            inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
-            if d is not None and inverse.numel() in (1, d):
-                return inverse.expand(d).numpy()
-        return None
-
 
 def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
     """A block with its weights and groups as tensors."""
