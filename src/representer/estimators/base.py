@@ -360,8 +360,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
         if not isinstance(X, Records) and (not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf"):
             raise AttributeError(
-                "relevance_ is one of columns, and this model has no columns of its training samples: they are objects, "
-                "a Gram matrix, or were not kept (fits on Dask, partial_fit)."
+                "relevance_ is one of columns, and this model has no columns of its training samples: they are "
+                "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
             )
         methods = (getattr(self, name, None) for name in ("predict_proba", "predict", "transform"))
         return total_effects(next(method for method in methods if method is not None), X)

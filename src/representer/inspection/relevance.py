@@ -35,18 +35,17 @@ def total_effects(answer: Callable[[Any], np.ndarray], X: Data) -> np.ndarray:
     >>> total_effects(lambda X: 2.0 * X[:, 0], X).round(1).tolist()
     [1.0, 0.0, 0.0]
     """
-    n = len(X)
-    rows = evenly_spaced(n, ASKED)
+    rows = evenly_spaced(len(X), ASKED)
     X = X.take(rows) if isinstance(X, Records) else X[rows]
+    columns = list(X.columns) if isinstance(X, Records) else list(range(X.shape[1]))
     values = _as_matrix(answer(X))
     spread = float(((values - values.mean(0)) ** 2).sum(1).mean())
+    if not spread > 0:
+        return np.zeros(len(columns))
     # Steps around the circle of samples: the same for every column, and no sample lends to itself.
-    steps = sorted({1 + (len(rows) - 1) * k // LENT for k in range(LENT)}) if len(rows) > 1 else []
-    effects = [
-        np.mean([((values - _as_matrix(answer(_lent(X, name, step)))) ** 2).sum(1).mean() for step in steps])
-        for name in (X.columns if isinstance(X, Records) else range(X.shape[1]))
-    ]
-    return np.array(effects) / (2.0 * spread) if spread > 0 and steps else np.zeros(len(effects))
+    steps = sorted({1 + (len(rows) - 1) * k // LENT for k in range(LENT)})
+    changes = [[values - _as_matrix(answer(_lent(X, name, step))) for step in steps] for name in columns]
+    return np.array([np.mean([(own**2).sum(1).mean() for own in column]) for column in changes]) / (2.0 * spread)
 
 
 def _as_matrix(values: Any) -> np.ndarray:
