@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import pickle
+import pkgutil
 import subprocess
 import sys
 import zipfile
@@ -22,6 +24,7 @@ from representer import DeepKernelRegressor, OperatorRidge
 from representer.kernels import Gaussian, Kernel, Linear, Pullback
 from representer.persistence import FORMAT, ModelFileError, container, describe, files
 from representer.persistence.container import ABOUT, ARRAYS, DIGESTS, STATE, read_members, write_members
+from representer.persistence.known import ROOMS
 
 MODELS = {name: (fit, new) for name, fit, new in saved_models.models()}
 FILES = Path(__file__).parent / "files"
@@ -184,6 +187,18 @@ def test_a_loaded_model_is_fitted_again_and_saved_again(ridge: OperatorRidge, tm
     X = np.linspace(0, 1, 15)[:, None]
     fresh = OperatorRidge(Gaussian(0.7), alpha=1e-3).fit(X, X[:, 0])
     np.testing.assert_array_equal(model.fit(X, X[:, 0]).predict(X), fresh.predict(X))
+
+
+def test_files_can_tell_all_classes_of_the_library_apart() -> None:
+    """A class of the library is stored by its name alone, so that it may move from file to file."""
+    named = {}
+    for room in ROOMS:
+        for part in pkgutil.walk_packages(getattr(room, "__path__", ()), f"{room.__name__}."):
+            module = importlib.import_module(part.name)
+            for name, thing in vars(module).items():
+                if isinstance(thing, type) and thing.__module__ == module.__name__:
+                    assert named.setdefault(name, thing) is thing, f"{thing} and {named[name]} have one name"
+    assert len(named) > 100
 
 
 # -- what cannot be saved, what is not trusted ------------------------------------------------------------------------
