@@ -20,7 +20,7 @@ from representer.samples.in_memory import (
     take,
 )
 from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
-from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
+from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
 from representer.samples.records import (
     Column,
     Data,
@@ -68,6 +68,7 @@ __all__ = [
     "is_missing",
     "is_single",
     "joined_groups",
+    "largest_target",
     "least_noise",
     "map_rows",
     "open_journal",
