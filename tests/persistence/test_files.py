@@ -11,6 +11,7 @@ import pkgutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -210,6 +211,9 @@ def test_what_a_file_cannot_hold_is_named(tmp_path: Path) -> None:
     model = OperatorRidge(Gaussian(1.0), alpha=0.1).fit(X, X[:, 0])
     model.stream_ = io.BytesIO()
     with pytest.raises(ModelFileError, match=r"^stream_ is a _io\.BytesIO"):
+        model.save(tmp_path / "model")
+    model.stream_ = Counter("abc")
+    with pytest.raises(ModelFileError, match=r"^stream_ is a collections\.Counter"):
         model.save(tmp_path / "model")
     model.stream_ = [model]
     with pytest.raises(ModelFileError, match=r"^stream_\[0\] refers to itself"):
