@@ -19,19 +19,40 @@ from representer.estimators.deep_regressor import (
     composition_of,
     deep_attributes,
     deep_regression,
+    deep_stack,
     deep_tags,
+    forget,
+    kernels_to_stack,
     refuse_approximation,
     samples_in_memory,
     samples_on_dask,
     settings_of,
+    stack_attributes,
 )
-from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
-from representer.functions import Composed
+from representer.estimators.validation import (
+    Check,
+    check_left_out,
+    encode,
+    needs_approximation,
+    one_hot_on_dask,
+    require_targets,
+)
+from representer.functions import Composed, Stacked
+from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
-from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.preimage.probabilities import (
+    SAME,
+    Calibration,
+    CodesCalibration,
+    base_rates,
+    calibrate,
+    calibrate_codes,
+    is_constant,
+)
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
+from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import Data, Samples, as_rows, is_dask, plain
 from representer.values import NONE, one_of
 
@@ -160,11 +181,15 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     """
 
     list_arguments = ("layers",)
-    function_: Composed
-    alpha_: float
+    function_: Composed | Stacked
+    alpha_: Any
     criterion_value_: float | None
     layer_norms_: list[float]
     dual_coef_: np.ndarray
+    intercept_: np.ndarray
+    members_: Members
+    weights_: np.ndarray
+    calibration_: Calibration | CodesCalibration | None
 
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
@@ -175,8 +200,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     def __init__(
         self,
         layers: Any = "auto",
-        kernel: Any = "rbf",
-        loss: str = "logistic",
+        kernel: Any = "auto",
+        loss: str = "squared",
         alpha: Any = "auto",
         *,
         class_weight: Any = None,
@@ -241,7 +266,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         self._check()
         refuse_approximation(self, self.loss)
-        composition = composition_of(self.layers, self.kernel, self.alpha)
+        forget(self)
+        stack = kernels_to_stack(self, X)
+        if stack is not None:
+            return self._fit_stack(stack, X, y, sample_weight, groups)
+        composition = composition_of(self)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
@@ -261,11 +290,24 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate(left_out, torch.from_numpy(self._labels(held.Y)), weights)
         return self
 
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+        """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
+        samples, inputs = self._samples(stack, X, y, sample_weight, groups)
+        check_left_out(samples.n, None)
+        solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
+        self._keep_attributes(stack_attributes(solution))
+        self.calibration_ = None
+        if self.calibration is not None:
+            left_out = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
+            self.calibration_ = calibrate_codes(left_out[1].cpu(), left_out[0].Y.cpu(), left_out[0].weights)
+        return self
+
     def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Samples, Data]:
         """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
+            assert isinstance(kernel, OperatorKernel)
             needs_approximation(self, kernel, kernel.domain)
             require_targets(y)
             self.classes_, indicators = one_hot_on_dask(y)
@@ -358,7 +400,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             For two classes, positive values speak for the second.
         """
         if is_dask(X):
-            return self._lazily("decision_function", X, self._n_decisions, dtype=self.dual_coef_.dtype)
+            return self._lazily("decision_function", X, self._n_decisions, dtype=self.intercept_.dtype)
         decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 

@@ -19,6 +19,7 @@ ERROR_ROWS, ERROR_COLUMNS, LEAST_COLUMNS = 500, 100, 10  # of a Gram matrix, for
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------
 DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
+DEPTH_ROWS = 250  # random samples on which it is looked for whether an inner layer pays
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
