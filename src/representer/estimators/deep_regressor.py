@@ -36,8 +36,9 @@ from representer.estimators.validation import (
 )
 from representer.functions import Composed, CompositionNetwork, Layer, Stacked, StackedNetwork
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
+from representer.linalg import factorize
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, takes_sparse
+from representer.operators import Decomposable, OperatorKernel, repaired_gram, silent_repairs, takes_sparse
 from representer.optimize import SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
@@ -121,7 +122,7 @@ def composition_of(learner: Any) -> Composition:
             f"layers={layers!r}, loss={learner.loss!r}. Give one outer kernel."
         )
     if isinstance(kernel, str) and kernel == "auto":
-        kernel = Matern(1.5) if learner.loss == "interpolate" else "rbf"
+        kernel = Matern(0.5) if learner.loss == "interpolate" else "rbf"
     outer = as_operator_kernel(kernel, None)
     if isinstance(layers, str):
         layers = [LARGEST_LAYER] if outer.domain == "vectors" else []
@@ -205,12 +206,12 @@ class FoldRule:
     cv: Any
     seed: int
     labels: Callable[[np.ndarray], np.ndarray] | None = None
-    rows: int = limits.DEEP_SEARCH_ROWS
+    rows: int | None = None  # the most that a search looks at; None: what searches of deep machines look at
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
         folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
-        return Splits(folds.some(self.rows), folds)
+        return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
@@ -281,11 +282,14 @@ def deep_stack(
         weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
         return StackProblem(problems, stacking, weights).solve(settings)
 
-    def deepen(members: list[FittedMember]) -> DeepRegression:
-        composition, metric = deepened(members, stacking, learner.n_features_in_, learner.alpha)
+    def deepen(members: list[FittedMember]) -> list[LightRegression]:
         rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
-        model = DeepModel(composition, loss, rule, metric=metric)
-        return LightRegression(samples, model, representation, seed=seed, inputs=inputs)
+        return [
+            LightRegression(
+                samples, DeepModel(composition, loss, rule, metric=metric), representation, seed=seed, inputs=inputs
+            )
+            for composition, metric in deepened(members, stacking, learner.n_features_in_, learner.alpha)
+        ]
 
     return DepthProblem(problems, stacking, deepen, deep_settings).solve(settings)
 
@@ -422,16 +426,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     layers : "auto" or list, default="auto"
         The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
         ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
-        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
-        at most 20 dimensions; none if ``kernel`` does not take vectors.
-    kernel : Kernel, OperatorKernel or str, default="rbf"
+        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: the data decide. With squared loss
+        the shallow machine is fitted first; an affine layer of all features (to at most 20 dimensions) starts from its
+        learned lengthscales, and is added to it with a weight if refits without each fold of ``cv`` say that this
+        predicts better. With another loss or an approximation it is such a layer, without that question; if ``kernel``
+        does not take vectors, no layer.
+    kernel : Kernel, OperatorKernel, Stack or str, default="auto"
         The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
-        the search starts), ``"auto"`` and ``"ard"`` by the criterion.
+        the search starts), ``"auto"`` and ``"ard"`` by the criterion. ``"auto"`` instead of a kernel: where
+        ``layers`` is ``"auto"`` or empty, and the loss squared, several kernels are stacked as in ``OperatorRidge``
+        (so does ``Stack([k1, k2, …])``); otherwise it is a Gaussian, and a Matérn kernel (ν = 1/2) for
+        interpolation.
     loss : {"squared", "interpolate", "epsilon_insensitive", "huber"} or callable, default="squared"
         ``"interpolate"`` meets the data exactly and minimises α_1‖f_1‖² + Σ α_l‖f_l‖² (every ``"auto"`` is 1, as in the
         paper). A callable ``loss(F, Y)`` takes the values and the targets of all samples, tensors (n, p), and returns a
         differentiable scalar; then all alphas are numbers. Where ``fit`` gets sample weights, it is called as
-        ``loss(F, Y, weights)`` with a column (n, 1) of mean one.
+        ``loss(F, Y, weights)`` with a column (n, 1) of mean one. An interpolant that predicts left-out samples worse
+        than their mean does is reported.
     alpha : float or "auto", default="auto"
         The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
@@ -481,27 +492,35 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     Attributes
     ----------
-    function_ : Composed
-        The fitted f_1 ∘ … ∘ f_L + b.
-    system_ : DeepSpread, SummedSystem or None
+    function_ : Composed or Stacked
+        The fitted f_1 ∘ … ∘ f_L + b; where the data decide on layers, the weighted sum of shallow functions and,
+        if it is accepted, of a composition, which is the last.
+    system_ : DeepSpread, SummedSystem, StackedSystem or None
         What standard deviations of predictions are made from; None for other losses than the squared one.
-    kernel_ : Kernel or OperatorKernel
-        The outer kernel with the numbers that were used.
+    members_ : Members
+        Where the data decide on layers: the shallow fits and the composition, with their weights, alphas and errors for
+        held-out samples, printed as a table.
+    weights_ : ndarray of shape (n_members,) or (n_members, n_outputs)
+        Their weights, at least 0 with the sum one.
+    kernel_ : Kernel, OperatorKernel or Stack
+        The outer kernel with the numbers that were used; of several, a ``Stack`` of the members.
     layers_ : list of Layer
-        The inner layers with the numbers that were used.
-    alpha_ : float
+        The inner layers with the numbers that were used; empty where the data have not accepted one.
+    alpha_ : float or ndarray of shape (n_members,)
         The weight of ‖f_1‖² that was used.
     deep_kernel_ : Kernel
         The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)), for ``SVC(kernel=model.deep_kernel_)``,
-        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library.
+        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library;
+        of several members, the weighted sum of their kernels.
     dual_coef_ : ndarray of shape (n_anchors, n_outputs)
-        The coefficients of f_1 on the images of the training samples (or landmarks).
+        The coefficients of f_1 on the images of the training samples (or landmarks); members have their own in
+        ``function_.functions``.
     intercept_ : ndarray of shape (n_outputs,)
         The constant b.
     layer_norms_ : list of float
         ‖f_l‖ of every function from the input on, the outer one last.
     objective_value_ : float
-        The objective that the search minimised, at its end.
+        The objective that the search over inner layers minimised, at its end; None where the data have accepted none.
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
@@ -712,10 +731,22 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         targets = plain(seen.block.Y)
         gap, size = np.abs(plain(self.function_(seen.inputs)) - targets).max(), np.abs(targets).max()
         if not gap <= INTERPOLATED * size:
+            reason = "the inner layers map samples too close together. Lower their alpha, rescale y, or use separation="
+            if not self.layers_:
+                reason = "the kernel is too smooth to tell them apart. Use kernel='auto' or Matern(0.5)"
             warn(
-                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): the inner layers map "
-                "samples too close together. Lower their alpha, rescale y, or use separation=.",
+                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): {reason}.",
                 ConvergenceWarning,
+            )
+            return
+        error = left_out_error(self.function_)
+        spread = float(((targets - targets.mean(0)) ** 2).sum(1).mean())
+        if error is not None and error > spread > 0:
+            warn(
+                f"The interpolant predicts a sample that is left out worse than the mean of the others does (R² "
+                f"{1.0 - error / spread:.2g}): the outer kernel is too smooth for these targets. Use kernel='auto' or "
+                "Matern(0.5), or loss='squared' if the targets are noisy.",
+                UserWarning,
             )
 
     def _loss(self, composition: Composition) -> Loss:
@@ -828,6 +859,20 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         check_is_fitted(self)
         return self.function_.network()
+
+
+def left_out_error(function: Composed | Stacked) -> float | None:
+    """The mean squared leave-one-out error of an interpolant, inner layers fixed: residuals are c_i / [K⁻¹]_ii.
+
+    None where the outer kernel is not a scalar one.
+    """
+    outer = function.outer_expansion().loaded if isinstance(function, Composed) else None
+    if outer is None or not isinstance(outer.kernel, Decomposable) or outer.kernel.operator is not None:
+        return None
+    with torch.no_grad(), silent_repairs():
+        gram, _ = repaired_gram(outer.kernel.kernel, outer.anchors)
+        diagonal = factorize(gram, name="The Gram matrix of an interpolant").inverse_diagonal()
+    return float((outer.coefficients / diagonal[:, None]).square().sum(1).mean())
 
 
 def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:

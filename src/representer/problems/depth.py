@@ -34,7 +34,18 @@ LARGEST_LAYER = 20
 class LightRegression(DeepRegression):
     """A composition of one affine layer whose numbers are looked for briefly: it is one member of a stack."""
 
+    _explored: tuple[list[Tensor], bool] | None = None
     _last: list[Tensor] | None = None  # images of the samples that the search has looked at
+
+    def promise(self, settings: SearchSettings) -> float:
+        """The share of the variance that leave-one-out leaves unexplained at images under a layer that costs little."""
+        images, interrupted = self._explore(settings, self._generator())
+        return math.inf if interrupted else self._ridge_alpha(self.start, images[-1], self._searched[1])[1]
+
+    def _explore(self, settings: SearchSettings, generator: torch.Generator) -> tuple[list[Tensor], bool]:
+        if self._explored is None:
+            self._explored = super()._explore(settings, generator)
+        return self._explored
 
     def choose(self, settings: SearchSettings) -> DeepChoice:
         """What is free, chosen on some of the samples, and images of all from which the last fit starts."""
@@ -80,8 +91,8 @@ class DepthProblem(StackProblem):
         The shallow ones.
     stacking : Stacking
     deepen : callable
-        Makes the problem of the composition, given the fitted shallow members; its inner layers begin with what these
-        have learned.
+        Makes candidates for the composition, given the fitted shallow members; inner layers begin with what these have
+        learned. The one that promises most is fitted.
     deep_settings : SearchSettings
         Those of the composition.
     """
@@ -90,7 +101,7 @@ class DepthProblem(StackProblem):
         self,
         problems: Sequence[Problem],
         stacking: Stacking,
-        deepen: Callable[[list[FittedMember]], DeepRegression],
+        deepen: Callable[[list[FittedMember]], list[LightRegression]],
         deep_settings: SearchSettings,
     ):
         super().__init__(problems, stacking)
@@ -118,7 +129,8 @@ class DepthProblem(StackProblem):
     def _composition(self, members: list[FittedMember]) -> FittedMember:
         """The composition, fitted, with what refits say of the samples that they have not seen."""
         start = time.perf_counter()
-        problem = self.deepen(members)
+        candidates, settings = self.deepen(members), self.deep_settings
+        problem = min(candidates, key=lambda own: own.promise(settings)) if len(candidates) > 1 else candidates[0]
         deep = problem.solve(problem.choose(self.deep_settings))
         system = composed_system(deep)
         left_out = system.left_out_sample()
@@ -131,28 +143,31 @@ class DepthProblem(StackProblem):
 # -- where the inner layer begins -------------------------------------------------------------------------------------
 def deepened(
     members: Sequence[FittedMember], stacking: Stacking, n_features: int, alpha: Any
-) -> tuple[Composition, np.ndarray | None]:
-    """A composition that begins as the best shallow fit: an affine layer before the same kernel of unit lengthscale.
+) -> list[tuple[Composition, np.ndarray | None]]:
+    """Compositions that begin as shallow fits: an affine layer before a smooth kernel, and before a rough one.
 
-    The second value are the inverse lengthscales (d,), by which the layer first multiplies the features. A kernel of
-    sums of absolute values depends on the axes, which a layer turns: one of the same roughness takes its place. A
-    kernel without lengthscales, or the only one, stays as it was stated, and the layer begins with kernel PCA.
+    The second values are the inverse lengthscales (d,) of the best smooth or rough member, by which the layer first
+    multiplies the features. A kernel of sums of absolute values depends on the axes, which a layer turns: one of the
+    same roughness takes its place. A kernel that is the only one stays as it was stated, and so does the first of
+    several without lengthscales; then the layer begins with kernel PCA.
     """
     layer = Layer(Decomposable(Polynomial(1, gamma="scale")), min(LARGEST_LAYER, n_features))
-    kernel = best_of_distances(members, stacking)
-    if kernel is None or len(members) == 1:
-        return Composition([layer], members[0].kernel, alpha), None
-    metric = np.broadcast_to(1.0 / np.asarray(kernel.lengthscale, dtype=np.float64), (n_features,)).copy()
-    unit = Gaussian(1.0) if isinstance(kernel, Gaussian) else Matern(getattr(kernel, "nu", 0.5), 1.0)
-    return Composition([layer], Decomposable(unit), alpha), metric
+    smooth, rough = (best_member(members, stacking, kinds) for kinds in (Gaussian, (Matern, Laplacian)))
+    best = [kernel for kernel in (smooth, rough) if kernel is not None] if len(members) > 1 else []
+    candidates: list[tuple[Composition, np.ndarray | None]] = []
+    for kernel in best:
+        metric = np.broadcast_to(1.0 / np.asarray(kernel.lengthscale, dtype=np.float64), (n_features,)).copy()
+        unit = Gaussian(1.0) if isinstance(kernel, Gaussian) else Matern(getattr(kernel, "nu", 0.5), 1.0)
+        candidates.append((Composition([layer], Decomposable(unit), alpha), metric))
+    return candidates or [(Composition([layer], members[0].kernel, alpha), None)]
 
 
-def best_of_distances(members: Sequence[FittedMember], stacking: Stacking) -> Any:
-    """The learned kernel of distances with the least error for left-out samples; None where no member has one."""
+def best_member(members: Sequence[FittedMember], stacking: Stacking, kinds: Any) -> Any:
+    """The learned kernel of some kinds with the least error for left-out samples; None where no member has one."""
     best, least = None, math.inf
     for own in members:
         kernel = own.kernel.kernel if isinstance(own.kernel, Decomposable) else None
-        if isinstance(kernel, Gaussian | Matern | Laplacian) and own.left_out is not None:
+        if isinstance(kernel, kinds) and own.left_out is not None:
             block, values = own.left_out
             error = stacking.error(values, block) * (1.0 + OPTIMISM * own.learned / len(block)) ** 2
             best, least = (kernel, error) if error < least else (best, least)
