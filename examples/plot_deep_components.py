@@ -5,9 +5,8 @@ Deep components
 ``DeepKernelPCA`` finds principal components in several levels at once: each level sees the components of the one
 below, and shapes them in turn. On a square, two spirals and a ring, how much of its level's variance does each
 component hold? A second level with a negative η takes a constant off all eigenvalues of the first, whose leading
-components then hold a larger share (Tonin et al., Lemma 4.2). Features of the second level are not centred: its first
-component is nearly a constant, and holds most of its variance. Figures 9(a) and 9(b) of the paper;
-:doc:`/deep_kernel_pca`.
+components then hold a larger share (Tonin et al., Lemma 4.2). Features of both levels are centred: otherwise the first
+component of the second would be nearly a constant. Figures 9(a) and 9(b) of the paper; :doc:`/deep_kernel_pca`.
 """
 
 import numpy as np
@@ -32,12 +31,12 @@ for name, values in levels.items():
     share = values[:5].sum() / values.sum()
     print(f"{name}: the first five of {n} components hold {share:.0%} (R² of what they keep, to what all keep)")
 
-figure, axes = plotting.panels(1, 3, column_labels=["points", "variance of components", "second component, level 2"])
+figure, axes = plotting.panels(1, 3, column_labels=["points", "variance of components", "first component, level 2"])
 axes[0, 0].scatter(*X.T, c=part, s=8, cmap="tab10")
 for name, values in levels.items():
     axes[0, 1].plot(np.arange(1, n + 1), 100 * values.cumsum() / values.sum(), label=name)
 axes[0, 1].set(xlabel="components", ylabel="% of the variance kept", ylim=(0, 101))
 axes[0, 1].legend(fontsize="x-small", loc="lower right")
-dots = axes[0, 2].scatter(*X.T, c=deep.hidden_[1][:, 1], s=8, cmap="coolwarm")
+dots = axes[0, 2].scatter(*X.T, c=deep.hidden_[1][:, 0], s=8, cmap="coolwarm")
 figure.colorbar(dots, ax=axes[0, 2])
 figure.savefig("deep_components.png")

@@ -5,8 +5,7 @@ Data from deep components
 The way back: from components to data, level by level. Digits are reconstructed from ten components of a Gaussian
 first level, and from ten of a second one; then one component at a time is moved while the others stay, and new digits
 are drawn from a density fitted to the components. No network is trained: inputs are found by kernel ridge regression
-from components. (The first component of the second level, whose features are not centred, is nearly a constant:
-moving it changes nothing.) Figures 5 and 6 of Tonin et al., where networks are trained; :doc:`/deep_kernel_pca` has
+from components. Figures 5 and 6 of Tonin et al., where networks are trained; :doc:`/deep_kernel_pca` has
 both.
 """
 
@@ -28,8 +27,8 @@ rows = {
     "level 1": model.reconstruct(test, 1),
     "0: first": model.traverse(0, level=0, steps=8, start=test[:1]),
     "0: second": model.traverse(1, level=0, steps=8, start=test[:1]),
+    "1: first": model.traverse(0, level=1, steps=8, start=test[:1]),
     "1: second": model.traverse(1, level=1, steps=8, start=test[:1]),
-    "1: third": model.traverse(2, level=1, steps=8, start=test[:1]),
     "samples": model.sample(8, level=0, density="kde", random_state=0),
 }
 figure, axes = plotting.panels(len(rows), 8, size=0.95, row_labels=list(rows))

@@ -85,13 +85,14 @@ def models(task: Pictures, seed: int, quick: bool) -> dict[str, tuple[Any, int |
     for how in task.maps[:1] if quick else task.maps:
         for level in (0, 1):
             levels: list[Any] = [Gaussian("median"), Gaussian(1.0)]
-            model = DeepKernelPCA(sizes, levels, preimage=how, random_state=seed)
+            model = DeepKernelPCA(sizes, levels, center="data", preimage=how, random_state=seed)
             chosen[f"{how}, level {level}"] = (model, level)
     if task.passes:
         encoder, decoder = networks(task.side**2, seed)
         trained = Network(decoder, max_iter=3 if quick else task.passes)
         networked: list[Any] = [Neural(encoder, Linear()), Linear()]
-        chosen[NETWORKS] = (DeepKernelPCA(sizes, networked, preimage=trained, random_state=seed), 0)
+        model = DeepKernelPCA(sizes, networked, center="data", preimage=trained, random_state=seed)
+        chosen[NETWORKS] = (model, 0)
     return chosen
 
 

@@ -98,8 +98,8 @@ def models(n_factors: int, seed: int, quick: bool) -> dict[str, Any]:
     return {
         PCA_: DeepKernelPCA([2 * s], [Linear()], random_state=seed),
         KPCA: DeepKernelPCA([2 * s], [Gaussian("median")], random_state=seed),
-        LINEAR: DeepKernelPCA([s, s], [Linear(), Linear()], random_state=seed),
-        DEEP: DeepKernelPCA([s, s], [Gaussian("median"), Gaussian(1.0)], random_state=seed),
+        LINEAR: DeepKernelPCA([s, s], [Linear(), Linear()], center="data", random_state=seed),
+        DEEP: DeepKernelPCA([s, s], [Gaussian("median"), Gaussian(1.0)], center="data", random_state=seed),
         PCA_ + HALF: DeepKernelPCA([s], [Linear()], random_state=seed),
         KPCA + HALF: DeepKernelPCA([s], [Gaussian("median")], random_state=seed),
         VAE: BetaVAE(2 * s, n_steps=200 if quick else 2000, random_state=seed),

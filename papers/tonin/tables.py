@@ -110,7 +110,7 @@ def deep(sizes: Sequence[int], first: float, upper: float, eta: float, solver: s
     """Kernel PCA of the given sizes; all levels above the first have the same σ², the second has η₂."""
     kernels = [gaussian(first), *(gaussian(upper) for _ in sizes[1:])]
     etas = [1.0, eta, *(1.0 for _ in sizes[2:])][: len(sizes)]
-    return DeepKernelPCA(list(sizes), kernels, eta=etas, solver=solver, **SEARCH)
+    return DeepKernelPCA(list(sizes), kernels, eta=etas, solver=solver, center="data", **SEARCH)
 
 
 def candidates(method: str, sizes: Sequence[int] = (3, 2), quick: bool = False) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,14 +26,16 @@ from representer import (
     EmbeddingClassifier,
     KernelAutoencoder,
     KernelFeatures,
+    Layer,
     OperatorRidge,
     StructuredPredictor,
 )
-from representer.approximation import Nystroem
-from representer.kernels import Gaussian, Molecule, Tanimoto, WeisfeilerLehman
+from representer.approximation import Landmarks, Nystroem
+from representer.kernels import Gaussian, GlobalAlignment, Molecule, Signature, Stack, Tanimoto, WeisfeilerLehman
 from representer.objectives import Hinge
 from representer.operators import Diagonal
 from representer.optimize import lbfgs
+from representer.problems.deep import DeepRegression
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -126,10 +129,65 @@ def test_pictures_given_to_a_network_are_told_the_way():
 def test_molecules_and_graphs_of_molecules_add():
     Chem = pytest.importorskip("rdkit.Chem")
     molecules = [Chem.MolFromSmiles(text) for text in SMILES]
-    model = OperatorRidge(Molecule() + WeisfeilerLehman(2).normalized(), alpha=0.1).fit(molecules, np.arange(6.0))
+    model = OperatorRidge(Molecule() + WeisfeilerLehman(2).normalized(), alpha=0.1, fit_intercept=False).fit(
+        molecules, np.arange(6.0)
+    )
     gram = Molecule()(molecules) + WeisfeilerLehman(2).normalized()(molecules)
     expected = gram.numpy() @ np.linalg.solve(gram.numpy() + 0.6 * np.eye(6), np.arange(6.0))
     np.testing.assert_allclose(model.predict(molecules), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("learner", [OperatorRidge, EmbeddingClassifier])
+def test_every_kernel_of_a_stack_gets_molecules_as_given(learner, order):
+    """A stack of molecules and their graphs is the weighted mean of both fits, whatever their order."""
+    Chem = pytest.importorskip("rdkit.Chem")
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES * 2]
+    targets = np.arange(12.0) if learner is OperatorRidge else [0, 1] * 6
+    parts = [Molecule(), WeisfeilerLehman(2).normalized()][::order]
+    stack = learner(Stack(parts, weights=[0.3, 0.7]), alpha=0.1).fit(molecules, targets)
+    alone = [learner(kernel, alpha=0.1).fit(molecules, targets) for kernel in parts]
+    answer = "predict" if learner is OperatorRidge else "decision_function"
+    expected = sum(w * getattr(one, answer)(molecules[:4]) for w, one in zip((0.3, 0.7), alone, strict=True))
+    np.testing.assert_allclose(getattr(stack, answer)(molecules[:4]), expected, atol=1e-10)
+
+
+def test_a_stack_of_different_views_takes_batches():
+    Chem = pytest.importorskip("rdkit.Chem")
+    molecules = [Chem.MolFromSmiles(text) for text in SMILES * 2]
+    kernel = Stack([Molecule(), WeisfeilerLehman(2).normalized()], weights=[0.3, 0.7])
+    options = {"alpha": 0.1, "approximation": Landmarks(molecules[:6])}
+    whole = OperatorRidge(kernel, **options).fit(molecules, np.arange(12.0))
+    batches = OperatorRidge(kernel, **options)
+    for rows in (slice(0, 5), slice(5, 12)):
+        batches.partial_fit(molecules[rows], np.arange(12.0)[rows])
+    np.testing.assert_allclose(batches.predict(molecules), whole.predict(molecules), atol=1e-8)
+
+
+PICTURE_LEARNERS = [
+    *(OperatorRidge(), OperatorRidge("auto"), DeepKernelRegressor(), DeepKernelClassifier(), KernelAutoencoder()),
+    *(StructuredPredictor(), ConditionalMeanEmbedding(), EmbeddingClassifier(), DeepKernelPCA(), KernelFeatures()),
+]
+
+
+@pytest.mark.parametrize("shape", [(60, 4, 4), (60, 4, 4, 3)])
+@pytest.mark.parametrize("model", PICTURE_LEARNERS, ids=repr)
+def test_pictures_given_to_kernels_of_vectors_are_told_the_way(model, shape):
+    with pytest.raises(ValueError, match=r"shape \(60, 4, 4.*reshape\(len\(X\), -1\).*Neural"):
+        model.fit(rng.normal(size=shape), LABELS)
+    with pytest.raises(ValueError, match=r"shape \(60, 4, 4.*reshape"):
+        clone(model).fit(rng.normal(size=shape).tolist(), LABELS)
+
+
+def test_three_axes_are_no_gram_matrix():
+    with pytest.raises(ValueError, match=r"shape \(6, 6, 2\).*Gram matrix \(n_samples, n_samples\)"):
+        OperatorRidge("precomputed").fit(np.ones((6, 6, 2)), y[:6])
+
+
+@pytest.mark.parametrize("kernel", [GlobalAlignment(1.0), Signature(2)], ids=repr)
+def test_the_kernels_that_arrays_of_series_are_told_of_take_them(kernel):
+    series = rng.normal(size=(10, 5, 2))
+    assert np.isfinite(OperatorRidge(kernel, alpha=0.1).fit(series, y[:10]).predict(series)).all()
 
 
 def test_a_bound_is_refused_where_its_theorem_does_not_hold():
@@ -165,6 +223,27 @@ def test_missing_targets_are_cross_validated():
     assert np.isfinite(cross_val_score(OperatorRidge(alpha=1e-3), X, Y, cv=3)).all()
     grid = GridSearchCV(OperatorRidge(), {"alpha": [1e-3, 1.0]}, cv=3).fit(X, Y)
     assert np.isfinite(grid.cv_results_["mean_test_score"]).all() and grid.best_params_ == {"alpha": 1e-3}
+
+
+@pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor])
+@pytest.mark.parametrize(("strange", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_outputs_that_are_not_finite_are_named_with_advice(learner, strange, word):
+    Y = np.c_[y, y]
+    Y[3, 1] = strange
+    with pytest.raises(ValueError, match=rf"Input y contains {word}, first in row 3.*Leave those samples out"):
+        learner().fit(X, Y)
+
+
+@pytest.mark.parametrize("learner", [EmbeddingClassifier, DeepKernelClassifier])
+@pytest.mark.parametrize("kind", ["float", "None", "NaN among words", "pandas"])
+def test_labels_that_are_missing_are_named_with_advice(learner, kind):
+    pandas = pytest.importorskip("pandas")
+    words = np.array(["low", "high"], dtype=object)[LABELS]
+    words[3] = np.nan if kind == "NaN among words" else None
+    numbers = np.where(np.arange(60) == 3, np.nan, LABELS)
+    labels = {"float": numbers, "pandas": pandas.Series(words, dtype="string")}.get(kind, words)
+    with pytest.raises(ValueError, match=r"Input y contains NaN, first in row 3.*1 of 60.*Leave those samples out"):
+        learner().fit(X, labels)
 
 
 # -- time -------------------------------------------------------------------------------------------------------------
@@ -204,6 +283,18 @@ def test_a_search_ends_with_its_time_and_keeps_its_best_point(name):
     with pytest.warns(ConvergenceWarning, match="max_time=1e-06 ended the search"):
         hasty = clone(model).set_params(max_time=1e-6).fit(X, targets)
     assert time.perf_counter() - began < 10.0  # one evaluation of each loop takes far less, also on a busy machine
+    assert np.isfinite(_answer(hasty)).all()
+
+
+@pytest.mark.parametrize("name", ["DeepKernelRegressor", "DeepKernelClassifier, hinge", "KernelAutoencoder"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_search_on_some_of_many_samples_ends_with_its_time(name):
+    """Images of the samples that the search has looked at are no start for all of them."""
+    model, targets = SEARCHES[name]
+    many = rng.normal(size=(620, 3))
+    targets = None if targets is None else np.resize(targets, 620)
+    with pytest.warns(ConvergenceWarning, match="max_time=1e-06 ended the search"):
+        hasty = clone(model).set_params(max_time=1e-6, n_restarts=1).fit(many, targets)
     assert np.isfinite(_answer(hasty)).all()
 
 
@@ -270,6 +361,25 @@ def test_an_interrupt_of_a_solver_in_c_answers_at_once():
     assert time.perf_counter() - began < 2.0
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_calibration_after_an_interrupt_searches_no_inner_layers(monkeypatch):
+    """Folds of an interrupted fit keep its inner layers, at which they solve for the outer function only."""
+    searches = []
+    original = DeepRegression.minimise
+
+    def counted(self, problem, starts, settings, *, description):
+        searches.append(description)
+        result = original(self, problem, starts, settings, description=description)
+        return replace(result, interrupted=True) if description == "objective" else result
+
+    monkeypatch.setattr(DeepRegression, "minimise", counted)
+    layers = [Layer(Gaussian(1.0), 1, alpha=0.01)]
+    model = DeepKernelClassifier(layers, Gaussian(1.0), alpha=0.01, n_restarts=1, max_iter=3, cv=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        probabilities = model.fit(X, LABELS).predict_proba(X)
+    assert searches == ["objective"] and np.isfinite(probabilities).all()
+
+
 # -- warnings ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("wrap", ["bare", "pipeline", "grid search", "frames"])
 @pytest.mark.parametrize("name", ["OperatorRidge", "DeepKernelRegressor", "EmbeddingClassifier", "DeepKernelPCA"])
@@ -303,6 +413,59 @@ def test_a_kernel_that_is_zero_has_no_pivots():
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e100])
-def test_targets_beyond_the_reach_of_inner_penalties_are_refused(size):
-    with pytest.raises(ValueError, match="Divide y by its deviation"):
-        DeepKernelRegressor(random_state=0).fit(X, y * size)
+def test_targets_of_any_size_have_inner_penalties_in_their_units(size):
+    options = {"max_iter": 5, "n_restarts": 1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        usual, other = (DeepKernelRegressor(**options).fit(X, y * scale).predict(X) for scale in (1.0, size))
+    np.testing.assert_allclose(other / size, usual, atol=1e-3)
+
+
+@pytest.mark.parametrize(("dtype", "size", "wider"), [("float64", 2e307, False), ("float32", 1e100, True)])
+def test_advice_on_huge_targets_names_a_wider_type_only_where_there_is_one(dtype, size, wider):
+    with pytest.raises(ValueError, match=r"largest target.*Rescale y") as caught:
+        OperatorRidge(dtype=dtype).fit(X, y * size)
+    assert ("use dtype='float64'" in str(caught.value)) == wider
+
+
+def test_numbers_that_single_precision_cannot_hold_are_named():
+    with pytest.raises(ValueError, match=r"up to 1e\+100.*float32.*float64"):
+        ConditionalMeanEmbedding(dtype="float32").fit(X, np.full(60, 1e100))
+    with pytest.raises(ValueError, match=r"float32.*float64"):
+        OperatorRidge(dtype="float32").fit(X * 1e100, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
+    model = DeepKernelClassifier([1], "linear", "hinge", 1e-12, max_iter=5, random_state=0)
+    with pytest.raises(ValueError, match=r"libsvm stopped.*Increase alpha, scale X.*squared_hinge"):
+        model.fit(np.random.default_rng(0).normal(size=(60, 3)) * 1e6, LABELS)
+
+
+HUGE = {
+    "single precision": lambda: OperatorRidge(dtype="float32").fit(X, y * 1e100).predict(X),
+    "deviations": lambda: OperatorRidge().fit(X, y * 1e200).predict(X, return_std=True),
+    "weights": lambda: OperatorRidge().fit(X, y, sample_weight=np.full(60, 1e308)).predict(X),
+    "weights of landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X, y, sample_weight=np.full(60, 1e308)).predict(X)
+    ),
+    "one weight": lambda: ConditionalMeanEmbedding().fit(X, y, np.where(np.arange(60) == 0, 1e308, 1.0)).predict(X),
+    "embedded": lambda: ConditionalMeanEmbedding().fit(X, y * 1.7e308).predict(X),
+    "landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X * 1e9, y * 1e307).predict(X * 1e9)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
+    try:
+        assert np.isfinite(HUGE[name]()).all()
+    except ValueError as error:
+        assert re.search(r"scale", str(error), re.IGNORECASE), error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
+    model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)
+    assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from naive_deep_pca import residuals_9
+from naive_deep_pca import extension_residual, residuals_9
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA, KernelPCA
@@ -78,10 +78,12 @@ def gram_of(model, X):
     ],
     ids=str,
 )
-def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes):
+@pytest.mark.parametrize("center", [True, "data"])
+def test_solutions_satisfy_equation_6_literally(X, kernels, eta, sizes, center):
     X = X[:25]  # the Jacobian in full is slow
-    model = DeepKernelPCA(sizes, kernels, eta=eta).fit(X)
-    pairs = residuals_9(gram_of(model, X), model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_)
+    model = DeepKernelPCA(sizes, kernels, eta=eta, center=center).fit(X)
+    equations = model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_
+    pairs = residuals_9(gram_of(model, X), *equations, center is True)
     relative = [defect / size for defect, size in pairs]
     assert max(relative) <= 1e-8
     assert model.residual_ == pytest.approx(max(relative), abs=1e-11)
@@ -174,15 +176,17 @@ def test_small_bandwidths_fall_back_on_the_riemannian_method(X):
 def test_newton_reaches_saddles_of_three_nonlinear_levels():
     """MINRES lowers the gradient in the norm of its preconditioner; in the Euclidean one the search stalls at 2e-4."""
     X = np.random.default_rng(0).standard_normal((30, 4)) * [2.0, 1.0, 1.0, 0.5]
-    model = DeepKernelPCA([3, 2, 1], ["rbf", Gaussian(1.0), Gaussian(0.5)], eta=[1.0, -2.0, -1.0]).fit(X)
+    kernels, eta = ["rbf", Gaussian(1.0), Gaussian(0.5)], [1.0, -2.0, -1.0]
+    model = DeepKernelPCA([3, 2, 1], kernels, eta=eta, center="data").fit(X)
     assert (model.solver_, model.residual_ <= 1e-8) == ("riemannian", True)
 
 
 def test_a_component_that_the_level_above_outweighs_is_reported():
     X, _ = make_blobs(30, centers=[[0, 0, 0], [1, 1, 1]], cluster_std=0.1, random_state=0)
     with pytest.warns(CollapsedComponentWarning, match="Component 1 of level 0 is the same for all samples"):
-        model = DeepKernelPCA([2, 1]).fit(X)
+        model = DeepKernelPCA([2, 1], center="data").fit(X)
     assert model.residual_ <= 1e-8
+    DeepKernelPCA([2, 1]).fit(X)  # centred levels do not ask for a constant
 
 
 @pytest.mark.parametrize("solver", ["projected_gradient", "riemannian_adam"])
@@ -256,11 +260,12 @@ def test_suggested_architectures_hold_the_variance(X):
     model = DeepKernelPCA(found.n_components).fit(X)
     for ratios in model.explained_variance_ratio_:
         assert ratios.sum() >= 0.8
-    assert found.n_components[0] == alone + 1
-    fewer = DeepKernelPCA([alone, *found.n_components[1:]]).fit(X)
-    assert fewer.explained_variance_ratio_[0].sum() < 0.8
-    assert found.explained_variance_ratio[-1][0] >= 0.8
     assert "holds" in found.reason
+    literal = DeepKernelPCA([2, 2], center="data").suggest_architecture(X, variance=0.8, max_levels=3)
+    assert literal.n_components == [alone + 1, 1]  # a constant holds the variance of levels that are not centred
+    fewer = DeepKernelPCA([alone, 1], center="data").fit(X)
+    assert fewer.explained_variance_ratio_[0].sum() < 0.8
+    assert literal.explained_variance_ratio[-1][0] >= 0.8
     with pytest.raises(ValueError, match="variance must be a share"):
         DeepKernelPCA([2, 2]).suggest_architecture(X, variance=2.0)
 
@@ -327,6 +332,57 @@ def test_the_extension_with_linear_k2_is_the_formula_of_appendix_a2(X):
     h2 = np.linalg.solve(L2 - inner @ H1.T @ H2 / e2**2, inner @ H1.T @ k / (e1 * e2))
     h1 = np.linalg.solve(L1, H1.T @ k / e1 + H1.T @ H2 @ h2 / e2)
     assert np.allclose(model.transform(new), np.concatenate([h1, h2]).T, atol=1e-10)
+
+
+@pytest.mark.parametrize("center", [True, "data", False])
+@pytest.mark.parametrize("upper", [[Gaussian(0.3)], [Gaussian("median")], [Polynomial(2, 1.0), Gaussian(0.5)]], ids=str)
+def test_new_samples_satisfy_their_equations_written_out(X, upper, center):
+    sizes = [3, 2, 2][: len(upper) + 1]
+    model = DeepKernelPCA(sizes, ["rbf", *upper], eta=[1.0, 1.5, 2.0][: len(sizes)], center=center).fit(X)
+    new = X[:3] + 0.15
+    K, k = model.kernel_[0](X).numpy(), model.kernel_[0](new, X).numpy()
+    if center:
+        k = k - k.mean(1, keepdims=True) - K.mean(0) + K.mean()
+    levels = [model.transform(new, level=j) for j in range(len(sizes))]
+    equations = model.hidden_, model.eigenvalues_, model.kernel_[1:], model.eta_
+    for i in range(3):
+        sides = extension_residual(k[i], *equations, [h[i] for h in levels], center is True)
+        for side, values in zip(sides, model.eigenvalues_, strict=True):
+            assert np.abs(side).max() <= 1e-7 * np.abs(values).max()
+
+
+def test_upper_levels_are_kernel_pca_of_the_level_below(X):
+    model = DeepKernelPCA([4, 3], ["rbf", Gaussian(0.2)], solver="levelwise").fit(X)
+    reference = KernelPCA(3, kernel="rbf", gamma=1 / (2 * 0.2**2)).fit(model.hidden_[0])
+    assert np.allclose(model.eigenvalues_[1], reference.eigenvalues_, rtol=1e-8)
+    signs = np.sign((model.hidden_[1] * reference.eigenvectors_).sum(0))
+    assert np.allclose(model.hidden_[1], signs * reference.eigenvectors_, atol=1e-7)
+    new = X[:7] + 0.1
+    scores = model.transform(new, level=1) * np.sqrt(model.eigenvalues_[1])
+    assert np.allclose(scores, signs * reference.transform(model.transform(new, level=0)), atol=1e-7)
+    C = np.eye(60) - 1.0 / 60
+    total = np.trace(C @ Gaussian(0.2)(model.hidden_[0]).numpy() @ C)
+    assert np.allclose(model.explained_variance_ratio_[1], model.eigenvalues_[1] / total)
+    by_share = DeepKernelPCA([4, 0.8], ["rbf", Gaussian(0.2)], solver="levelwise").fit(X)
+    spectrum = np.linalg.eigvalsh(C @ Gaussian(0.2)(by_share.hidden_[0]).numpy() @ C)[::-1]
+    assert by_share.n_components_[1] == int((spectrum.cumsum() / spectrum.sum() < 0.8).sum()) + 1
+
+
+def test_no_component_of_a_centred_level_is_a_constant(X):
+    centred, uncentred = (DeepKernelPCA([5, 3], ["rbf", Gaussian(1.0)], center=c).fit(X) for c in (True, "data"))
+    constant = np.full(60, 60**-0.5)
+    assert np.abs(constant @ np.hstack(centred.hidden_)).max() <= 1e-8
+    assert np.abs(constant @ uncentred.hidden_[1][:, 0]) > 0.999
+    assert uncentred.explained_variance_ratio_[1][0] > 0.9 > 0.5 > centred.explained_variance_ratio_[1][0]
+    assert centred.traverse(0, level=1).std(0).max() > 3 * uncentred.traverse(0, level=1).std(0).max()
+
+
+def test_features_of_centred_levels_are_rebuilt_around_their_mean(X):
+    X = X[:20]
+    model = DeepKernelPCA([1, 19], [Gaussian(1.3), Gaussian(0.02)], solver="levelwise", preimage="gradient").fit(X)
+    assert np.allclose(model.hidden_[1] @ model.hidden_[1].T, np.eye(20) - 1 / 20, atol=1e-8)  # all that there is
+    back = model.inverse_transform(model.hidden_[1]), model.inverse_transform(model.hidden_[0], level=0)
+    assert np.allclose(*back, atol=1e-4)
 
 
 def test_new_samples_satisfy_a1(X):
@@ -565,7 +621,7 @@ def test_fractions_count_components(X):
         ({"init": [np.full((60, 2), np.nan), np.eye(60, 2)]}, "init of level 0 must not hold NaN"),
         ({"init": [np.eye(60, 2), np.ones((60, 2))]}, "init of level 1 has 2 columns, but only rank 1"),
         ({"init": ["a", "b"]}, "init of level 0 must be an array of numbers"),
-        ({"center": "no"}, "center must be True or False"),
+        ({"center": "no"}, "center must be True, False or 'data'"),
         ({"approximation": Nystroem(1)}, "components need at least 2"),
         ({"eta": [1.0, 1e-320]}, "must be finite, too"),
         ({"eta": [1.0, 1e-200]}, "too large for a search"),
@@ -610,7 +666,8 @@ def test_components_of_little_variance_are_extended() -> None:
         [rng.integers(1, 5) for _ in range(3)],
     )  # before the case that was found
     X = rng.normal(size=(40, 4)) * [3, 2, 1, 1]
-    model = DeepKernelPCA([2, 1, 3], ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]).fit(X)
+    kernels = ["rbf", *(Gaussian(np.exp(rng.uniform(-1.5, 0.7))) for _ in range(2))]
+    model = DeepKernelPCA([2, 1, 3], kernels, center="data").fit(X)
     assert model.residual_ <= 1e-8 and model.eigenvalues_[2][2] < 1e-5 * model.eigenvalues_[2][0]
     np.testing.assert_allclose(model.transform(X), np.hstack(model.hidden_), atol=1e-6)
 
@@ -663,7 +720,8 @@ def test_twins_that_the_levels_above_tell_apart_are_reported():
     X = rng.normal(size=(30, 4))
     X[:15] = X[15:]
     with pytest.warns(CollapsedComponentWarning, match="the same to the first kernel, but have different hidden_"):
-        model = DeepKernelPCA([2, 5, 2], [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], eta=[1.6, 4.0, 0.5]).fit(X)
+        kernels, eta = [Gaussian(1.3), Gaussian(0.47), Gaussian(1.2)], [1.6, 4.0, 0.5]
+        model = DeepKernelPCA([2, 5, 2], kernels, eta=eta, center="data").fit(X)
     found = model.transform(X)
     assert np.abs(found[:15] - found[15:]).max() <= 1e-8
     together = np.hstack(model.hidden_)

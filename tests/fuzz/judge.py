@@ -29,7 +29,7 @@ PACKAGE = str(Path(representer.__file__).parent)
 VALIDATION = re.compile(r"sklearn/(utils|base)")
 # How far answers that should be equal may be apart, in units of the largest answer, unless a warning was given: asked
 # twice, fitted again, and row by row or from reordered samples. Without a warning six digits are promised, where alpha
-# was learned five (``representer.estimators.rounding``), in single precision not quite three.
+# was learned five (``representer.inspection.rounding``), in single precision not quite three.
 SAME, REFITTED, ROUNDED, LEARNED, SINGLE = 1e-10, 1e-8, 1e-6, 2e-5, 5e-3
 # Of deviations, which are differences of variances, four digits are promised, in single precision two.
 DEVIATION, SINGLE_DEVIATION = 2e-4, 5e-2

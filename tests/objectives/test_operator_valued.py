@@ -24,7 +24,7 @@ from representer.operators import (
     Separate,
     Transformable,
 )
-from representer.optimize.search import alpha_grid
+from representer.optimize.search import log_spaced
 from representer.systems import RidgeData, factor_system
 from representer.systems.exact import criterion_path, gram_spectrum
 
@@ -335,13 +335,13 @@ def test_a_path_over_precomputed_gram_matrices() -> None:
 
 def test_the_range_of_alpha() -> None:
     """From where rounding decides to where the fit is zero, whatever the scale of the kernel."""
-    unscaled = Score(tensor(X), tensor(TARGETS)).data(Decomposable(Gaussian(1.3), Dense(A))).least_alpha()
+    unscaled = Score(tensor(X), tensor(TARGETS)).data(Decomposable(Gaussian(1.3), Dense(A))).alpha_range()[0]
     for scale in (1e-6, 1.0, 1e6):
         kernel = Decomposable(scale * Gaussian(1.3), Dense(A))
         score = Score(tensor(X), tensor(TARGETS))
-        smallest = score.data(kernel).least_alpha()
+        smallest, largest = score.data(kernel).alpha_range()
         torch.testing.assert_close(smallest, scale * unscaled)
-        grid = alpha_grid(smallest)
+        grid = log_spaced(smallest, largest)
         assert len(grid) == 30
         assert bool((grid[1:] > grid[:-1]).all())
         torch.testing.assert_close(grid[0], smallest)
@@ -358,10 +358,11 @@ def test_the_range_of_alpha() -> None:
 
 def test_a_kernel_that_vanishes_still_has_a_range() -> None:
     score = Score(torch.zeros(5, 2, dtype=DOUBLE), tensor(TARGETS[:5]))
-    smallest = score.data(Decomposable(Linear())).least_alpha()
+    smallest, largest = score.data(Decomposable(Linear())).alpha_range()
     assert smallest > 0
-    assert bool(torch.isfinite(alpha_grid(smallest)).all())
-    errors, _ = score.path(Decomposable(Linear()), alpha_grid(smallest))
+    grid = log_spaced(smallest, largest)
+    assert bool(torch.isfinite(grid).all())
+    errors, _ = score.path(Decomposable(Linear()), grid)
     np.testing.assert_allclose(errors, np.full(30, (TARGETS[:5] ** 2).sum() / 5))
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.metrics import f1_score, hamming_loss
+from sklearn.metrics import accuracy_score, f1_score, hamming_loss
 
 from representer import preimage
 from representer.functions import Embedding
@@ -47,7 +47,7 @@ from representer.preimage import (
     as_decoder,
     candidate_scores,
 )
-from representer.preimage.labels import best_threshold
+from representer.preimage.labels import best_threshold, best_thresholds
 from representer.testing import check_kernel
 
 RNG = np.random.default_rng(0)
@@ -449,7 +449,7 @@ def test_thresholds() -> None:
         assert set(np.flatnonzero(chosen)) <= set(np.argsort(-row)[:2])
 
 
-@pytest.mark.parametrize("measure", ["f1", "hamming"])
+@pytest.mark.parametrize("measure", ["f1", "hamming", "subset"])
 def test_a_threshold_chosen_on_held_out_predictions_is_the_best_one(measure: str) -> None:
     element = elements(Linear(), SETS, q=12)
     decoder = resolved(LabelSet("auto", measure=measure), element, SETS)
@@ -459,6 +459,7 @@ def test_a_threshold_chosen_on_held_out_predictions_is_the_best_one(measure: str
     measures = {
         "f1": lambda p: f1_score(SETS, p, average="micro", zero_division=0),
         "hamming": lambda p: -hamming_loss(SETS, p),
+        "subset": lambda p: accuracy_score(SETS, p),
     }
     values = element.weights.numpy() @ SETS
     edges = np.sort(values, axis=None)
@@ -467,6 +468,38 @@ def test_a_threshold_chosen_on_held_out_predictions_is_the_best_one(measure: str
     assert measures[measure](found.decode(element)) == pytest.approx(best, abs=1e-12)
     assert decoder.calibrate(element, SETS) == decoder  # the same options
     assert resolved(LabelSet(), element, SETS).calibrate(element, SETS) == LabelSet()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("measure", ["f1", "hamming", "subset"])
+def test_a_threshold_for_each_label_against_all_of_them(measure: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = (rng.random((9, 3)) < 0.4).astype(int)
+    values = np.round(0.5 * labels + rng.normal(size=labels.shape), 1)  # with ties
+    quality = {
+        "f1": lambda p: f1_score(labels, p, average="micro", zero_division=0),
+        "hamming": lambda p: -hamming_loss(labels, p),
+        "subset": lambda p: accuracy_score(labels, p),
+    }[measure]
+    thresholds = best_thresholds(values, labels, measure)
+    cuts = [[*column, column.min() - 1.0] for column in values.T]
+    if measure == "subset":  # no single change is better, and the common threshold is not better either
+        tried = [np.where(np.arange(3) == j, t, thresholds) for j in range(3) for t in cuts[j]]
+        tried += [np.full(3, t) for column in cuts for t in column]
+    else:
+        tried = [np.array(cut) for cut in product(*cuts)]
+    best = max(quality((values > t).astype(int)) for t in tried)
+    assert quality((values > thresholds).astype(int)) == pytest.approx(best, abs=1e-12)
+
+
+def test_each_label_has_a_threshold_of_its_own() -> None:
+    Y = np.array([[1, 0], [1, 0], [0, 1], [0, 0], [0, 0], [0, 1]])
+    weights = torch.diag(torch.tensor([1.0, 1.0, 0.2, 1.0, 1.0, 0.2], dtype=torch.float64))  # the second is shrunk
+    weights[3, 0] = 0.4  # more than the second label ever has, and still not the first
+    element = Embedding(Linear(), torch.from_numpy(Y).double(), weights)
+    decoder = resolved(LabelSet("auto", per_label=True), element, Y).calibrate(element, Y)
+    np.testing.assert_array_equal(decoder.decode(element), Y)
+    np.testing.assert_allclose(decoder._decide, [0.7, 0.1])
 
 
 def test_extreme_thresholds() -> None:
@@ -485,6 +518,7 @@ def test_extreme_thresholds() -> None:
         (LabelSet("best"), Linear(), SETS, "threshold must be"),
         (LabelSet(np.nan), Linear(), SETS, "threshold must be"),
         (LabelSet(measure="accuracy"), Linear(), SETS, "measure must be one of"),
+        (LabelSet("auto", per_label=2), Linear(), SETS, "per_label must be"),
         (LabelSet(search="all"), Linear(), SETS, "search must be one of"),
         (LabelSet(max_labels=0), Linear(), SETS, "max_labels must be"),
     ],

@@ -11,12 +11,13 @@ from sklearn.model_selection import KFold
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem
 from representer.estimators.validation import seed_of
-from representer.kernels import Gaussian, Precomputed, Spectrum
+from representer.kernels import Gaussian, Linear, Precomputed, Spectrum, Stack
 from representer.operators import Decomposable, Dense, Representation
 from representer.optimize.search import SearchSettings
 from representer.problems.class_embedding import ClassModel, ClassProblem
 from representer.problems.embedding import EmbeddingSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem
+from representer.problems.stack import LeastSquares, StackProblem
 from representer.samples import Block, InMemory
 
 HOW = Representation(torch.float64)
@@ -60,6 +61,26 @@ def test_held_out_predictions_of_a_ridge_problem(data, alpha, approximation):
     compared(problem, SearchSettings(seed=seed_of(0)), refit)
 
 
+@pytest.mark.parametrize("weights", [None, [0.7, 0.3]])
+def test_held_out_predictions_of_a_stack(data, weights):
+    X, Y, w = data
+    kernels = [Gaussian("auto"), Linear()]
+    samples = InMemory(Block(torch.from_numpy(X), torch.from_numpy(Y), torch.from_numpy(w)))
+    models = [RidgeModel(Decomposable(kernel), intercept=True) for kernel in kernels]
+    members = [RidgeProblem(samples, model, HOW, seed=seed_of(0), inputs=X) for model in models]
+    problem = StackProblem(members, LeastSquares(), None if weights is None else np.array(weights))
+    assert problem.free == ["0__kernel__lengthscale"]
+    stack = Stack(kernels, weights="auto" if weights is None else weights)
+    learner = OperatorRidge(stack, alpha="auto", fit_intercept=True, random_state=0)
+
+    def refit(train, test):
+        return clone(learner).fit(X[train], Y[train], sample_weight=w[train]).predict(X[test])
+
+    compared(problem, SearchSettings(seed=seed_of(0)), refit)
+    with pytest.raises(ValueError, match="one by one"):
+        problem.value_and_gradient(torch.zeros(1, 2))
+
+
 @pytest.mark.parametrize("approximation", [None, Nystroem(10)])
 @pytest.mark.parametrize("alpha", [0.01, None])
 def test_held_out_predictions_of_a_class_problem(data, alpha, approximation):
@@ -86,7 +107,7 @@ def test_held_out_predictions_of_other_data(data, rng):
     gram = Gaussian(1.0)(X).numpy()
     samples = InMemory(Block(torch.from_numpy(gram), torch.from_numpy(Y)))
     problem = RidgeProblem(samples, RidgeModel(Decomposable(Precomputed()), 0.1), HOW, inputs=gram)
-    model = OperatorRidge(Gaussian(1.0), alpha=0.1)
+    model = OperatorRidge(Gaussian(1.0), alpha=0.1, fit_intercept=False)
     compared(problem, SearchSettings(), lambda train, test: model.fit(X[train], Y[train]).predict(X[test]))
     words = ["".join(rng.choice(list("ab"), size=6)) for _ in range(36)]
     labels = np.array([word.count("a") > 3 for word in words]).astype(int)

@@ -72,8 +72,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
         variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
         ones (see ``leading_``), and which the search may miss (it warns), above all with three nonlinear levels.
-    center : bool, default=True
-        Are the features of the data (level 1) centred, as in kernel PCA? False is the problem of the paper.
+    center : {True, "data", False}, default=True
+        Are features centred, as in kernel PCA? True: at every level. ``"data"``: only those of the data, level 0; the
+        first component of each level above then is nearly a constant, and holds most of what the level calls its
+        variance. False: nowhere, the problem of the paper.
     solver : {"auto", "scf", "riemannian", "projected_gradient", "riemannian_adam", "levelwise"}, default="auto"
         ``"scf"``: self-consistent eigenvectors, and where that does not contract the Riemannian method. ``"auto"``: the
         same, or the closed form if all kernels but the first are linear and ``eta`` is positive. ``"riemannian"``: a
@@ -160,7 +162,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     constraints: ClassVar[dict[str, Check]] = {
         "approximation": approximated_by("Nystroem(m), which chooses the samples that stand for all", Nystroem),
-        "center": TRUTH,
+        "center": TRUTH | one_of("data"),
         "extension": one_of("exact", "smoother"),
         "init": one_of("levelwise", "random") | instance_of("a list of arrays, one for each level", list, tuple),
         "preimage": one_of(*METHODS) | instance_of("a Network", Network),
@@ -178,7 +180,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
         *,
         eta: float | Sequence[float] = 1.0,
-        center: bool = True,
+        center: bool | str = True,
         solver: str = "auto",
         init: str | Sequence[np.ndarray] = "levelwise",
         extension: str = "exact",
@@ -541,7 +543,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
         if level not in ridges:
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
-            ridge = OperatorRidge(Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device)
+            ridge = OperatorRidge(
+                Gaussian("auto"), fit_intercept=False, approximation=landmarks, random_state=0, device=self.device
+            )
             ridges[level] = ridge.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
         return ridges[level].predict(unit * codes)
 
@@ -642,7 +646,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             variance,
             max_levels,
             min_gain,
-            centered=bool(self.center),
+            center=self.center if isinstance(self.center, str) else bool(self.center),
         )
 
     def _with_levels(self, n_components: list[float], X: Data) -> FittedLevels:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -38,8 +38,15 @@ from representer.functions import Composed, CompositionNetwork, Layer, Stacked, 
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, repaired_gram, silent_repairs, takes_sparse
-from representer.optimize import SearchSettings, keep_going
+from representer.operators import (
+    Decomposable,
+    OperatorKernel,
+    repaired_gram,
+    replicates,
+    silent_repairs,
+    takes_sparse,
+)
+from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
     Loss,
@@ -61,7 +68,18 @@ from representer.problems.stack import (
     StackProblem,
     StackSolution,
 )
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    groups_with_replicates,
+    is_dask,
+    largest_target,
+    plain,
+)
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
 from representer.systems.ridge import SummedSystem
@@ -195,8 +213,10 @@ def samples_in_memory(
     if learner.approximation is not None:
         learner.approximation.size(len(Y) if weights is None else np.count_nonzero(weights))
     how = learner._representation(sparse=isinstance(X, SparseRows))
+    inputs = how.inputs(kernel, X)
+    groups = groups_with_replicates(groups, replicates(kernel, inputs))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-    return InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
+    return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
 
 @dataclass(frozen=True)
@@ -280,9 +300,10 @@ def deep_stack(
     )
     if learner.layers != "auto" or stack.domain != "vectors" or isinstance(inputs, SparseRows):
         weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
-        return StackProblem(problems, stacking, weights).solve(settings)
+        shallow = StackProblem(problems, stacking, weights)
+        return shallow.solve(shallow.choose(settings))
 
-    def deepen(members: list[FittedMember]) -> list[LightRegression]:
+    def deepen(samples: Samples, inputs: Data, members: list[FittedMember]) -> list[LightRegression]:
         rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
         return [
             LightRegression(
@@ -291,7 +312,8 @@ def deep_stack(
             for composition, metric in deepened(members, stacking, learner.n_features_in_, learner.alpha)
         ]
 
-    return DepthProblem(problems, stacking, deepen, deep_settings).solve(settings)
+    problem = DepthProblem(problems, stacking, deepen, deep_settings)
+    return problem.solve(problem.choose(settings))
 
 
 def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, Any]:
@@ -358,24 +380,41 @@ def warn_of_search(solution: DeepSolution) -> None:
         )
 
 
-def deep_attributes(solution: DeepSolution) -> dict[str, Any]:
-    """What deep learners keep of a fit, by name."""
+def in_target_units(composition: Composition, unit: float) -> Composition:
+    """The composition for targets y / unit: penalties of inner layers, beside a squared loss, are in units of y²."""
+    layers = [
+        layer if isinstance(layer.alpha, str) else layer.replaced(alpha=float(layer.alpha) / unit / unit)
+        for layer in composition.layers
+    ]
+    alphas = [layer.alpha for layer in layers if not isinstance(layer.alpha, str)]
+    if not all(0.0 < alpha < math.inf for alpha in alphas):
+        raise ValueError(
+            f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
+            "beside these they are beyond the range of numbers. Divide y by its deviation, or give layers alpha='auto'."
+        )
+    return Composition(layers, composition.kernel, composition.alpha)
+
+
+def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]:
+    """What deep learners keep of a fit to targets in some unit, by name."""
     warn_of_search(solution)
     if solution.inner.problem.unconverged is not None:
         warn_unconverged(f"{solution.inner.problem.unconverged} The best solution so far is kept.")
     composition, result = solution.composition, solution.inner.result
+    function, criterion = solution.function.in_units(unit), solution.criterion
+    layers = [scalar_layer(layer) for layer in composition.layers]
     return {
-        "function_": solution.function,
+        "function_": function,
         "kernel_": scalar_kernel(composition.kernel),
-        "layers_": [scalar_layer(layer) for layer in composition.layers],
+        "layers_": [layer.replaced(alpha=layer.alpha * unit * unit) for layer in layers],
         "alpha_": solution.alpha,
-        "layer_norms_": solution.norms,
-        "objective_value_": solution.value,
-        "criterion_value_": solution.criterion,
-        "search_history_": solution.choice.history,
-        "history_": [] if result is None else result.history,
+        "layer_norms_": [*solution.norms[:-1], solution.norms[-1] * unit],
+        "objective_value_": solution.value * unit * unit,
+        "criterion_value_": None if criterion is None else criterion * unit * unit,
+        "search_history_": in_squared_units(solution.choice.history, unit),
+        "history_": [] if result is None else in_squared_units(result.history, unit),
         "n_iter_": 1 if result is None else max(1, result.n_iter),
-        **coefficients_of(solution.function),
+        **coefficients_of(function),
     }
 
 
@@ -385,6 +424,11 @@ def constant_of(function: Stacked) -> np.ndarray:
     outer = first.outer_expansion() if isinstance(first, Composed) else first
     zeros = np.zeros_like(plain(outer.coefficients)[0])
     return zeros if function.intercept is None else zeros + function.intercept
+
+
+def in_squared_units(history: Sequence[HistoryEntry], unit: float) -> list[HistoryEntry]:
+    """The history of a squared error in units of y, of one in units in which the fit counts."""
+    return [entry._replace(value=entry.value * unit * unit) for entry in history]
 
 
 def coefficients_of(function: Composed) -> dict[str, np.ndarray]:
@@ -405,10 +449,6 @@ def scalar_layer(layer: Layer) -> Layer:
     if isinstance(kernel, Decomposable):
         return layer.replaced(kernel=kernel.kernel, operator=kernel.operator, alpha=float(layer.alpha))
     return layer.replaced(alpha=float(layer.alpha))
-
-
-# Targets of a size below it, or above its inverse, have inner penalties that a search cannot reach.
-LEAST_TARGETS = 1e-30
 
 
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
@@ -561,6 +601,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     system_: DeepSpread | SummedSystem | StackedSystem | None
     alpha_: Any
     criterion_value_: float | None
+    _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     layer_norms_: list[float]
     dual_coef_: np.ndarray
     intercept_: np.ndarray
@@ -653,11 +694,11 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         composition = composition_of(self)
         loss = self._loss(composition)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
-        problem = deep_regression(self, composition, samples, inputs, loss)
+        problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
-        self._keep_attributes(deep_attributes(solution))
+        self._keep_attributes(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
-        self.system_, self._unit = None, 1.0
+        self.system_ = None
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif loss.squared:
@@ -685,17 +726,14 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
-            self._flat = is_flat(y)
+            self._flat, self._unit = is_flat(y), self._target_unit(np.array([[largest_target(y)]]))
+            if self._unit != 1.0:
+                samples = samples_on_dask(self, kernel, X, y / self._unit, sample_weight, groups)
             return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets = self._targets(y, len(X))
-        unit = target_unit(targets, self.dtype)  # what the precision cannot hold is refused
-        if unit != 0.0 and not LEAST_TARGETS <= unit <= 1.0 / LEAST_TARGETS and len(self.layers):
-            raise ValueError(
-                f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
-                "what is learned would be beyond the range of numbers. Divide y by its deviation, or use layers=[]."
-            )
-        return samples_in_memory(self, kernel, X, targets, weights, groups), X
+        self._unit = self._target_unit(targets)
+        return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
 
     def _targets(self, y: Data, n: int) -> np.ndarray:
         """The checked targets (n, p), none of which is missing."""
@@ -706,6 +744,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 "out, or use OperatorRidge, which takes missing targets."
             )
         return targets
+
+    def _target_unit(self, targets: np.ndarray) -> float:
+        """What targets are divided by so that their squares are in range; other losses than the squared have none."""
+        unit = target_unit(targets, self.dtype)  # what the precision cannot hold is refused
+        if unit == 1.0 or (self.loss == "squared" and self.penalty is None):
+            return unit
+        if len(self.layers):
+            raise ValueError(
+                f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of the loss: what "
+                "is learned would be beyond the range of numbers. Divide y by its deviation, or use loss='squared'."
+            )
+        return 1.0
 
     def _spread(self, solution: DeepSolution) -> DeepSpread:
         """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
@@ -724,6 +774,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             problem.model.loss.intercept,
             solution.inner.problem.landmarks is not None,
             refits,
+            seen.groups,
         )
 
     def _check_interpolation(self, seen: SeenSamples) -> None:

@@ -22,6 +22,7 @@ from representer.operators import (
     PrincipalComponents,
     as_operator,
     original,
+    replicates,
     takes_sparse,
 )
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
@@ -33,6 +34,7 @@ from representer.samples import (
     OnDask,
     SparseRows,
     count,
+    groups_with_replicates,
     is_dask,
     plain,
     rows,
@@ -370,6 +372,8 @@ class StructuredPredictor(KernelLearner):
         self._kind = validation.integer_type(known) if output.domain == "vectors" else None
         weights = validation.check_weights(sample_weight, X)
         numbers = validation.check_groups(groups, count(inputs))
+        how = self._representation(sparse=isinstance(inputs, SparseRows))
+        numbers = groups_with_replicates(numbers, replicates(kernel, how.inputs(kernel, inputs)))
         return self._pairs(kernel, output, inputs, outputs, labelled, weights, numbers), None
 
     def _read_dask(

@@ -17,8 +17,20 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.approximation import Approximation, RandomFeatures, check_bare
-from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
+from representer.approximation import Approximation, RandomFeatures, TensorSketch, check_bare
+from representer.kernels import (
+    FAMILIES,
+    Domain,
+    Kernel,
+    Neural,
+    Overlap,
+    Stack,
+    are_smiles,
+    as_kernel,
+    family,
+    family_of,
+    is_several,
+)
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
@@ -27,6 +39,7 @@ from representer.samples import (
     Data,
     SparseRows,
     as_items,
+    as_records,
     as_rows,
     is_dask,
     is_single,
@@ -57,22 +70,27 @@ def kernel_domain(kernel: Any) -> Domain:
     """The kind of data of a kernel, or of what may become one."""
     if isinstance(kernel, Kernel | OperatorKernel | Stack):
         return kernel.domain
+    if isinstance(kernel, str) and kernel in FAMILIES:
+        return "objects"
     return "gram" if kernel == "precomputed" else "vectors"
 
 
 def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack | None:
-    """The kernels that a learner stacks: those of a ``Stack``, or for ``"auto"`` the family of vectors like X.
+    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
+    the family of data like X.
 
     A copy with plain numbers, and None where there is one kernel.
     """
     if isinstance(kernel, Stack):
         kernel.check_hyperparameters()
         return kernel.__sklearn_clone__().numbers()
-    if not (isinstance(kernel, str) and kernel == "auto"):
+    if not is_several(kernel):
         return None
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    n_features = shape[1] if len(shape) == 2 else 1  # other shapes are refused later
-    return family(n_features, stationary=isinstance(approximation, RandomFeatures))
+    if kernel in FAMILIES:
+        return family(kernel)
+    if isinstance(approximation, TensorSketch):
+        return family_of(X, features="sketch")
+    return family_of(X, features="frequencies" if isinstance(approximation, RandomFeatures) else None)
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
@@ -212,7 +230,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
     if one_column and are_smiles(strange):
         fingerprints = _takes_fingerprints(kernel)
         return refused("SMILES strings") + (
-            "The kernel Molecule() takes them as they are"
+            "The kernel Molecule(), or 'molecules' for several of its kind, takes them as they are"
             + (
                 ", or put the transformer Morgan() before this kernel, which takes fingerprints."
                 if fingerprints
@@ -221,7 +239,8 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
         )
     if one_column:
         return refused("strings") + (
-            "Kernels of text take them as they are: Spectrum(3), Mismatch or Subsequence; Delta() takes categories."
+            "Kernels of text take them as they are: 'strings' (several), Spectrum(3), Mismatch or Subsequence; Delta() "
+            "takes categories."
         )
     return refused("strings") + (
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
@@ -231,7 +250,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
 
 def _takes_fingerprints(kernel: Any) -> bool:
     """Is it a kernel of fingerprints, or made from one?"""
-    kernel = as_kernel(kernel) if isinstance(kernel, str) else kernel
+    kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
     return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
 
@@ -246,13 +265,22 @@ def _is_number(text: str) -> bool:
 
 def refuse_pictures(X: Data, kernel: Any) -> None:
     """Arrays with more than two axes are no vectors; a network may take them all the same."""
-    shape = tuple(getattr(X, "shape", ()))
-    if len(shape) > 2 and isinstance(kernel, Value) and any(isinstance(value, Neural) for value in all_values(kernel)):
+    shape = tuple(X.shape if hasattr(X, "shape") else np.asarray(X).shape)
+    if len(shape) < 3:
+        return
+    if isinstance(kernel, Value) and any(isinstance(value, Neural) for value in all_values(kernel)):
         raise ValueError(
             f"X has the shape {shape}, where Neural(…) takes rows of numbers. Give Neural(module, kernel, "
             "domain='objects'), which takes arrays of any shape; or pass X.reshape(len(X), -1) and begin the "
             f"module with torch.nn.Unflatten(1, {shape[1:]})."
         )
+    if kernel_domain(kernel) == "gram":
+        raise ValueError(f"X has the shape {shape}, where a Gram matrix (n_samples, n_samples) is expected.")
+    raise ValueError(
+        f"X has the shape {shape}, where rows of numbers (n_samples, n_features) are expected. Pass "
+        "X.reshape(len(X), -1), or a kernel that takes such arrays: Neural(module, kernel, domain='objects') for "
+        "pictures, GlobalAlignment(…) or Signature(…) for series."
+    )
 
 
 def check_gram(gram: np.ndarray) -> None:
@@ -288,7 +316,10 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
         y = check_array(y, dtype=np.float64, ensure_2d=False, ensure_all_finite=False, input_name="y")
     y = y.astype(np.float64) if y.dtype.kind != "c" else check_array(y, ensure_2d=False)
     if y.ndim not in (1, 2):
-        raise ValueError(f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}.")
+        raise ValueError(
+            f"y should be an array of shape (n_samples,) or (n_samples, n_outputs); got {y.shape}. Pass "
+            "y.reshape(len(y), -1), and give predictions their shape again."
+        )
     if len(y) != n:
         raise ValueError(f"X and y have inconsistent numbers of samples: {n} and {len(y)}.")
     flat = y.ndim == 1
@@ -296,7 +327,8 @@ def check_targets(y: Data, n: int) -> tuple[np.ndarray, bool]:
     if targets.shape[1] == 0:
         raise ValueError(f"y has no outputs: shape {y.shape}.")
     if np.isinf(targets).any():
-        raise ValueError(f"Input y contains infinity, first in row {int(np.argwhere(np.isinf(targets))[0][0])}.")
+        row = int(np.argwhere(np.isinf(targets))[0][0])
+        raise ValueError(f"Input y contains infinity, first in row {row}. Leave those samples out.")
     missing = np.isnan(targets)
     if missing.any() and targets.shape[1] == 1:
         raise ValueError(
@@ -325,7 +357,8 @@ def target_unit(targets: np.ndarray, dtype: str) -> float:
     if largest > 0 and not float(info.tiny) <= largest <= float(info.max) / 16:
         raise ValueError(
             f"The largest target is {largest:.3g}, and dtype={dtype!r} holds numbers from {info.tiny:.1e} to "
-            f"{info.max:.1e}: predictions would not fit. Rescale y, or use dtype='float64'."
+            f"{info.max:.1e}: predictions would not fit. Rescale y (for example y / {largest:.0e})"
+            + (", or use dtype='float64'." if dtype == "float32" else ".")
         )
     low, high = SQUARED_SIZES if dtype == "float64" else (2.0**-40, 2.0**40)
     return 1.0 if largest == 0 or low < largest < high else 2.0 ** math.floor(math.log2(largest))
@@ -345,9 +378,14 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
                 f"y holds sets, but {kernel!r} takes vectors. sklearn.preprocessing.MultiLabelBinarizer makes rows of "
                 "zeros and ones from sets."
             )
-        array = check_array(Y, dtype=np.float64, ensure_2d=False, input_name="y")
+        loose = {"ensure_2d": False, "allow_nd": True, "ensure_all_finite": False}
+        array = check_array(Y, dtype=np.float64, input_name="y", **loose)
         if array.ndim not in (1, 2):
-            raise ValueError(f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}.")
+            raise ValueError(
+                f"y must have shape (n_samples,) or (n_samples, n_outputs); got {array.shape}. Pass "
+                "y.reshape(len(y), -1), or an output kernel that takes such arrays."
+            )
+        refuse_unknown(array)
         if kernel.domain == "gram" and reset:
             check_gram(array)
         return array.reshape(len(array), -1), array.ndim == 1
@@ -358,6 +396,19 @@ def check_outputs(kernel: Kernel, Y: Data, *, reset: bool) -> tuple[Any, bool]:
     if len(objects) == 0:
         raise ValueError("Found 0 targets; at least one is needed.")
     return objects, False
+
+
+def refuse_unknown(y: np.ndarray) -> None:
+    """Refuse numbers (n,) or (n, p) that are not finite, with the first row that has one."""
+    rows = np.flatnonzero(~np.isfinite(y.reshape(len(y), -1)).all(1))
+    if not len(rows):
+        return
+    missing = bool(np.isnan(y[rows[0]]).any())
+    raise ValueError(
+        f"Input y contains {'NaN' if missing else 'infinity'}, first in row {int(rows[0])} ({len(rows)} of {len(y)} "
+        "rows). Leave those samples out"
+        + ("; OperatorRidge takes several outputs of which some entries are missing." if missing else ".")
+    )
 
 
 def as_collection(Y: Data, kernel: Kernel, message: str) -> Any:
@@ -498,6 +549,7 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
     """The classes, and the position of each label among them."""
     require_targets(y)
     y = column_or_1d(plain(y), warn=True)
+    refuse_missing_labels(y)
     assert_all_finite(y, input_name="y")
     if len(y) != _num_samples(X):
         raise ValueError(f"X and y have inconsistent numbers of samples: {_num_samples(X)} and {len(y)}.")
@@ -510,6 +562,25 @@ def encode(X: Data, y: Data) -> tuple[np.ndarray, np.ndarray]:
             f"Labels must be of one kind that can be sorted; y has {kinds}. Convert them to str."
         ) from error
     return check_classes(classes), labels
+
+
+def refuse_missing_labels(y: np.ndarray) -> None:
+    """Refuse labels that are not known: NaN, None or pandas' NA."""
+    if y.dtype.kind not in "fO":
+        return
+    unknown = np.isnan(y) if y.dtype.kind == "f" else [label is None or not _equals_itself(label) for label in y]
+    missing = np.flatnonzero(unknown)
+    if len(missing):
+        raise ValueError(
+            f"Input y contains NaN, first in row {int(missing[0])}: the labels of {len(missing)} of {len(y)} samples "
+            "are not known. Leave those samples out, or give them a label of their own."
+        )
+
+
+def _equals_itself(value: Any) -> bool:
+    """False of NaN, NaT and pandas' NA, whose comparison is NA again."""
+    equal = value == value
+    return isinstance(equal, bool | np.bool_) and bool(equal)
 
 
 def check_classes(classes: np.ndarray) -> np.ndarray:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
 from representer.operators import Decomposable, OperatorKernel, Representation, original
 from representer.samples import Array, Data, count, plain, same_features, take
@@ -39,6 +41,16 @@ class Function(ABC):
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
         return self.contributions(X).abs().sum(1)
+
+    @property
+    def feature_kernel(self) -> Kernel | None:
+        """The kernel whose features, or centred values, f is made of; None where f is a sum over points."""
+        return None
+
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The scalar kernel of the data themselves whose Gram matrix gives f; None where f has slopes or features."""
+        return None
 
     def own_points(self, limit: int) -> Data:
         """At most so many of the inputs that the function is made of; None where it has none."""
@@ -70,6 +82,20 @@ class Function(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def in_units(unit: float, array: Array) -> Array:
+    """The numbers of a function of targets that were divided by a unit, or a ValueError where they leave the range."""
+    if unit == 1.0:
+        return array
+    with np.errstate(over="ignore"):
+        scaled = unit * array
+    if not np.isfinite(plain(scaled)).all():
+        raise ValueError(
+            f"The coefficients of a function of targets near {unit:.0e} leave the range of numbers: rescale y, for "
+            f"example y / {unit:.0e}."
+        )
+    return scaled
 
 
 @dataclass(frozen=True)
@@ -167,6 +193,11 @@ class Expansion(Function):
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
 
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """The kernel k of k(x, y) A, unless slopes take its place."""
+        return self.kernel.kernel if isinstance(self.kernel, Decomposable) and self.slopes is None else None
+
     def own_points(self, limit: int) -> Data:
         """Some of the anchors, unless their kernel is one of objects, where a row of it may cost as much as a fit."""
         if self.kernel.domain not in ("vectors", "gram"):
@@ -186,8 +217,9 @@ class Expansion(Function):
 
     def in_units(self, unit: float) -> Expansion:
         """The function unit·f."""
-        b, slopes = (None if array is None else unit * array for array in (self.intercept, self.slopes))
-        return replace(self, coefficients=unit * self.coefficients, intercept=b, slopes=slopes)
+        arrays = (self.coefficients, self.intercept, self.slopes)
+        c, b, slopes = (None if array is None else in_units(unit, array) for array in arrays)
+        return replace(self, coefficients=c, intercept=b, slopes=slopes)
 
     def squared_norm(self) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""

@@ -116,10 +116,6 @@ class Composed(Function):
         """The constant b (p,), None for zero."""
         return self.outer.intercept
 
-    def in_units(self, unit: float) -> Composed:
-        """The function unit·f, with the same inner functions."""
-        return replace(self, outer=self.outer.in_units(unit))
-
     def inputs(self, X: Data) -> Any:
         """Checked inputs as the first kernel takes them."""
         first = self._first
@@ -165,6 +161,15 @@ class Composed(Function):
     def contributions(self, X: Data) -> Tensor:
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
+
+    def in_units(self, unit: float) -> Composed:
+        """The function unit·f."""
+        return replace(self, outer=self.outer.in_units(unit))
+
+    @property
+    def data_kernel(self) -> Kernel | None:
+        """That of the outer function, where it sees the data themselves."""
+        return None if self.inner else self.outer.data_kernel
 
     def own_points(self, limit: int) -> Data:
         """Some of the first function's anchors."""

@@ -95,6 +95,10 @@ class ConditionalEmbedding(OutputFunction):
         """w(x_i) as rows, (q, n)."""
         return self.weights(X)
 
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """That of the weights, which sum to about one."""
+        return float(self.weights.cancellation(limit, max(size, 1.0)))
+
     # -- targets ------------------------------------------------------------------------------------------------------
     @property
     def output_kernel(self) -> Kernel:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
-from representer.functions.base import Function
+from representer.functions.base import Function, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
@@ -114,15 +114,20 @@ class StoredFeatures:
         with silent_repairs():  # the fit has said it
             return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
 
-    def cancellation(self, limit: int = 16) -> float:
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel whose features these are."""
+        return self.kernel
+
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than k the numbers are that cancel in it, at a few landmarks of vectors; else 1."""
         features = self.map
         if not isinstance(features, LandmarkFeatures) or self.kernel.domain != "vectors":
             return 1.0
         points = take(features.state, torch.from_numpy(evenly_spaced(count(features.state), limit)))
         with torch.no_grad():
-            size = features.kernel._gram(points, None).abs().amax()
-            return float(features.kernel._magnitudes(points, points).amax() / size) if bool(size > 0) else 1.0
+            largest = features.kernel._gram(points, None).abs().amax().clamp(min=size)
+            return float(features.kernel._magnitudes(points, points).amax() / largest) if bool(largest > 0) else 1.0
 
     @property
     def _adapted(self) -> Kernel:
@@ -205,11 +210,26 @@ class FeatureFunction(Function):
         return terms
 
     def magnitudes(self, X: Data) -> Tensor:
-        """The sums (n, p) of the absolute values of the terms."""
+        """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            return values(self.features.inputs(X)).abs() @ coefficients.abs()
+            features = values(self.features.inputs(X)).abs()
+            return (features if by_columns else self._grown(features)) @ coefficients.abs()
+
+    def _grown(self, features: Tensor) -> Tensor:
+        """|L⁻¹||L| times features φ = L⁻¹k(Z, x): their rounding is relative to it, where landmarks nearly depend."""
+        full = self.features.map
+        if not (isinstance(full, LandmarkFeatures) and isinstance(full.factor, Cholesky)):
+            return features
+        L = full.factor.factor
+        inverse = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
+        return features @ (inverse.abs() @ L.abs()).mT
+
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel of the features φ."""
+        return self.features.kernel
 
     def own_points(self, limit: int) -> Data:
         """Some of the landmarks, where there are some and they are vectors."""
@@ -219,5 +239,5 @@ class FeatureFunction(Function):
 
     def in_units(self, unit: float) -> FeatureFunction:
         """The function unit·f."""
-        b = None if self.intercept is None else unit * self.intercept
-        return replace(self, coefficients=unit * self.coefficients, intercept=b)
+        b = None if self.intercept is None else in_units(unit, self.intercept)
+        return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)

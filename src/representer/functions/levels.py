@@ -5,9 +5,12 @@ With the weights W_j of the training data, a new x has the h_1, …, h_L for whi
     Λ_j h_j = H_jᵀ k_j(h_{j−1}) / η_j + Σ_n ∂k_{j+1}(h_j, h_{j,n})/∂h_j (h_{j+1,n}ᵀ h_{j+1}) / η_{j+1},
 
 where k_j(h) holds the kernel of h with the training samples' hidden features, k_1(x) that of the data, and the second
-term is missing at the last level. Training points solve it with their own hidden features, as far as a fit solves its
-equations. What is left there is taken off the equations of the new points that are nearest to them, so that training
-points solve theirs to rounding, and points near them have hidden features near theirs.
+term is missing at the last level. Where the features of level j are centred, k_j(h) minus its mean over the training
+samples takes the place of k_j(h), and H_j minus its means that of H_j, in all products with either.
+
+Training points solve the equations with their own hidden features, as far as a fit solves its equations. What is left
+there is taken off the equations of the new points that are nearest to them, so that training points solve theirs to
+rounding, and points near them have hidden features near theirs.
 """
 
 from __future__ import annotations
@@ -58,6 +61,11 @@ def slope(kernel: Kernel, points: Tensor, anchors: Tensor, weights: Tensor, gram
         leaf = points.detach().requires_grad_(True)
         (gradient,) = torch.autograd.grad((kernel._gram(leaf, anchors) * weights).sum(), leaf)
     return gradient
+
+
+def deviations(H: Tensor) -> Tensor:
+    """C H = (I − 11ᵀ/N) H: every column minus its mean."""
+    return H - H.mean(0)
 
 
 # -- the level of the data --------------------------------------------------------------------------------------------
@@ -203,6 +211,7 @@ class Levels(Function):
     forward: np.ndarray  # K_1 H_1 / η_1
     coupled: bool = True  # whether the levels feel those above them
     extension: str = "exact"  # or "smoother"
+    center: bool = False  # Are the features of the levels above the first centred?
 
     @property
     def sizes(self) -> list[int]:
@@ -217,7 +226,17 @@ class Levels(Function):
         hidden, multipliers, variances = ([tensor(array) for array in level_arrays] for level_arrays in arrays)
         largest = self.data.loaded.diagonal.abs().max().item()
         forward = tensor(self.forward)
-        return Extension(hidden, multipliers, variances, forward, self.kernels, self.etas, self.coupled, largest)
+        weights = (self.kernels, self.etas, self.coupled, largest, self.center)
+        return Extension(hidden, multipliers, variances, forward, *weights)
+
+    def is_centered(self, level: int) -> bool:
+        """Are the features that a level sees centred?"""
+        return self.center if level else self.data.means is not None
+
+    @property
+    def feature_kernel(self) -> Kernel:
+        """The kernel of the data, which is centred."""
+        return self.data.kernel
 
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """How many times larger than the centred k(x, x) of the data k(x, x) is."""
@@ -328,6 +347,22 @@ class Extension:
     etas: Sequence[float]
     coupled: bool  # False: each level only follows the one below
     largest: float  # the largest k_1(x, x), not centred: what centring has rounded
+    center: bool = False  # Are the features of the levels above the first centred?
+
+    @cached_property
+    def around_means(self) -> list[Tensor]:
+        """The hidden features minus their means at levels that are centred here."""
+        return [deviations(H) if self.center and j else H for j, H in enumerate(self.hidden)]
+
+    @cached_property
+    def _gram_means(self) -> list[Tensor | float]:
+        """The mean kernel of each training sample's hidden features with all of them, level by level; 0 if not centred.
+
+        Columns of C H have mean zero, so that the grand mean of k_j cancels.
+        """
+        if not self.center:
+            return [0.0] * len(self.kernels)
+        return [_mean_gram(kernel, H) for kernel, H in zip(self.kernels, self.hidden, strict=False)]
 
     @property
     def sizes(self) -> list[int]:
@@ -352,7 +387,7 @@ class Extension:
             return self.multipliers
         weights = list(self.variances[:1])
         for below, H, eta in zip(self.hidden, self.hidden[1:], self.etas[1:], strict=False):
-            cross = H.mT @ below @ _projection(weights[-1])
+            cross = (deviations(H) if self.center else H).mT @ below @ _projection(weights[-1])
             weights.append(cross @ cross.mT / eta)
         return weights
 
@@ -439,10 +474,11 @@ class Extension:
         for j, own in enumerate(features):
             side = own @ self.multipliers[j] - forward
             if j + 1 < len(features):
-                kernel, H, above, eta = self.kernels[j], self.hidden[j], self.hidden[j + 1], self.etas[j + 1]
+                kernel, H, above, eta = self.kernels[j], self.hidden[j], self.around_means[j + 1], self.etas[j + 1]
                 gram = kernel._gram(own, H)
-                side = side - slope(kernel, own, H, features[j + 1] @ above.mT, gram) / eta
-                forward = gram @ above / eta
+                upper = features[j + 1] - self.hidden[j + 1].mean(0) if self.center else features[j + 1]
+                side = side - slope(kernel, own, H, upper @ above.mT, gram) / eta
+                forward = (gram - self._gram_means[j]) @ above / eta
             sides.append(side)
         return torch.cat(sides, 1)
 
@@ -456,7 +492,7 @@ class Extension:
         for j, (nearest, weight) in enumerate(zip(list(features), self._weights, strict=True)):
             features[j] = nearest + change @ _inverse(weight)
             if j + 1 < len(features):
-                kernel, H, above = self.kernels[j], self.hidden[j], self.hidden[j + 1]
+                kernel, H, above = self.kernels[j], self.hidden[j], self.around_means[j + 1]
                 change = (kernel._gram(features[j], H) - kernel._gram(nearest, H)) @ above / self.etas[j + 1]
         return torch.cat(features, 1)
 
@@ -498,6 +534,12 @@ class Extension:
         sizes = [multiplier.abs().max().sqrt().expand(len(multiplier)) for multiplier in self.multipliers]
         units = torch.cat([torch.where(size > 0, size, 1.0) for size in sizes])
         return _inverse(J / units[:, None] / units) / units[:, None] / units
+
+
+def _mean_gram(kernel: Kernel, H: Tensor) -> Tensor:
+    """Σ_m k(h_n, h_m) / N for every n, in blocks of rows."""
+    blocks = row_blocks(len(H), 2 * len(H) * H.element_size())
+    return torch.cat([kernel._gram(H[rows], H).mean(1) for rows in blocks])
 
 
 def _inverse(matrix: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ class ApproximationBounds(NamedTuple):
 
 def are_leading(levels: Levels) -> list[bool]:
     """For each level, does it keep the leading eigenvectors of sign(η_j) M_j?"""
-    energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.etas)
+    energy = LevelEnergy(levels.data.gram(), list(levels.kernels), levels.etas, levels.center)
     return energy.are_leading(energy.at(levels.equations.hidden, coupled=levels.coupled), coupled=levels.coupled)
 
 
@@ -40,7 +40,7 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
     error = (K - low_rank).norm().item()
     if len(hidden) == 1:
         return ApproximationBounds(error, error, error)
-    above, eta, kernel = hidden[1], levels.etas[1], levels.kernels[0]
+    above, eta, kernel = levels.equations.around_means[1], levels.etas[1], levels.kernels[0]
     lemma = len(hidden) == 2 and isinstance(kernel, Linear)
     if lemma:
         B = above @ above.mT / eta
@@ -57,7 +57,7 @@ def approximation_bounds(levels: Levels) -> ApproximationBounds:
         else:
             negative = (-values).clamp(min=0.0).sort(descending=True).values[:s2].sum()
             extra = -2.0 / eta * (spectrum[:s2].sum() + negative).item()
-        upper = min(upper, max(0.0, tail**2 - s2 / eta**2 + extra) ** 0.5)
+        upper = min(upper, max(0.0, tail**2 - size**2 + extra) ** 0.5)
     return ApproximationBounds(lower, error, upper)
 
 

@@ -126,8 +126,14 @@ class Kernel(Value, ABC):
     domain: Domain = "vectors"
     bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
     bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
+    of_products: ClassVar[bool] = False  # is it one of inner products ⟨x, y⟩, whose size an offset of X changes?
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Are vectors welcome with NaN for what is not known?"""
+        return False
 
     @abstractmethod
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
@@ -323,6 +329,11 @@ class Constant(Kernel):
     def __init__(self, value: Setting = 1.0):
         self.value = value
 
+    @property
+    def takes_gaps(self) -> bool:
+        """Yes: a constant does not look at its data."""
+        return True
+
     def prepare(self, X: Data) -> Data:
         """The data as they are: any will do."""
         return X
@@ -372,6 +383,11 @@ class Pair(Kernel, ABC):
                 "are added or multiplied must take the same kind of data."
             )
         return kinds.pop() if kinds else "vectors"
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Do both kernels take NaN?"""
+        return self.left.takes_gaps and self.right.takes_gaps
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by both kernels; objects of which each makes something else, in both forms."""
@@ -495,6 +511,11 @@ class Wrapped(Kernel, ABC):
     def domain(self) -> Domain:  # type: ignore[override]
         """The kind of data that the inner kernel takes."""
         return self.kernel.domain
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Does the inner kernel take NaN?"""
+        return self.kernel.takes_gaps
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by the inner kernel."""
@@ -634,6 +655,18 @@ class Centered(Wrapped):
         means = self._means(X, anchors)
         grand = means.mean(-1) if X is anchors else self._means(anchors, anchors).mean(-1)
         return self.kernel._diag(X) - 2.0 * means + grand[..., None]
+
+
+def has_products(kernel: Kernel) -> bool:
+    """Is a kernel, or one from which it is made, a function of inner products of the points themselves?
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Linear, has_products
+    >>> has_products(Gaussian() + 2.0 * Linear()), has_products(Gaussian())
+    (True, False)
+    """
+    return kernel.of_products or any(has_products(part) for _, part in kernel._children() if isinstance(part, Kernel))
 
 
 def is_bounded(kernel: Kernel) -> bool:

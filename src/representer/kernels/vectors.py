@@ -106,6 +106,8 @@ class Linear(Kernel):
     [[5.0, 11.0], [11.0, 25.0]]
     """
 
+    of_products = True
+
     def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
         return X @ (X if Y is None else Y).mT
 
@@ -139,6 +141,7 @@ class Polynomial(Kernel):
     [[4.0, 9.0], [9.0, 25.0]]
     """
 
+    of_products = True
     hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
         "gamma": Hyperparameter(
             Positive(), {"scale": Word(inverse_size), "auto": Word(inverse_size, learned=True)}, scalar=True

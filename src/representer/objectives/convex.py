@@ -547,8 +547,9 @@ class SupportVectorLoss(ConvexLoss, ABC):
         if not gap <= LARGEST_GAP:
             raise NotConvergedError(
                 f"libsvm stopped at a duality gap of {gap:.2g} of the value (wanted {LARGEST_GAP}) for alpha="
-                f"{alpha:.3g}, that is C={C:.3g}. Increase alpha, or max_iter (now {self.max_iter}); libsvm is "
-                "limited to single precision, which SquaredHinge and Ridge are not.",
+                f"{alpha:.3g}, that is C={C:.3g}. Increase alpha, scale X (StandardScaler), or use a "
+                "loss that needs no libsvm, which is limited to single precision: squared, huber, squared_hinge or "
+                "logistic.",
                 fit,
             )
         return fit

@@ -29,6 +29,7 @@ from representer.operators.base import (
 )
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
 from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
+from representer.operators.replicates import replicates
 
 __all__ = [
     "Adapted",
@@ -57,6 +58,7 @@ __all__ = [
     "joint_kernel",
     "original",
     "repaired_gram",
+    "replicates",
     "searched",
     "silent_repairs",
     "takes_sparse",

@@ -123,7 +123,13 @@ class Representation:
         if isinstance(array, Tensor):
             return array.to(dtype=self.dtype, device=self.device)
         writeable = np.require(array, requirements=["C", "W"])
-        return torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
+        tensor = torch.as_tensor(writeable, dtype=self.dtype, device=self.device)
+        if self.dtype == torch.float32 and bool(tensor.isinf().any()):
+            raise ValueError(
+                f"The data hold numbers up to {np.abs(writeable).max():.3g}, which dtype='float32' cannot. Rescale "
+                "them (StandardScaler), or use dtype='float64'."
+            )
+        return tensor
 
     def inputs(self, kernel: Kernel | OperatorKernel | Stack, X: Data) -> Data:
         """Checked inputs as the kernel's ``_gram`` takes them; new vectors in the form that was fitted to."""
@@ -172,6 +178,8 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
 
 def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
+    if isinstance(kernel, str) and kernel == "auto":
+        return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):

@@ -395,45 +395,54 @@ class Problem(ABC):
         """The criterion (b,) and its gradient (b, m) at points (b, m), of all samples or of some."""
 
     @abstractmethod
-    def choose(self, settings: Any) -> Choice:
-        """What is free, chosen by the criterion; what is fixed stays."""
+    def choose(self, settings: Any) -> Any:
+        """What is free, chosen by the criterion, as ``solve`` takes it: a ``Choice``; what is fixed stays."""
 
     @abstractmethod
     def solve(self, choice: Any) -> Any:
         """The ``function`` at the chosen hyperparameters, and what else the learner keeps."""
 
-    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
-        """Predictions for the test rows of each (train, test) by a fit without them that repeats the search."""
-        pairwise = self.model.kernel.domain == "gram"
-        predictions = []
+    def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: Any) -> list[Any]:
+        """The answers for the test rows of each (train, test) by a fit without them that repeats the search."""
+        answers = []
         for train, test in folds:
-            problem, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(np.asarray(test)))
-            new = new[:, train] if pairwise else new
-            predictions.append(problem.solve(problem.choose(settings)).function(new))
-        return predictions
+            part, X = self.on_rows(np.asarray(train)), self.unseen(np.asarray(train), np.asarray(test))
+            answers.append(part.answer(part.solve(part.choose(settings)), X))
+        return answers
+
+    def answer(self, solution: Any, X: Data) -> Any:
+        """What a solution says of new inputs: the values of its function, unless a problem has more to say."""
+        return solution.function(X)
+
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return bool(self.model.kernel.domain == "gram")
 
     @cached_property
     def stored_inputs(self) -> Data:
         """All inputs as they are stored."""
         return plain(self.samples.rows(np.arange(self.samples.n)).X) if self.inputs is None else self.inputs
 
+    def unseen(self, train: np.ndarray, test: np.ndarray) -> Data:
+        """The inputs of some samples as a fit to others takes them."""
+        X = take(self.stored_inputs, torch.from_numpy(test))
+        return X[:, train] if self.pairwise else X
+
     def on_rows(self, rows: np.ndarray) -> Self:
         """The same problem for some of the samples, in memory."""
-        index = torch.from_numpy(np.asarray(rows))
-        block, inputs = self.samples.rows(np.asarray(rows)), take(self.stored_inputs, index)
-        if self.model.kernel.domain == "gram":
-            block, inputs = replace(block, X=block.X[:, index]), inputs[:, rows]
-        return type(self)(InMemory(block), self.model, self.representation, seed=self.seed, inputs=inputs)
+        block, inputs = self.samples.rows(rows), self.unseen(rows, rows)
+        block = replace(block, X=block.X[:, rows]) if self.pairwise else block
+        return self.with_samples(InMemory(block), inputs, rows)
+
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> Self:
+        """The same problem for samples that are these rows of its own."""
+        return type(self)(samples, self.model, self.representation, seed=self.seed, inputs=inputs)
 
 
 def log_spaced(low: Tensor, high: Tensor, size: int = ALPHAS) -> Tensor:
     """Numbers evenly spaced in logarithm, where the ends live."""
     return torch.logspace(float(low.log10()), float(high.log10()), size, dtype=low.dtype, device=low.device)
-
-
-def alpha_grid(smallest: Tensor, size: int = ALPHAS) -> Tensor:
-    """Values of alpha, evenly spaced in logarithm, from ``smallest`` to where it drowns the data."""
-    return log_spaced(smallest, smallest * torch.finfo(smallest.dtype).eps ** (-2 / 3) * 10.0, size)
 
 
 def least(errors: Tensor) -> int:
@@ -471,8 +480,9 @@ def best_alpha(
 
 def system_alpha(system: System | RidgeData, candidates: Any = None, criterion: Any = "loo") -> tuple[float, float]:
     """The best candidate, or the best positive number, for a ridge system, and the criterion there."""
-    least = system.least_alpha()
+    low, high = system.alpha_range()
     if candidates is not None:
-        return best_alpha(lambda alphas: system.path(alphas, criterion), least.new_tensor(candidates), refine=False)
+        return best_alpha(lambda alphas: system.path(alphas, criterion), low.new_tensor(candidates), refine=False)
     # A finer grid costs only products, unless every output needs eigenvectors of its own.
-    return best_alpha(lambda alphas: system.path(alphas, criterion), alpha_grid(least), refine=system.refinable)
+    grid = log_spaced(low, high)
+    return best_alpha(lambda alphas: system.path(alphas, criterion), grid, refine=system.refinable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from itertools import combinations
 from typing import Any, Self
 
@@ -18,10 +19,12 @@ from representer.preimage.base import Decoder, prepared_like, squared_norms
 from representer.preimage.candidates import Candidates, as_objects
 from representer.preimage.direct import combination, is_dot_product
 from representer.samples import Data, SparseRows
-from representer.values import COUNT, NONE, Rule, is_real, one_of
+from representer.values import COUNT, NONE, TRUTH, Rule, is_real, one_of
 
 # Up to so many sets are looked at one by one.
 MAX_SETS = 2**16
+# What thresholds are chosen for.
+MEASURES = ("f1", "hamming", "subset")
 
 
 class LabelSet(Decoder):
@@ -34,9 +37,14 @@ class LabelSet(Decoder):
         Σ_i w_i y_i > 1/2 (for a centred one, of Σ_i w_i y_i + (1 − Σ_i w_i) times the mean). A number: the labels for
         which this is above it, whatever the kernel. ``"auto"``: that number is chosen on held-out predictions of the
         training outputs, see ``measure``.
-    measure : {"f1", "hamming"}
-        What ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together (micro-averaged), or
-        the share of wrong labels.
+    measure : {"f1", "hamming", "subset"}
+        What ``threshold="auto"`` optimises: the F1 measure of all labels of all samples together (micro-averaged), the
+        share of wrong labels, or the share of samples whose sets are right as a whole (subset accuracy). Ask for the
+        measure that will be reported: for F1 the best threshold is far lower than for the share of wrong labels.
+    per_label : bool
+        Does ``threshold="auto"`` choose a number for each label? It follows labels that are shrunk differently, and
+        needs some dozens of samples with each label. The numbers are jointly best for F1 and the share of wrong
+        labels; for whole sets, no change of a single one is better.
     search : {"auto", "exact", "local"}
         For a kernel that is not linear: all sets, or single labels added and taken away as long as this helps, starting
         from the best training output. ``"auto"``: all sets if there are at most 65,536.
@@ -63,11 +71,13 @@ class LabelSet(Decoder):
         threshold: float | str | None = None,
         *,
         measure: str = "f1",
+        per_label: bool = False,
         search: str = "auto",
         max_labels: int | None = None,
     ):
         self.threshold = threshold
         self.measure = measure
+        self.per_label = per_label
         self.search = search
         self.max_labels = max_labels
 
@@ -98,7 +108,8 @@ class LabelSet(Decoder):
     def _check_options(self) -> None:
         finite = Rule("a number", lambda value: is_real(value) and math.isfinite(value))
         (NONE | finite | one_of("auto"))("threshold", self.threshold)
-        one_of("f1", "hamming")("measure", self.measure)
+        one_of(*MEASURES)("measure", self.measure)
+        TRUTH("per_label", self.per_label)
         one_of("auto", "exact", "local")("search", self.search)
         (COUNT | NONE)("max_labels", self.max_labels)
 
@@ -125,7 +136,8 @@ class LabelSet(Decoder):
         new = copy.copy(self)
         values = _expected(embedding)
         values = np.where(self._largest(values), values, -np.inf)  # those above max_labels are never set
-        new._decide = best_threshold(values, _indicators(Y), self.measure)
+        choose = best_thresholds if self.per_label else best_threshold
+        new._decide = choose(values, _indicators(Y), self.measure)
         return new
 
     def decode(self, embedding: Embedding, X: Data | None = None) -> np.ndarray:
@@ -137,12 +149,12 @@ class LabelSet(Decoder):
                 "or give a number."
             )
         if decide is not None:
-            return self._above(_expected(embedding), float(decide))
+            return self._above(_expected(embedding), np.asarray(decide, dtype=float))
         if not self._exact:
             return self._climbed(embedding)
         return self._candidates.decode(embedding)
 
-    def _above(self, values: np.ndarray, threshold: float) -> np.ndarray:
+    def _above(self, values: np.ndarray, threshold: np.ndarray) -> np.ndarray:
         return ((values > threshold) & self._largest(values)).astype(self._dtype)
 
     def _largest(self, values: np.ndarray) -> np.ndarray:
@@ -200,6 +212,7 @@ def _indicators(Y: Data) -> np.ndarray:
     return labels
 
 
+# -- thresholds ------------------------------------------------------------------------------------------------------
 def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") -> float:
     """The number above which a label is set that is best for a measure, in the middle of the gap where it lies.
 
@@ -210,16 +223,101 @@ def best_threshold(values: np.ndarray, labels: np.ndarray, measure: str = "f1") 
     >>> best_threshold(np.array([[0.9, 0.4], [0.3, 0.1]]), np.array([[1, 1], [0, 0]]))
     0.35
     """
-    order = np.argsort(-values, axis=None, kind="stable")
-    sorted_values = values.reshape(-1)[order]
-    hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
-    size, total = np.arange(len(hits)), hits[-1]
+    if measure == "subset":
+        edges = _edges(values)
+        return _cut(edges, _right_sets(edges, values, labels))
     if measure == "f1":
-        quality = 2.0 * hits / np.maximum(size + total, 1)
-    else:
-        quality = -(size - hits + total - hits).astype(float)
-    edges = np.concatenate([[np.inf], sorted_values, [-np.inf]])
-    quality[edges[:-1] == edges[1:]] = -np.inf  # no threshold separates equal values
+        return _best_cut(values, labels, lambda hits, size, total: 2.0 * hits / np.maximum(size + total, 1))
+    return _best_cut(values, labels, _right_labels)
+
+
+def best_thresholds(values: np.ndarray, labels: np.ndarray, measure: str = "f1") -> np.ndarray:
+    """A number for each label, above which it is set, that are together best for a measure.
+
+    Wrong labels are counted label by label. F1 = 2 hits / (set labels + right labels) is a ratio of such sums, whose
+    best value q is where max(2 hits − q · set labels) = q · right labels (Dinkelbach, 1967). Whole sets depend on all
+    labels: one number after the other is the best beside the others, from the best common one on, until none changes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.preimage.labels import best_thresholds
+    >>> best_thresholds(np.array([[0.9, 0.2], [0.5, 0.0]]), np.array([[1, 1], [0, 0]]))
+    array([0.7, 0.1])
+    """
+    columns = range(values.shape[1])
+    if measure == "hamming":
+        return np.array([_best_cut(values[:, j], labels[:, j], _right_labels) for j in columns])
+    thresholds = np.full(values.shape[1], best_threshold(values, labels, measure))
+    if measure == "subset":
+        return _improved_for_sets(thresholds, values, labels)
+    quality, best = -1.0, _f1(values > thresholds, labels)
+    while best > quality:
+        quality = best
+
+        def gain(hits: np.ndarray, size: np.ndarray, total: int, price: float = quality) -> np.ndarray:
+            return 2.0 * hits - price * size
+
+        candidates = np.array([_best_cut(values[:, j], labels[:, j], gain) for j in columns])
+        best = _f1(values > candidates, labels)
+        thresholds = candidates if best > quality else thresholds
+    return thresholds
+
+
+def _improved_for_sets(thresholds: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Thresholds of which no single one can be changed for more sets that are right."""
+    thresholds, right = thresholds.copy(), (values > thresholds) == labels
+    improves = True
+    while improves:
+        before = right.all(1).sum()
+        for j in range(values.shape[1]):
+            others = np.delete(right, j, axis=1).all(1)
+            if others.any():
+                candidate = _best_cut(values[others, j], labels[others, j], _right_labels)
+                own = (values[:, j] > candidate) == labels[:, j]
+                if (others & own).sum() > right.all(1).sum():
+                    thresholds[j], right[:, j] = candidate, own
+        improves = right.all(1).sum() > before
+    return thresholds
+
+
+def _f1(found: np.ndarray, labels: np.ndarray) -> float:
+    """The F1 measure of all labels of all samples together."""
+    return float(2.0 * (found & (labels > 0)).sum() / max(found.sum() + labels.sum(), 1))
+
+
+def _right_labels(hits: np.ndarray, size: np.ndarray, total: int) -> np.ndarray:
+    """Minus the number of wrong labels where ``hits`` of ``size`` set labels are right."""
+    return -(size - hits + total - hits).astype(float)
+
+
+def _edges(values: np.ndarray) -> np.ndarray:
+    """All values from the largest on, between infinities: the m-th cut lies between the m-th and the next of them."""
+    return np.concatenate([[np.inf], -np.sort(-values, axis=None), [-np.inf]])
+
+
+def _right_sets(edges: np.ndarray, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The number of samples whose sets are right for each cut: their labels lie above it, all others not."""
+    lowest = np.where(labels > 0, values, np.inf).min(1)  # The cut lies below this,
+    highest = np.where(labels > 0, -np.inf, values).max(1)  # and not below that.
+    possible = highest < lowest
+    begun = np.searchsorted(np.sort(highest[possible]), edges[1:], side="right")
+    ended = np.searchsorted(np.sort(lowest[possible]), edges[:-1], side="left")
+    return (begun - ended).astype(float)
+
+
+def _best_cut(
+    values: np.ndarray, labels: np.ndarray, quality: Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+) -> float:
+    """The cut of best quality, a function of the right ones among the labels that are set, their number, and all."""
+    order = np.argsort(-values, axis=None, kind="stable")
+    hits = np.concatenate([[0], np.cumsum(labels.reshape(-1)[order])])  # right ones of the first m
+    return _cut(_edges(values), quality(hits, np.arange(len(hits)), hits[-1]))
+
+
+def _cut(edges: np.ndarray, quality: np.ndarray) -> float:
+    """The number in the middle of the best cut."""
+    quality = np.where(edges[:-1] == edges[1:], -np.inf, quality)  # no threshold separates equal values
     m = int(quality.argmax())
     above, below = edges[m], edges[m + 1]
     if not math.isfinite(above):

@@ -76,7 +76,8 @@ class LevelPreimages:
 
     Level j sees inputs z (the data, or h of the level below) as φ_j(z). Its components h stand for the element
     Σ_n ⟨h_n, h⟩ φ_j(z_n): for h = h_i and all N components that is φ_j(z_i). It is η_j W_j h of the paper, which has
-    η_j = 1. The element becomes an input by a pre-image map, and that is what the level below stands for.
+    η_j = 1. Where features are centred, the sum is one of φ_j(z_n) − m around their mean m. The element becomes an
+    input by a pre-image map, and that is what the level below stands for.
     """
 
     levels: Levels
@@ -100,7 +101,7 @@ class LevelPreimages:
         if method == "ridge":
             return self._tensor(self.ridge(j, plain(codes)))
         weights = codes @ self._tensor(self.levels.hidden[j]).mT
-        if j == 0 and data.means is not None:
+        if self.levels.is_centered(j):
             weights = weights - weights.mean(1, keepdim=True) + 1.0 / weights.shape[1]
         if method == "decoder":
             return self._decoded(weights @ self._images())

@@ -528,22 +528,21 @@ class AutoencoderProblem(DeepRegression):
         return bool(inner.images[-1].std(0).max() <= COLLAPSED * principal.std(0).max())
 
     # -- refits -------------------------------------------------------------------------------------------------------
-    def on_rows(self, rows: np.ndarray) -> Self:
-        """The same problem for some of the samples, in memory, with their labels."""
-        part, labels = super().on_rows(rows), self.labels
-        options = {"seed": part.seed, "inputs": part.inputs}
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> Self:
+        """The same problem for samples that are these rows of its own, with their labels."""
+        labels = self.labels
         own = None if labels is None else (lambda numbers: labels(rows[numbers]))
-        return type(self)(part.samples, part.model, part.representation, labels=own, **options)
+        return type(self)(samples, self.model, self.representation, labels=own, seed=self.seed, inputs=inputs)
 
     def held_out(self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings) -> list[Tensor]:
         """The squared distances ‖x − f(x)‖² of the test rows of each (train, test) in the target space of a fit without
         them that repeats the search."""
-        errors, pairwise = [], self.model.kernel.domain == "gram"
+        errors = []
         for train, test in folds:
-            part, new = self.on_rows(train), take(self.stored_inputs, torch.from_numpy(test))
+            part = self.on_rows(train)
             function = part.solve(part.choose(settings)).function
-            X = function.inputs(new[:, train] if pairwise else new)
-            norms = X.new_tensor(new[np.arange(len(test)), test]) if pairwise else part.space.squared_norms(X)
+            X = function.inputs(self.unseen(train, test))
+            norms = X.new_tensor(self.stored_inputs[test, test]) if self.pairwise else part.space.squared_norms(X)
             errors.append(part.space.squared_distances(X, function.from_image(X, 0), norms))
         return errors
 

@@ -270,8 +270,8 @@ class ClassProblem(Problem):
     def add(self, before: FittedSystem | StackedSystem, largest: float, block: Block, choice: Choice) -> ClassSolution:
         """The solution with a block of more samples; ``largest`` is sup k(x, x) of those before."""
         with torch.no_grad():
-            system = before.added(block)
-            return self._solution(system, choice, max(largest, float(self._adapted._diag(block.X).max())), None)
+            diagonal = self._adapted._diag(block.prepared(self.model.kernel).X)
+            return self._solution(before.added(block), choice, max(largest, float(diagonal.max())), None)
 
     def _solution(
         self, system: FittedSystem | StackedSystem, choice: Choice, largest: float, loss: float | None
@@ -299,7 +299,8 @@ def _some(inputs: InputGram, block: Block, size: int, seed: int) -> tuple[InputG
 def solve_stack(problems: list[ClassProblem], settings: EmbeddingSettings, weights: np.ndarray | None) -> ClassSolution:
     """The stack of several problems of the same samples, whose calibration is that of its own left-out estimates."""
     model, samples = problems[0].model, problems[0].samples
-    stack = StackProblem(problems, LogLoss(), weights).solve(settings)
+    problem = StackProblem(problems, LogLoss(), weights)
+    stack = problem.solve(problem.choose(settings))
     calibration = estimates = None
     if model.calibrated:
         block, values = stack.system.left_out_sample() if stack.left_out is None else stack.left_out

@@ -38,6 +38,8 @@ from representer.objectives.squared import Observed, OnFactor, observed, separat
 from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
+from representer.samples import rows as limits
+from representer.systems.base import relative_norm
 from representer.systems.exact import Slopes, has_few_features
 from representer.values import Hyperparameter, Value
 
@@ -596,6 +598,22 @@ class DeepProblem:
         slopes = None if linear is None else linear[0]
         return Expansion(self.composition.kernel, points, columns, slopes=slopes), intercept, images
 
+    def residual(self, outer: Expansion, intercept: Tensor) -> float:
+        """What the equations w(y − f − b) = α Σw·C of squared loss miss, over the targets; 0 of any other fit.
+
+        They are looked at at all samples, or at some of many. Slopes have equations of their own.
+        """
+        fit = self.blocks[0].fit
+        if type(fit) is not Ridge or fit.alpha is None or self.landmarks is not None or outer.slopes is not None:
+            return 0.0
+        Y, weights = self.Y[self.rows], self.targets.weights
+        w = Y.new_ones(len(Y)) if weights is None else weights[self.rows].to(Y)
+        places = torch.from_numpy(limits.residual_rows(len(Y)))
+        noise = w.sum() * self.composition.alpha * outer.coefficients[places]
+        with torch.no_grad():
+            missed = w[places, None] * (Y[places] - outer(take(outer.anchors, places)) - intercept) - noise
+        return relative_norm(missed, w[places, None] * Y[places])
+
     def _linear_fit(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
         """Slopes, dual coefficients and intercept of ridge regression on fewer vectors' features than samples.
 
@@ -662,6 +680,8 @@ def minimise(
         if not strict:
             return nowhere
         problem.solve(starts[0])  # raises what is wrong; where it does not, the search says so
+        if problem.unconverged is not None:
+            raise NotConvergedError(f"The inner layers have no value to start from: {problem.unconverged}")
     unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
     evaluations = [first]  # the search begins with that of the starts
 

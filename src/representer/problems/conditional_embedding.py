@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,6 +13,7 @@ from torch import Tensor
 from representer.approximation import Approximation, Landmarks, Nystroem, input_output_pair
 from representer.functions import ConditionalEmbedding, Embedding
 from representer.kernels import Kernel
+from representer.linalg import note_residual
 from representer.objectives import HeldOut, LeaveOneOut
 from representer.objectives.squared import SquaredLoss
 from representer.operators import Representation, repaired_gram, silent_repairs
@@ -25,7 +25,7 @@ from representer.problems.embedding import (
     held_out_rows,
     require_memory,
 )
-from representer.samples import Block, Data, InMemory, Samples, evenly_spaced, plain, take
+from representer.samples import Block, Data, Samples, evenly_spaced, take
 from representer.samples import rows as limits
 from representer.systems.conditional import (
     CellSystem,
@@ -246,24 +246,15 @@ class ConditionalProblem(Problem):
             )
             return settled(model, system, choice.value)
 
-    def held_out(  # type: ignore[override]
-        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: EmbeddingSettings
-    ) -> list[Embedding]:
-        """The embeddings for the test rows of each (train, test) by a fit without them that repeats the search."""
-        if not isinstance(self.samples, InMemory):
-            raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
-        block, elements = self.samples.samples, []
-        inputs = plain(block.X) if self.inputs is None else self.inputs
-        for train, test in folds:
-            part, rows = block.rows(train), torch.from_numpy(np.asarray(train))
-            own, new = (take(inputs, torch.from_numpy(np.asarray(index))) for index in (train, test))
-            if self.model.kernel.domain == "gram":
-                part, own, new = replace(part, X=part.X[:, rows]), own[:, train], new[:, train]
-            options = {"flat": self.flat, "seed": self.seed, "inputs": own}
-            targets = self.targets.fold(np.asarray(train))
-            problem = ConditionalProblem(InMemory(part), targets, self.model, self.representation, **options)
-            elements.append(problem.solve(problem.choose(settings)).function.embedding(new))
-        return elements
+    # -- refits -------------------------------------------------------------------------------------------------------
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> ConditionalProblem:
+        """The same problem for samples that are these rows of its own, with their targets."""
+        options = {"flat": self.flat, "seed": self.seed, "inputs": inputs}
+        return ConditionalProblem(samples, self.targets.fold(rows), self.model, self.representation, **options)
+
+    def answer(self, solution: ConditionalSolution, X: Data) -> Embedding:
+        """The embeddings of the conditional distributions at new inputs."""
+        return solution.function.embedding(X)
 
 
 def settled(
@@ -277,5 +268,7 @@ def settled(
         if alpha is None:
             alpha, value = system_alpha(system)
         system = system.changed(alpha=alpha)
+        note_residual("the equations of the fit", system.residual)
         return ConditionalSolution(system.function(), system.at_rest(), value)
+    note_residual("the equations of the fit", system.residual)
     return ConditionalSolution(system.function(), system, value)

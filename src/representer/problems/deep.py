@@ -17,7 +17,14 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.functions import Composed, Expansion
 from representer.kernels import Precomputed
-from representer.linalg import IndefiniteGramWarning, NotPositiveDefiniteError, conjugate_gradient, eigh, repair_gram
+from representer.linalg import (
+    IndefiniteGramWarning,
+    NotPositiveDefiniteError,
+    conjugate_gradient,
+    eigh,
+    note_residual,
+    repair_gram,
+)
 from representer.operators import Decomposable, OperatorKernel, Representation, original, repaired_gram
 from representer.optimize import (
     Callback,
@@ -29,6 +36,7 @@ from representer.optimize import (
     keep_going,
     lbfgs,
     log_spaced,
+    system_alpha,
 )
 from representer.problems.composition import (
     Beginning,
@@ -48,6 +56,7 @@ from representer.problems.composition import (
 from representer.problems.outer import OuterFit, fit_outer
 from representer.samples import Block, Data, InMemory, Samples, SparseRows, plain, take
 from representer.samples import rows as limits
+from representer.systems.exact import RidgeData, has_few_features
 from representer.values import Packing
 
 ADVICE = (
@@ -516,6 +525,7 @@ class InnerSolution:
         """The functions from the input on; the outer one, which is the last, has the intercept."""
         problem, point = self.problem, self.point
         outer, intercept, _ = problem.solve(point)
+        note_residual("the equations of the outer function", lambda: problem.residual(outer, intercept))
         inner = [] if problem.chain is None else problem.chain.expansions(problem.chain.split(point))
         return [*inner, replace(outer, intercept=intercept)]
 
@@ -564,9 +574,12 @@ class DeepSolution:
         return self.choice.interrupted or (self.inner.result is not None and self.inner.result.interrupted)
 
     def refits(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples."""
+        """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples.
+
+        After a search that was interrupted, folds keep the inner layers: who has pressed Ctrl-C wants to wait no more.
+        """
         settings, composition = self.choice.settings, self.inner.problem.composition
-        return self.regression.refits(composition, self.inner.images, settings)
+        return self.regression.refits(composition, self.inner.images, settings, searched=not self.interrupted)
 
 
 class DeepRegression(Problem):
@@ -776,6 +789,10 @@ class DeepRegression(Problem):
         if not self.free:
             return self._chosen(Choice(self.start, self.start.alpha), None, settings, generator)
         assert self.criterion
+        if (linear := self._linear) is not None:
+            alpha, value = system_alpha(linear, criterion=self.criterion)
+            model = self.beginning.composition.replace({"alpha": alpha}).numbers()
+            return self._chosen(Choice(model, alpha, value), None, settings, generator)
         with self._prepared[2].advice():
             images, interrupted = self._explore(settings, generator)
             if interrupted:
@@ -786,14 +803,27 @@ class DeepRegression(Problem):
                 choice, last = self._descend(composition, criterion, images, settings)
             except KeyboardInterrupt:  # before the search had a first value: where it stood is kept
                 choice, last = _stopped(composition), []
-        if len(self.splits.rows) < len(self.seen):
-            return self._chosen(choice, None, settings, generator)
         # Landmarks were chosen where all began: they may depend on each other where this search has ended.
         return self._chosen(choice, (last if self.approximation is None else []) or images or None, settings, generator)
+
+    @cached_property
+    def _linear(self) -> RidgeData | None:
+        """Ridge regression on few features, which chooses alpha from these; None of any other fit."""
+        kernel, X, loss = self.composition.kernel, self.kernel_data, self.model.loss
+        if self.free != ["alpha"] or self.composition.layers or not loss.squared or self.criterion == "validation":
+            return None
+        if not (isinstance(kernel, Decomposable) and isinstance(X, Tensor) and has_few_features(kernel.kernel, X)):
+            return None
+        targets, n = self.targets, len(self.seen)
+        weights = targets.Y.new_ones(n) if targets.weights is None else targets.weights
+        groups = None if targets.groups is None else torch.from_numpy(np.unique(targets.groups, return_inverse=True)[1])
+        return RidgeData(kernel, X, targets.Y, weights, groups=groups, intercept=loss.intercept)
 
     def _chosen(
         self, choice: Choice, images: list[Tensor] | None, settings: SearchSettings, generator: torch.Generator
     ) -> DeepChoice:
+        """The choice, with images of all samples; those of the samples that a search looks at are no start for all."""
+        images = images if len(self.splits.rows) == len(self.seen) else None
         return DeepChoice(**vars(choice), settings=settings, images=images, random_state=generator.get_state())
 
     @cached_property
@@ -987,21 +1017,22 @@ class DeepRegression(Problem):
         return InnerSolution(problem, result.point, result.value, result)
 
     def refits(
-        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings
+        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """For each fold f + b at its samples by a fit without them, and the samples; fits start from some images.
 
-        The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the
-        inner layers that it has.
+        The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline, or unless
+        ``searched``, a fold keeps the inner layers that it has.
         """
         for training, validation in self.splits.folds(None):
             problem = self.problem(composition, self.model.loss.fit(), rows=training)
             point = problem.Y.new_zeros(0)
             if problem.chain is not None:
-                start = flat(problem.chain.project(images))
+                point = flat(problem.chain.project(images))
+            if problem.chain is not None and searched:
                 deadline = settings.deadline
                 quiet = replace(settings, tol=max(settings.tol, FOLD_TOL), callback=keep_going)
-                result = DeepRegression.minimise(self, problem, start[None], quiet, description="held-out fits")
+                result = DeepRegression.minimise(self, problem, point[None], quiet, description="held-out fits")
                 if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point

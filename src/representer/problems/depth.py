@@ -18,8 +18,16 @@ from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
 from representer.problems.deep import DeepChoice, DeepRegression, DeepSolution
-from representer.problems.stack import NEGLIGIBLE, OPTIMISM, FittedMember, Stacking, StackProblem, StackSolution
-from representer.samples import Block, InMemory, plain
+from representer.problems.stack import (
+    NEGLIGIBLE,
+    OPTIMISM,
+    FittedMember,
+    StackChoice,
+    Stacking,
+    StackProblem,
+    StackSolution,
+)
+from representer.samples import Block, Data, InMemory, Samples, plain
 from representer.systems.composed import ComposedSystem
 from representer.systems.ridge import ExactSystem, ridge_system
 
@@ -91,8 +99,8 @@ class DepthProblem(StackProblem):
         The shallow ones.
     stacking : Stacking
     deepen : callable
-        Makes candidates for the composition, given the fitted shallow members; inner layers begin with what these have
-        learned. The one that promises most is fitted.
+        Makes candidates for the composition of some samples, given the fitted shallow members; inner layers begin with
+        what these have learned. The one that promises most is fitted.
     deep_settings : SearchSettings
         Those of the composition.
     """
@@ -101,21 +109,22 @@ class DepthProblem(StackProblem):
         self,
         problems: Sequence[Problem],
         stacking: Stacking,
-        deepen: Callable[[list[FittedMember]], list[LightRegression]],
+        deepen: Callable[[Samples, Data, list[FittedMember]], list[LightRegression]],
         deep_settings: SearchSettings,
     ):
         super().__init__(problems, stacking)
         self.deepen, self.deep_settings = deepen, deep_settings
 
-    def solve(self, settings: Any) -> StackSolution:
+    def on_rows(self, rows: np.ndarray) -> DepthProblem:
+        """The same problem for some of the samples, in memory."""
+        problems = [problem.on_rows(rows) for problem in self.problems]
+        return DepthProblem(problems, self.stacking, self.deepen, self.deep_settings)
+
+    def solve(self, choice: StackChoice) -> StackSolution:
         """The shallow members, and the composition if it is accepted."""
-        members = []
-        for problem in self.problems:
-            members.append(self.fitted(problem, settings))
-            if members[-1].choice.interrupted:
-                return self.joined(members)
+        members = self.fitted(choice)
         left_out = members[0].left_out
-        if left_out is None or len(left_out[0]) < FEWEST_SAMPLES:
+        if members[-1].choice.interrupted or left_out is None or len(left_out[0]) < FEWEST_SAMPLES:
             return self.joined(members)
         try:
             deep = self._composition(members)
@@ -129,7 +138,8 @@ class DepthProblem(StackProblem):
     def _composition(self, members: list[FittedMember]) -> FittedMember:
         """The composition, fitted, with what refits say of the samples that they have not seen."""
         start = time.perf_counter()
-        candidates, settings = self.deepen(members), self.deep_settings
+        settings = self.deep_settings
+        candidates = self.deepen(self.samples, self.inputs, members)
         problem = min(candidates, key=lambda own: own.promise(settings)) if len(candidates) > 1 else candidates[0]
         deep = problem.solve(problem.choose(self.deep_settings))
         system = composed_system(deep)

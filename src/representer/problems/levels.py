@@ -6,12 +6,15 @@ multi-level equations (6) of the paper,
     K_j H_j / η_j + G_j / η_{j+1} = H_j Λ_j,     G_j = ∇_{H_j} ½ Tr(H_{j+1}ᵀ K_{j+1}(H_j) H_{j+1}),
 
 are the stationarity conditions of E = Σ_j Tr(H_jᵀ K_j H_j) / (2 η_j) on the product of Stiefel manifolds. Level j keeps
-the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j equal to the left-hand side."""
+the leading eigenvectors of sign(η_j) M_j, where M_j is symmetric with M_j H_j equal to the left-hand side. A level
+whose features are centred has C K_j C for K_j, with C = I − 11ᵀ/N, so that Tr(H_jᵀ C K_j C H_j) is the energy of a
+level that is not, at C H_j: G_{j−1} is that of C H_j.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,11 +25,20 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.functions.levels import DataLevel, Levels, Recovery, is_constant, slope
+from representer.functions.levels import DataLevel, Levels, Recovery, deviations, is_constant, slope
 from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
-from representer.optimize import HistoryEntry, Monitor, OptimizeResult, SearchSettings, adam, keep_going, with_gradient
+from representer.optimize import (
+    HistoryEntry,
+    Monitor,
+    OptimizeResult,
+    Problem,
+    SearchSettings,
+    adam,
+    keep_going,
+    with_gradient,
+)
 from representer.optimize.stiefel import (
     ManifoldResult,
     SearchLimits,
@@ -42,7 +54,7 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
-from representer.samples import Data, InMemory, Samples, plain
+from representer.samples import Data, Samples, plain
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
@@ -78,7 +90,7 @@ class LevelModel:
     sizes: tuple[int | float, ...]  # numbers of components, or shares of the variance
     kernels: tuple[Kernel, ...]
     etas: tuple[float, ...]
-    center: bool = True  # Are the features of the data centred?
+    center: bool | str = True  # Are features centred, at all levels or, "data", at the first?
     extension: str = "exact"  # how new samples get hidden features, or "smoother"
     approximation: Nystroem | None = None  # chooses the samples that stand for all; None: each for itself
     decoder: Network | None = None  # a network to train, together with the one in the first kernel
@@ -89,7 +101,7 @@ class LevelModel:
         kernel: Kernel | str | Sequence[Kernel | str],
         eta: float | Sequence[float],
         *,
-        center: bool = True,
+        center: bool | str = True,
         extension: str = "exact",
         approximation: Nystroem | None = None,
         decoder: Network | None = None,
@@ -111,7 +123,18 @@ class LevelModel:
             for j, (size, k, weight) in enumerate(zip(*columns, strict=True))
         ]
         sizes, kernels, etas = zip(*levels, strict=True)
-        return LevelModel(sizes, kernels, etas, bool(center), extension, approximation, decoder)
+        center = center if isinstance(center, str) else bool(center)
+        return LevelModel(sizes, kernels, etas, center, extension, approximation, decoder)
+
+    @property
+    def centers_data(self) -> bool:
+        """Are the features of the data centred?"""
+        return self.center is not False
+
+    @property
+    def centers_upper(self) -> bool:
+        """Are the features of hidden features centred, at all levels above the first?"""
+        return self.center is True
 
     def check_samples(self, n: int) -> None:
         """Refuse more orthonormal columns than samples, in one level or in nonlinear levels together.
@@ -244,6 +267,7 @@ class LevelEnergy:
     gram: Tensor  # K_1
     kernels: list[Kernel]  # k_2, …, k_L
     etas: Sequence[float]  # η_1, …, η_L
+    center: bool = False  # Are the features of the levels above the first centred? K_1 is as it is given.
     ritz: dict[int, RitzPairs] = field(default_factory=dict)  # the last Ritz pairs of each level's field
     own: dict[int, RitzPairs] = field(default_factory=dict)  # the last Ritz pairs of K_j alone
 
@@ -261,8 +285,21 @@ class LevelEnergy:
         return len(self) > 1 and self.ascends and all(isinstance(kernel, Linear) for kernel in self.kernels)
 
     def gram_of(self, level: int, hidden: Hidden) -> Tensor:
-        """K_j; levels count from 0 here."""
+        """K_j, of upper levels before they are centred; levels count from 0 here."""
         return self.gram if level == 0 else self.kernels[level - 1]._gram(hidden[level - 1], None)
+
+    def around_mean(self, level: int, V: Tensor) -> Tensor:
+        """C V at a level that is centred here, otherwise V."""
+        return deviations(V) if self.center and level else V
+
+    def times(self, level: int, gram: Tensor, V: Tensor) -> Tensor:
+        """K_j V, or C K_j C V at a level that is centred: no centred Gram matrix is formed."""
+        return self.around_mean(level, times(gram, self.around_mean(level, V)))
+
+    def trace(self, level: int, gram: Tensor) -> float:
+        """Tr K_j, or Tr C K_j C."""
+        mean = gram.sum().item() / len(gram) if self.center and level else 0.0
+        return float(gram.diagonal().sum().item()) - mean
 
     def at(self, hidden: Hidden, *, coupled: bool = True) -> Stationarity:
         """Energy, gradients and multipliers at a point; not ``coupled``: as if no level felt the one above."""
@@ -285,14 +322,14 @@ class LevelEnergy:
                 if G is None:
                     hidden[j] = proposals[j]
             H = hidden[j]
-            own = times(K, H) / self.etas[j]
+            own = self.times(j, K, H) / self.etas[j]
             backward = torch.zeros_like(own) if G is None else G / self.etas[j + 1]
             gradients.append(own + backward)
             variances.append(symmetric(H.mT @ own))
             energies.append(0.5 * (own * H).sum().item())
-            totals.append(K.diagonal().sum().item() / self.etas[j] + (backward * H).sum().item())
+            totals.append(self.trace(j, K) / self.etas[j] + (backward * H).sum().item())
             if j and coupled:
-                G = coupling(self.kernels[j - 1], hidden[j - 1], H, K)
+                G = coupling(self.kernels[j - 1], hidden[j - 1], self.around_mean(j, H), K)
         gradients.reverse()
         multipliers = [symmetric(H.mT @ g) for H, g in zip(hidden, gradients, strict=True)]
         sums = energies[::-1], totals[::-1], variances[::-1]
@@ -303,13 +340,13 @@ class LevelEnergy:
         sign = 1.0 if self.etas[level] > 0 else -1.0
         scale = sign / self.etas[level]
         if G is None:
-            return lambda V: scale * times(gram, V)
+            return lambda V: scale * self.times(level, gram, V)
         left = (sign / self.etas[level + 1]) * G
         inner = symmetric(H.mT @ left)
 
         def product(V: Tensor) -> Tensor:
             inside = H.mT @ V
-            return scale * times(gram, V) + left @ inside + H @ (left.mT @ V - inner @ inside)
+            return scale * self.times(level, gram, V) + left @ inside + H @ (left.mT @ V - inner @ inside)
 
         return product
 
@@ -345,7 +382,7 @@ class LevelEnergy:
                     f"hidden features of level {j - 1}, to rounding. Choose a kernel that depends on its input, or a "
                     "smaller lengthscale."
                 )
-            n = size if isinstance(size, int) else components_for(K, size)
+            n = size if isinstance(size, int) else components_for(self.around_mean(j, self.around_mean(j, K).mT), size)
             columns = torch.cat([start, start.new_zeros(len(K), max(0, n - start.shape[1]))], 1)[:, :n]
             hidden.append(self.solve(j, self.field(j, K, columns, None), columns, n, tol))
         return hidden
@@ -371,7 +408,7 @@ class LevelEnergy:
             others = leading(complement, H.new_ones(len(H), 1), 1, tol=COMPARED)
             answers.append(bool(others.values[0] <= values[0] + COMPARED * values.abs().max()))
             if j and coupled:
-                G = coupling(self.kernels[j - 1], state.hidden[j - 1], H, K)
+                G = coupling(self.kernels[j - 1], state.hidden[j - 1], self.around_mean(j, H), K)
         return answers[::-1]
 
     def residual_objective(self, hidden: Hidden, eigenvalues: Hidden) -> Tensor:
@@ -381,10 +418,11 @@ class LevelEnergy:
             grams = [self.gram_of(j, points) for j in range(len(points))]
             total = points[0].new_zeros(())
             for j, (H, values) in enumerate(zip(points, eigenvalues, strict=True)):
-                left = grams[j] @ H / self.etas[j]
+                left = self.times(j, grams[j], H) / self.etas[j]
                 if j + 1 < len(points):
-                    above = 0.5 * (grams[j + 1] * (points[j + 1] @ points[j + 1].mT)).sum()
-                    left = left + torch.autograd.grad(above, H, create_graph=True)[0] / self.etas[j + 1]
+                    above = self.around_mean(j + 1, points[j + 1])
+                    energy = 0.5 * (grams[j + 1] * (above @ above.mT)).sum()
+                    left = left + torch.autograd.grad(energy, H, create_graph=True)[0] / self.etas[j + 1]
                 total = total + 0.5 * (left - H * values).square().sum()
         return total
 
@@ -673,7 +711,7 @@ def train(model: LevelModel, decoder: Network, X: Data, search: LevelSearch, dev
     def components(features: Tensor) -> Tensor:
         nonlocal last
         features = features.to(torch.float64)
-        energy = LevelEnergy(features @ features.mT, list(model.kernels[1:]), model.etas)
+        energy = LevelEnergy(features @ features.mT, list(model.kernels[1:]), model.etas, model.centers_upper)
         size = model.sizes[0]
         if (len(energy) == 1 or energy.has_closed_form) and isinstance(size, int):
             # The thin decomposition is far cheaper than the N × N problem.
@@ -681,7 +719,7 @@ def train(model: LevelModel, decoder: Network, X: Data, search: LevelSearch, dev
         last = find(energy, model.sizes, replace(quiet, init=last)).state.hidden
         return last[0]
 
-    return Alternation(first, decoder, samples, components, eta=model.etas[0], center=model.center).run(settings)
+    return Alternation(first, decoder, samples, components, eta=model.etas[0], center=model.centers_data).run(settings)
 
 
 class Alternation:
@@ -790,18 +828,27 @@ class Alternation:
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class LevelsProblem:
+class LevelsProblem(Problem):
     """Deep kernel PCA of samples, in memory or on Dask: a search over hidden features, which make a function.
 
     Which samples stand for all, whether a network is trained first, and what the Gram matrix of the data is, is decided
     here: beyond it, exact fits, those to landmarks and those with networks are the same.
+
+    Parameters
+    ----------
+    samples : Samples
+        With inputs as users pass them, checked.
+    model : LevelModel
+    search : LevelSearch
+        How hidden features are found and networks are trained.
+    representation : Representation
     """
 
-    samples: Samples  # with inputs as users pass them, checked
     model: LevelModel
-    search: LevelSearch
-    representation: Representation
+
+    def __init__(self, samples: Samples, model: LevelModel, search: LevelSearch, representation: Representation):
+        super().__init__(samples, model, representation, seed=search.settings.seed)
+        self.search = search
 
     @cached_property
     def subset(self) -> np.ndarray:
@@ -809,7 +856,7 @@ class LevelsProblem:
         n, kernel, approximation = self.samples.n, self.model.kernels[0], self.model.approximation
         rows = np.arange(n)
         if approximation is not None:
-            approximation, seed = approximation.sized(n), self.search.settings.seed
+            approximation, seed = approximation.sized(n), self.seed
             approximation.check(kernel, n)
             rows = approximation.rows(n, seed)
             if len(rows) > approximation.size(n):
@@ -837,12 +884,13 @@ class LevelsProblem:
     @cached_property
     def _data(self) -> tuple[DataLevel, Tensor]:
         kernel = self.model.kernels[0] if self.networks is None else self.networks.kernel
-        return DataLevel.of(kernel, self.anchors, self._represented(self.anchors), center=self.model.center)
+        return DataLevel.of(kernel, self.anchors, self._represented(self.anchors), center=self.model.centers_data)
 
     @cached_property
     def energy(self) -> LevelEnergy:
         """The energy that is made stationary."""
-        return LevelEnergy(self._data[1], list(self.model.kernels[1:]), self.model.etas)
+        model = self.model
+        return LevelEnergy(self._data[1], list(model.kernels[1:]), model.etas, model.centers_upper)
 
     def _represented(self, X: Data) -> Representation:
         return replace(self.representation, sparse=hasattr(X, "toarray"))
@@ -859,16 +907,17 @@ class LevelsProblem:
         """
         energy = self.energy
         if rows is not None:
-            energy = LevelEnergy(energy.gram[rows[:, None], rows], energy.kernels, energy.etas)
+            energy = LevelEnergy(energy.gram[rows[:, None], rows], energy.kernels, energy.etas, energy.center)
         n, sizes = len(energy.gram), [int(size) for size in self.model.sizes]
         states = [energy.at([H.reshape(n, -1) for H in point.split([n * size for size in sizes])]) for point in points]
         values = points.new_tensor([-state.energy for state in states])
         return values, torch.stack([-torch.cat([g.flatten() for g in state.gradients]) for state in states])
 
-    def choose(self) -> LevelSolution:
-        """The hidden features that a search finds."""
+    def choose(self, settings: SearchSettings | None = None) -> LevelSolution:
+        """The hidden features that a search finds, with settings of its own or with those of the problem."""
+        search = self.search if settings is None else replace(self.search, settings=settings)
         with recycling():  # Every step makes the Gram matrices of the upper levels anew.
-            return canonical(self.energy, find(self.energy, self.model.sizes, self.search))
+            return canonical(self.energy, find(self.energy, self.model.sizes, search))
 
     def solve(self, choice: LevelSolution) -> Levels:
         """The function whose values at the samples are the hidden features."""
@@ -885,30 +934,23 @@ class LevelsProblem:
             plain(state.forward, copy=True),
             coupled=choice.coupled,
             extension=self.model.extension,
+            center=self.model.centers_upper,
         )
 
-    def held_out(self, folds: Iterable[tuple[Tensor, Tensor]]) -> Recovery:
-        """How well samples are recovered from hidden features by fits without them, NaN for those in no fold.
+    # -- refits -------------------------------------------------------------------------------------------------------
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return self.model.kernels[0].domain == "gram"
 
-        Each fit repeats the choice of samples and the training of networks, from levelwise kernel PCA if a user has
-        given arrays to start from.
-        """
+    def with_samples(self, samples: Samples, inputs: Data, rows: np.ndarray) -> LevelsProblem:
+        """The same problem for samples that are these rows of its own, from levelwise kernel PCA if not from a word."""
         init = self.search.init if isinstance(self.search.init, str) else "levelwise"
-        settings = replace(self.search.settings, verbose=0, callback=keep_going)
-        errors, variances = torch.full((2, self.samples.n), torch.nan, dtype=self.representation.dtype)
-        for training, held_out in folds:
-            block, others = (self.samples.rows(rows.numpy()) for rows in (training, held_out))
-            X, queries = plain(block.X), plain(others.X)
-            if self.model.kernels[0].domain == "gram":
-                X, queries = (gram[:, training.numpy()] for gram in (X, queries))
-            refit = replace(
-                self,
-                samples=InMemory(replace(block, X=X)),
-                search=replace(self.search, init=init, settings=settings),
-            )
-            recovery = refit.solve(refit.choose()).recovery(queries)
-            errors[held_out], variances[held_out] = recovery.errors.cpu(), recovery.variances.cpu()
-        return Recovery(errors, variances)
+        return LevelsProblem(samples, self.model, replace(self.search, init=init), self.representation)
+
+    def answer(self, solution: Levels, X: Data) -> Recovery:
+        """How well new samples are recovered from their hidden features."""
+        return solution.recovery(X)
 
 
 class Architecture(NamedTuple):
@@ -934,12 +976,12 @@ class FittedLevels(NamedTuple):
 Fit = Callable[[list[float]], FittedLevels]  # of the numbers of components, or shares of the variance
 
 
-def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, centered: bool) -> Architecture:
+def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, center: bool | str) -> Architecture:
     """Add levels until the last one holds a share of its variance in its first component, or gains too little."""
     levels, reason = fit([variance]), f"max_levels={max_levels}"
     while len(levels.sizes) < max_levels:
         before = levels.ratios[-1][0]
-        deeper = _adjusted(fit, fit([*levels.sizes, variance]), variance, min_gain, centered)
+        deeper = _adjusted(fit, fit([*levels.sizes, variance]), variance, min_gain, center)
         first = deeper.ratios[-1][0]
         if first < before + min_gain:
             reason = f"the first component of one more level holds {first:.1%}, that of the last {before:.1%}"
@@ -951,7 +993,7 @@ def suggested(fit: Fit, variance: float, max_levels: int, min_gain: float, *, ce
     return Architecture(levels.sizes, levels.ratios, reason)
 
 
-def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, centered: bool) -> FittedLevels:
+def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, center: bool | str) -> FittedLevels:
     """Fit with the components that the levels need together: those that hold the share, and vary.
 
     A level that holds less than its share (negative η take from the levels below) gets one component more, as long as
@@ -962,7 +1004,8 @@ def _adjusted(fit: Fit, levels: FittedLevels, variance: float, min_gain: float, 
     while True:
         needed = []
         for j, (ratios, H) in enumerate(zip(*levels, strict=True)):
-            varying = ratios[~is_constant(H)] if j == 0 and centered else ratios
+            centered = center if isinstance(center, bool) else j == 0
+            varying = ratios[~is_constant(H)] if centered else ratios
             enough = int((varying.cumsum() < variance).sum()) + 1
             if enough > len(varying):
                 room = len(varying) == len(ratios) and sum(levels.sizes) < len(H)

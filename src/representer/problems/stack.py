@@ -202,7 +202,16 @@ class StackSolution:
     left_out: tuple[Block, Tensor] | None
 
 
-class StackProblem:
+@dataclass(frozen=True)
+class StackChoice:
+    """What the members of a stack have chosen, each by itself, and the seconds that it took; an interrupted search is
+    the last one."""
+
+    members: list[Choice]
+    seconds: list[float]
+
+
+class StackProblem(Problem):
     """min over w of the error of Σ_m w_m f_m for left-out samples, where f_m solves the m-th problem by itself.
 
     Parameters
@@ -216,33 +225,62 @@ class StackProblem:
     """
 
     def __init__(self, problems: Sequence[Problem], stacking: Stacking, weights: np.ndarray | None = None):
+        first = problems[0]
+        models = [problem.model for problem in problems]
+        super().__init__(first.samples, models, first.representation, seed=first.seed, inputs=first.inputs)
         self.problems, self.stacking, self.weights = list(problems), stacking, weights
 
-    def solve(self, settings: Any) -> StackSolution:
-        """The members, each searched and solved by itself, and their weights; an interrupted search is the last one."""
-        members: list[FittedMember] = []
-        for problem in self.problems:
-            members.append(self.fitted(problem, settings))
-            if members[-1].choice.interrupted:
-                break
-        return self.joined(members)
+    @property
+    def free(self) -> list[str]:
+        """The names of the hyperparameters that are left to the search, behind the number of their member."""
+        return [f"{m}__{name}" for m, problem in enumerate(self.problems) for name in problem.free]
 
-    def fitted(self, problem: Problem, settings: Any) -> FittedMember:
-        """One member, searched and solved by itself."""
-        start = time.perf_counter()
-        choice = _chosen(problem, settings)
-        solution = problem.solve(choice)
-        left_out = solution.system.left_out_sample() if self.weights is None else None
-        solution = replace(solution, system=solution.system.at_rest())
-        learned, seconds = learned_numbers(problem, choice), time.perf_counter() - start
-        return FittedMember(original(choice.model), choice, solution, left_out, learned, seconds)
+    def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """A stack has no criterion of all that is free: every member is searched by its own."""
+        raise ValueError("The members of a stack are searched one by one: ask one of its problems.")
+
+    @property
+    def pairwise(self) -> bool:
+        """Are the inputs a Gram matrix, whose columns are samples, too?"""
+        return self.problems[0].pairwise
+
+    def on_rows(self, rows: np.ndarray) -> StackProblem:
+        """The same stack for some of the samples, in memory."""
+        return StackProblem([problem.on_rows(rows) for problem in self.problems], self.stacking, self.weights)
+
+    def choose(self, settings: Any) -> StackChoice:
+        """What is free in the members, each searched by itself."""
+        choices, seconds = [], []
+        for problem in self.problems:
+            start = time.perf_counter()
+            choices.append(_chosen(problem, settings))
+            seconds.append(time.perf_counter() - start)
+            if choices[-1].interrupted:
+                break
+        return StackChoice(choices, seconds)
+
+    def solve(self, choice: StackChoice) -> StackSolution:
+        """The members at what they have chosen, and their weights."""
+        return self.joined(self.fitted(choice))
+
+    def fitted(self, choice: StackChoice) -> list[FittedMember]:
+        """The members at what they have chosen, each by itself."""
+        members = []
+        for problem, own, searched in zip(self.problems, choice.members, choice.seconds, strict=False):
+            start = time.perf_counter()
+            solution = problem.solve(own)
+            left_out = solution.system.left_out_sample() if self.weights is None else None
+            solution = replace(solution, system=solution.system.at_rest())
+            learned, seconds = learned_numbers(problem, own), searched + time.perf_counter() - start
+            members.append(FittedMember(original(own.model), own, solution, left_out, learned, seconds))
+        return members
 
     def joined(self, fitted: Sequence[FittedMember]) -> StackSolution:
         """The stack of members that were fitted, with their weights."""
         systems, learned = tuple(own.solution.system for own in fitted), [own.learned for own in fitted]
         predictions = [own.left_out[1] for own in fitted if own.left_out is not None]
         block = None if fitted[0].left_out is None else fitted[0].left_out[0]
-        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.problems[0].samples)
+        optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.samples)
         system, left_out, scores = self._weighed(systems, predictions, block, optimism)
         kernels, operator = without_operator([own.kernel for own in fitted])
         parts = zip(kernels, fitted, system.weights, scores, strict=True)
@@ -251,10 +289,10 @@ class StackProblem:
         )
         weights = system.weights[:, 0] if system.weights.shape[1] == 1 else system.weights
         kernel = Stack(kernels, weights=weights.copy(), alphas=system.alpha)
-        choice = self._summary(fitted, system.weights, left_out)
+        summary = self._summary(fitted, system.weights, left_out)
         solutions = [own.solution for own in fitted]
         function = Stacked(tuple(solution.function for solution in solutions), system.weights)
-        return StackSolution(function, system, solutions, members, kernel, operator, choice, left_out)
+        return StackSolution(function, system, solutions, members, kernel, operator, summary, left_out)
 
     def _weighed(
         self, systems: tuple[FittedSystem, ...], predictions: list[Tensor], block: Block | None, optimism: np.ndarray

@@ -7,7 +7,7 @@ the outputs, or by the loss of a task.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 
@@ -19,6 +19,7 @@ from representer.approximation import Nystroem, input_output_pair
 from representer.functions import Embedding, EmbeddingFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel
+from representer.linalg import note_residual
 from representer.operators import (
     ConditionalCovariance,
     Decomposable,
@@ -33,6 +34,7 @@ from representer.preimage import Decoder
 from representer.problems.ridge import Search
 from representer.samples import Data, InMemory, Samples, count, plain, rows, take
 from representer.systems import RidgeData
+from representer.systems.base import shift_range
 from representer.systems.structured import (
     DiagonalRegression,
     Pairs,
@@ -208,25 +210,29 @@ class StructuredProblem(Problem):
         if system is None:
             system = structured_system(choice.model, self.pairs, self.samples)
             system = system.settled(choice.model.operator, choice.alpha)
+        note_residual("the equations of the fit", system.residual)
         return system.function(), system
 
-    def held_out(  # type: ignore[override]
-        self, folds: Iterable[tuple[np.ndarray, np.ndarray]], settings: SearchSettings
-    ) -> list[Embedding]:
-        """The elements g(x) for the test rows of each (train, test) by a fit without them that repeats the search.
+    # -- refits -------------------------------------------------------------------------------------------------------
+    def on_rows(self, rows: np.ndarray) -> StructuredProblem:
+        """The same problem for some of the samples that have an output."""
+        task = self.task and fold_task(self.task, self.given.output_kernel, rows)
+        return StructuredProblem(self.given, self._all.rows(rows), task=task)
 
-        Rows are numbers of samples that have an output.
-        """
+    def unseen(self, train: np.ndarray, test: np.ndarray) -> Data:
+        """The inputs of some samples that have an output, as a fit to others takes them."""
+        return inputs_of_fold(self._all, train, test)
+
+    def answer(self, solution: tuple[EmbeddingFunction, StructuredSystem], X: Data) -> Embedding:
+        """The elements g(x) at new inputs."""
+        return solution[0].embedding(X)
+
+    @property
+    def _all(self) -> Pairs:
         if not isinstance(self.samples, InMemory):
             raise ValueError("Fits without some samples need all samples in memory; these are on Dask.")
-        pairs, elements = self.samples.samples, []
-        assert isinstance(pairs, Pairs)
-        for train, test in folds:
-            task = self.task and fold_task(self.task, self.given.output_kernel, np.asarray(train))
-            problem = StructuredProblem(self.given, pairs.rows(train), task=task)
-            function, _ = problem.solve(problem.choose(settings))
-            elements.append(function.embedding(inputs_of_fold(pairs, np.asarray(train), np.asarray(test))))
-        return elements
+        assert isinstance(self.samples.samples, Pairs)
+        return self.samples.samples
 
 
 def settled(system: StructuredSystem, choice: Choice, diagonal: DiagonalRegression | None = None) -> StructuredChoice:
@@ -301,10 +307,11 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
     model = system.model
     if model.alpha is not None:
         return model.like.new_tensor(np.atleast_1d(model.alpha))
-    unit = system.regression.scale * float(values.max() if len(values) else 1.0)  # that of k(x, x) times A
-    info = torch.finfo(values.dtype)
-    low = values.new_tensor(max(unit * info.eps ** (2 / 3), info.tiny**0.5))
-    return log_spaced(low, low * info.eps ** (-2 / 3) * 10.0, COARSE)
+    inputs, n = system.regression.inputs, system.regression.weight
+    size = values.max() if len(values) else values.new_ones(())  # of A
+    known = size * inputs.spectrum.values / n if inputs.by_factor else None
+    low, high = shift_range(size * system.regression.scale, known)
+    return log_spaced(low, high, COARSE)
 
 
 Error = Callable[[float], tuple[float, int | None]]  # of alpha: the error, and the number of components

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,16 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite, recycling, row_blocks
+from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 Array = Any  # a tensor, or the NumPy array that is stored of one
-Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
-def as_vectors(X: object) -> Tensor:
+def as_vectors(X: object, *, gaps: bool = False) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
+
+    With ``gaps``, NaN is allowed for what is not known.
 
     Examples
     --------
@@ -40,11 +42,11 @@ def as_vectors(X: object) -> Tensor:
             f"Found {tensor.shape[-2]} sample(s) of {tensor.shape[-1]} feature(s) (shape {tuple(tensor.shape)}): a "
             "kernel needs at least one of each."
         )
-    if not is_finite(tensor):
+    if not is_finite(tensor.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf) if gaps else tensor):
         place = torch.nonzero(~torch.isfinite(tensor.detach()))[0].tolist()
         raise ValueError(
             f"The data contain NaN or infinity, first at row {place[-2]}, column {place[-1]}. Impute or remove such "
-            "entries (for example with sklearn.impute.SimpleImputer)."
+            "entries (for example with sklearn.impute.SimpleImputer), or take gaps for what they are: Missing(kernel)."
         )
     return tensor
 
@@ -155,15 +157,12 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
     return samples
 
 
-def first_positions(positions: Sequence[int]) -> str:
-    """The first positions of faulty samples, as an error names them."""
-    return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
-
-
 def take(X: Data, rows: Tensor) -> Data:
     """The samples with these numbers of prepared data."""
     if isinstance(X, Tensor):
         return X[rows]
+    if isinstance(X, Records):
+        return X.take(rows.cpu().numpy())
     # NumPy would read a tensor of one row number as that number.
     return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]
 
@@ -213,6 +212,10 @@ class Block:
         block = self.rows(index.numpy())
         return replace(block, X=block.X[:, index]) if pairwise else block
 
+    def prepared(self, kernel: Any) -> Block:
+        """The samples as a kernel takes them."""
+        return replace(self, X=kernel.prepare(self.X))
+
 
 class Step(ABC):
     """One term of a sum over blocks. Totals are added by ``+``; a total that is given may be changed."""
@@ -247,6 +250,10 @@ class Samples(ABC):
     @abstractmethod
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers, which are in order, in memory."""
+
+    def prepared(self, kernel: Any) -> Samples:
+        """The samples as a kernel takes them; blocks of numbers are read as all kernels of vectors take them."""
+        return self
 
     def read_ahead(self, *indices: np.ndarray) -> None:  # noqa: B027
         """Samples that will be asked for, so that they can be read at once where reading takes a pass over all."""
@@ -297,6 +304,10 @@ class InMemory(Samples):
     def rows(self, index: np.ndarray) -> Block:
         """The samples with these numbers; if they are all, nothing is copied."""
         return self.samples if len(index) == self.n else self.samples.rows(index)
+
+    def prepared(self, kernel: Any) -> InMemory:
+        """The samples as a kernel takes them."""
+        return InMemory(self.samples.prepared(kernel))
 
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum over blocks, one after the other."""

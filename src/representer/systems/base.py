@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.linalg import row_blocks
+from representer.linalg import power_of_two, row_blocks
 from representer.samples import Data
+from representer.samples import rows as limits
 
 Criterion = Literal["loo", "gcv"]
 
@@ -47,7 +48,10 @@ class System(ABC):
         raise self._unavailable("Leave-one-out predictions")
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a target is missing."""
+        """The variance (n, p) of y_i − f₋ₛ(x_i), S the sample's group, in units of the prior's scale.
+
+        NaN where a target is missing.
+        """
         raise self._unavailable("Variances of left-out samples")
 
     def variance(self, X: Data) -> Tensor:
@@ -58,8 +62,8 @@ class System(ABC):
         """∂f(x_i)/∂y_i (n, p) at the training samples; NaN where a target is missing."""
         raise self._unavailable("Leverages")
 
-    def least_alpha(self) -> Tensor:
-        """Below this, alpha·Σw leaves fewer than a third of the digits of a solution, and a criterion is rounding."""
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        """The alphas that a criterion can tell apart: from where it is rounding to where nothing is fitted."""
         raise self._unavailable("Criteria")
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
@@ -68,6 +72,66 @@ class System(ABC):
 
     def _unavailable(self, what: str) -> ValueError:
         return ValueError(f"{what} are not known to {type(self).__name__}.")
+
+
+# A Gram matrix is known to eps of its trace, and a condition number of eps to this power leaves a third of the digits.
+DIGITS = 2 / 3
+# From a factor, eigenvalues are known to more digits than from the Gram matrix. The least shift is so much of them.
+FITTED = 1e4
+
+
+def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The shifts of a Gram matrix between which a criterion is worth a look.
+
+    Parameters
+    ----------
+    trace : tensor ()
+        That of the Gram matrix, which bounds its largest eigenvalue.
+    values : tensor (r,), optional
+        The eigenvalues, where they come from a factor: then a shift may be small beside any of them that has digits,
+        though some may be far larger, as those of points far from the origin are.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems.base import shift_range
+    >>> trace = torch.tensor(1e12).double()
+    >>> [f"{float(shift):.0e}" for shift in shift_range(trace)]
+    ['4e+01', '1e+13']
+    >>> [f"{float(shift):.0e}" for shift in shift_range(trace, torch.tensor([1e12, 1.0]).double())]
+    ['4e-07', '1e+13']
+    """
+    info = torch.finfo(trace.dtype)
+    share, least = info.eps**DIGITS, info.tiny ** (1 / 2)
+    low = trace * share
+    if values is not None and bool((values > 0).any()):
+        known = values[values > share**2 * values.max()]
+        low = torch.minimum(low, known.min() * FITTED * share)
+    return low.clamp(min=least), (10.0 * trace).clamp(min=10.0 * least / share)
+
+
+def relative_norm(missed: Tensor, right: Tensor) -> float:
+    """‖missed‖ / ‖right‖, in units in which squares are in range; what misses nothing of zero misses nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems.base import relative_norm
+    >>> relative_norm(torch.tensor([1e200]).double(), torch.tensor([2e200]).double())
+    0.5
+    """
+    unit = power_of_two(torch.maximum(missed.abs().amax(), right.abs().amax())) if missed.numel() else 1.0
+    size = (right / unit).norm().clamp(min=torch.finfo(right.dtype).tiny)
+    return float((missed / unit).norm() / size)
+
+
+def probes(size: int, *, like: Tensor) -> Tensor:
+    """Random signs (size, q), the same each time: products with them show a matrix at the cost of few columns.
+
+    The mean of ‖M S‖² over S is q‖M‖².
+    """
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, 2, (size, limits.PROBES), generator=generator).to(like).mul_(2.0).sub_(1.0)
 
 
 # -- samples that are left out together --------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from representer.functions import Composed, Expansion
 from representer.samples import Block, Data, Samples
-from representer.systems.ridge import ExactSystem, FittedSystem, LeftOutAlone, Loss, Report
+from representer.systems.ridge import ExactSystem, FittedSystem, LeftOutMoments, Loss, Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +85,10 @@ class ComposedSystem(FittedSystem):
         block, values = self.outer.left_out_sample()
         return block, self._refitted(values)
 
-    def left_out_alone(self) -> LeftOutAlone:
+    def left_out_moments(self) -> LeftOutMoments:
         """The same predictions with the variances of the outer system."""
-        alone = self.outer.left_out_alone()
-        return LeftOutAlone(alone.Y, self._refitted(alone.mean), alone.variance)
+        own = self.outer.left_out_moments()
+        return LeftOutMoments(own.Y, self._refitted(own.mean), own.variance)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f_L + b at the images of new points."""

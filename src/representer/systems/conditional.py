@@ -18,7 +18,7 @@ from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_
 from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, Groups, System
+from representer.systems.base import Criterion, Groups, System, probes, relative_norm
 from representer.systems.ridge import SummedSystem, normal_equations, summed_system
 from representer.systems.scalar import DenseSystem
 from representer.systems.sums import NormalStep, NormalSums, add_gram
@@ -118,6 +118,14 @@ class SampleWeights(Function):
             weights = solved.system.solve(solved.cross(self._inputs(X)).mT).mT
             return weights if solved.system.g is None else weights + solved.system.g[:, 0]
 
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """The condition of the system, which is solved for every question: at most k(x, x) / alpha."""
+        if self.kernel.domain != "vectors" or not isinstance(self.anchors, np.ndarray):
+            return 1.0
+        n = len(self.anchors)
+        total = n if self.sample_weight is None else self.sample_weight.sum()
+        return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
+
     def combined(self, X: Data, values: Tensor) -> Tensor:
         """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""
         solved, inputs = self.solved, self._inputs(X)
@@ -179,13 +187,15 @@ class WeightSystem(System):
         return None if self._system.g is None else self._system.g[:, 0]
 
     def residual(self) -> float:
-        """‖K P + N P + 1gᵀ − I‖ / ‖I‖, with the noise N; samples without weight are no part of it."""
-        rows, P, g = self._counted, self.coefficients(), self.intercept()
-        w = P.new_ones(len(P)) if self._system.sample_weight is None else self._system.sample_weight
-        missing = self._system.matrix[rows] @ P[:, rows] + self.weights.shift * P[rows][:, rows] / w[rows, None]
-        missing = missing if g is None else missing + g[rows]
-        missing.diagonal().sub_(1.0)
-        return float(missing.norm()) / len(rows) ** 0.5
+        """‖(K P + N P + 1gᵀ − I) S‖ / ‖S‖ for few random signs S; the noise is N, samples without weight no part."""
+        rows, matrix, g = self._counted, self._system.matrix, self.intercept()
+        signs = matrix.new_zeros(len(matrix), limits.PROBES)
+        signs[rows] = probes(len(rows), like=matrix)
+        solved = self._system.solve(signs)
+        w = matrix.new_ones(len(matrix)) if self._system.sample_weight is None else self._system.sample_weight
+        missing = (matrix @ solved)[rows] + self.weights.shift * solved[rows] / w[rows, None] - signs[rows]
+        missing = missing if g is None else missing + g @ signs
+        return relative_norm(missing, signs)
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """The weights (n, n) that the fit without a sample, or without its group, gives it; its own are zero."""
@@ -385,9 +395,9 @@ class CellSystem(SummedSystem):
         own = {field.name: getattr(self, field.name) for field in fields(SummedSystem)}
         return SummedSystem(**{**own, "sums": sums.map(plain), "held": held})
 
-    def least_alpha(self) -> Tensor:
-        """Below this, the digits of the blocks are used up."""
-        return self.in_rkhs.least_alpha()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        """The alphas that the criterion in the RKHS of l can tell apart."""
+        return self.in_rkhs.alpha_range()
 
     def path(self, alphas: Tensor, criterion: Criterion = "loo") -> Tensor:
         """The criterion of the held samples in the RKHS of l for many alphas."""

@@ -49,7 +49,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members
+from representer.systems.base import Criterion, System, group_members, relative_norm, shift_range
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -210,9 +210,21 @@ class GramInverse:
             return dual / self.diagonal[:, None]
         found = torch.zeros_like(dual)
         for index in blocks:
+            if index.shape[1] == 1 and not mean:
+                rows = index[:, 0]
+                found[rows] = dual[rows] / self.diagonal[rows, None]
+                continue
             P = self.blocks(index)
             P = P.mean(0, keepdim=True).expand_as(P) if mean else P
             found[index] = torch.linalg.solve(P, dual[index])
+        return found
+
+    def left_out_variance(self, blocks: list[Tensor] | None) -> Tensor:
+        """The diagonal (N,) of the inverted blocks P_SS of what is left out together; without ``blocks``, 1 / P_ii."""
+        found = 1.0 / self.diagonal
+        for index in [] if blocks is None else blocks:
+            if index.shape[1] > 1:
+                found[index] = torch.linalg.inv(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return found
 
     def explained(self, cross: Tensor) -> Tensor:
@@ -352,6 +364,14 @@ class RidgeData:
         matrix = self.form.gram(weights, self.X) if self.gram is None else self.gram * weights[0]
         return matrix if len(rows) == len(self.Y) else matrix[rows[:, None], rows]
 
+    def cross_gram(self, weights: Tensor, rows: Tensor) -> Tensor:
+        """Some rows of Σ_t w_t k_t(X, X)."""
+        assert self.form is not None
+        if self.gram is not None:
+            return self.gram[rows] * weights[0]
+        everything = len(rows) == len(self.Y)
+        return self.form.gram(weights, self.X) if everything else self.form.gram(weights, take(self.X, rows), self.X)
+
     @cached_property
     def entries(self) -> Tensor:
         """The known targets as numbers of a flat matrix (n·p): the entries of the block matrix of coupled outputs."""
@@ -439,15 +459,17 @@ class RidgeData:
         """The coefficients of a function of the training points that means the same at new ones."""
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
 
-    def least_alpha(self) -> Tensor:
-        """Below this, n·alpha leaves fewer than a third of the digits of a solution, and a criterion is rounding.
-
-        The trace of the Gram matrix bounds its largest eigenvalue; a condition number of eps^(−2/3) is allowed.
-        """
-        with torch.no_grad():
-            traces = self.kernel.diag(self.X, self.Y.shape[1]).sum(0)
-        info = torch.finfo(self.Y.dtype)
-        return (traces.max() * info.eps ** (2 / 3) / len(self.Y)).clamp(min=info.tiny ** (1 / 2))
+    @torch.no_grad()
+    def alpha_range(self) -> tuple[Tensor, Tensor]:
+        """The alphas that a criterion can tell apart; few features, whose factor is at hand, have smaller ones."""
+        trace, values = self.kernel.diag(self.X, self.Y.shape[1]).sum(0).max(), None
+        if self.form is not None and len(self.form.kernels) == 1 and has_few_features(self.form.kernels[0], self.X):
+            known = gram_spectrum(self.form.kernels[0], self.X, self.root, intercept=self.intercept)
+            values = known[0].values * self.form.weights.max()
+            if self.mask is None:
+                vars(self)["_spectrum"] = known  # for a path
+        low, high = shift_range(trace, values)
+        return low / len(self.Y), high / len(self.Y)
 
 
 def training_data(
@@ -586,6 +608,15 @@ class Slopes:
             return slopes, None
         return slopes, centre - self.scale * (self.middle @ slopes)
 
+    def residual(self, X: Tensor, Y: Tensor) -> float:
+        """The norm of what the normal equations miss, over what their terms may round: ‖D(X − x̄)‖ ‖D(Y − ȳ)‖."""
+        slopes = self.fit(Y)[0]
+        if self.middle is not None:
+            X, Y = X - self.middle, Y - weighted_mean(Y, self.root)
+        X, targets = self.root[:, None] * X, self.root[:, None] * Y
+        missed = X.mT @ (targets - self.scale * (X @ slopes)) - self.shift * slopes
+        return relative_norm(missed, X.norm() * targets)
+
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
         points = (X if self.middle is None else X - self.middle) @ self.right
@@ -714,14 +745,24 @@ class SeparateOutputs(System):
         return self._rotate_back(slopes)
 
     def residual(self) -> float:
+        """That of the slopes of few features; else of all equations, or of some of many."""
         rotated = self._rotate(self.data.targets)
-        b = rotated.new_zeros(rotated.shape[1]) if self._constant is None else self._constant
-        missed = torch.zeros_like(rotated)
+        if self._by_slopes is not None:
+            pairs = zip(self.parts, self._by_slopes, strict=True)
+            return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
+        missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
         for part in self.parts:
-            noise = (self.shift / part.inverse.root**2)[:, None]
-            image = self.data.part_gram(part.weights, part.rows) @ self._dual[part.index]
-            missed[part.index] = rotated[part.index] - image - b[part.outputs] - noise * self._dual[part.index]
-        return float(missed.norm() / rotated.norm().clamp(min=torch.finfo(rotated.dtype).tiny))
+            places = torch.from_numpy(limits.residual_rows(len(part.rows)))
+            missed.append(self._missed(part, part.rows[places], places, rotated).flatten())
+            right.append(rotated[part.index][places].flatten())
+        return relative_norm(torch.cat(missed), torch.cat(right))
+
+    def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:
+        """What the equations of some rows miss, which have these places in their part."""
+        dual, b = self._dual[part.index], 0.0 if self._constant is None else self._constant[part.outputs]
+        cross = self.data.cross_gram(part.weights, rows)[:, part.rows]
+        noise = (self.shift / part.inverse.root[places] ** 2)[:, None]
+        return rotated[rows[:, None], part.outputs] - cross @ dual - b - noise * dual[places]
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """y_i minus the residuals of what is left out; where a target is missing, f without the sample's group."""
@@ -760,10 +801,10 @@ class SeparateOutputs(System):
         return fitted - (change * together).mT @ residuals
 
     def left_out_variance(self) -> Tensor:
-        """1 / P_ii in rotated coordinates; where a target is missing, the variance is not defined (NaN)."""
+        """The diagonals of P_SS⁻¹ in rotated coordinates; where a target is missing, it is not defined (NaN)."""
         variance = self.form.weights.new_full(self.data.Y.shape, torch.nan)
         for part in self.parts:
-            variance[part.index] = 1.0 / part.inverse.diagonal[:, None]
+            variance[part.index] = part.inverse.left_out_variance(self.data.blocks(part.rows))[:, None]
         return self._variances_back(variance)
 
     def leverage(self) -> Tensor:
@@ -873,11 +914,8 @@ class CoupledOutputs(System):
         return flat.reshape(n, p)
 
     def left_out_variance(self) -> Tensor:
-        """The diagonals of the inverted blocks of samples; NaN where a target is missing."""
-        found = torch.empty_like(self._dual)[:, 0]
-        for index in group_members(self.entries // self.data.Y.shape[1]):
-            found[index] = torch.linalg.inv(self.inverse.blocks(index)).diagonal(dim1=-2, dim2=-1)
-        return self._unflat(found, torch.nan)
+        """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""
+        return self._unflat(self.inverse.left_out_variance(self.data.entry_blocks()), torch.nan)
 
     def leverage(self) -> Tensor:
         """1 − noise_i P_ii; NaN where a target is missing."""

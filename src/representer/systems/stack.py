@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.functions import Stacked, StoredFeatures
 from representer.samples import Block, Data, HeldSamples, plain
 from representer.systems.base import System
-from representer.systems.ridge import AlphaRule, FittedSystem
+from representer.systems.ridge import AlphaRule, FittedSystem, robust_scale
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,9 @@ class StackedSystem(System):
         return None
 
     def added(self, block: Block) -> StackedSystem:
-        """The systems with the samples of one more block, at the same alphas and weights."""
-        return replace(self, systems=tuple(system.added(block) for system in self.systems))
+        """The systems with the samples of one more block, at the same alphas and weights; each kernel prepares them."""
+        blocks = [block if s.features is None else block.prepared(s.features.kernel) for s in self.systems]
+        return replace(self, systems=tuple(s.added(own) for s, own in zip(self.systems, blocks, strict=True)))
 
     def changed(self, **changes: Any) -> StackedSystem:
         """The same systems with other fields."""
@@ -137,11 +138,11 @@ class StackedSystem(System):
     @cached_property
     def inflation(self) -> np.ndarray:
         """The mean over left-out samples of squared residuals over the mixture's variance, for each output (p,)."""
-        alone = [system.left_out_alone() for system in self.systems]
-        variances = [left.variance * left.scale() for left in alone]
-        mixed = self._mixed(variances, [left.mean for left in alone])
-        missed = [(left.Y - left.mean) * factor for left, factor in zip(alone, self.optimism.tolist(), strict=True)]
-        return plain((self.mean(missed) ** 2 / mixed).nanmean(0))
+        members = [system.left_out_moments() for system in self.systems]
+        variances = [left.variance * left.scale() for left in members]
+        mixed = self._mixed(variances, [left.mean for left in members])
+        missed = [(left.Y - left.mean) * factor for left, factor in zip(members, self.optimism.tolist(), strict=True)]
+        return plain(robust_scale(self.mean(missed) ** 2 / mixed))
 
     def _shares(self, like: Tensor) -> Tensor:
         """The weights (m, 1, p) of a stack of values."""

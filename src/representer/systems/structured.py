@@ -54,7 +54,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, count, plain, sampling_keys, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, group_residuals
+from representer.systems.base import Criterion, System, group_members, group_residuals, probes, relative_norm
 from representer.systems.sums import NormalRidge, NormalStep, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
@@ -274,6 +274,16 @@ class RegressionInputs:
             everywhere[self.labelled] = coefficients
             coefficients = everywhere
         return coefficients if self.stayed is None else self.stayed @ (self.stayed.mT @ coefficients)
+
+    def product(self, columns: Tensor) -> Tensor:
+        """√w k √w V at the inputs that have an output, for columns V (n, q)."""
+        if self.by_factor:
+            B = times(self.known(self.matrix), self.root)
+            return B @ (B.mT @ columns)
+        known = times(columns, self.root)
+        if self.labelled is not None:
+            return times(self.matrix[self.labelled][:, self.labelled] @ known, self.root)
+        return times(self.matrix @ known, self.root)
 
     def solve(self, shift: float, right: Tensor | None = None) -> Tensor | None:
         """(√w k √w + shift)⁻¹ right, the inverse without ``right``; None where the spectrum does it for less."""
@@ -532,11 +542,12 @@ class DiagonalRegression:
         return C if self.outside is None else C.add_(self.outside, alpha=1.0 / shift)
 
     def residual(self, alpha: float) -> float:
-        """The backward error ‖k C diag(a) + nα C − Z‖ / ‖Z‖ of the coefficients."""
-        C, inputs = self.coefficients(alpha), self.regression.inputs.spectrum
-        kC = inputs.vectors @ (inputs.values[:, None] * (inputs.vectors.mT @ C))
-        missing = kC * self.values + self.regression.weight * alpha * C - self.Z
-        return float(missing.norm() / self.Z.norm().clamp(min=torch.finfo(C.dtype).tiny))
+        """The backward error ‖(k C diag(a) + nα C − Z) S‖ / ‖Z S‖ of the coefficients, with few random signs S."""
+        C, regression = self.coefficients(alpha), self.regression
+        signs = probes(C.shape[1], like=C)
+        image = regression.inputs.product((C * self.values) @ signs)
+        missing = image + regression.weight * alpha * (C @ signs) - self.Z @ signs
+        return relative_norm(missing, self.Z @ signs)
 
     def left_out(self, alpha: float) -> Tensor:
         """The coordinates (n, s) of √w_i (φ(y_i) − g₋(x_i)): g₋ is the fit without i, or without the group of i.

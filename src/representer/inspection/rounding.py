@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from representer.functions import FeatureFunction, Function, StoredFeatures
-from representer.functions.conditional import ConditionalEmbedding
-from representer.functions.levels import Levels
-from representer.kernels import Kernel, Linear, Polynomial
+from representer.functions import Function, StoredFeatures
+from representer.kernels import has_products
 from representer.linalg import RoundingNotes
-from representer.notices import NumericalWarning, warn
 from representer.samples import Data, is_dask, plain
 
 # Terms of a function that are eps to this power times larger than their sum are worth a word: in double precision they
 # leave six digits, in single not quite three. An alpha that was learned may leave a digit less: the search has seen it.
 CANCELLATION, LEARNED = -0.6, -0.7
+# Samples are alike to a kernel if their variance in its RKHS is such a share of k(x, x), and alpha drowns it if it is
+# larger than such a share of this variance.
+ALIKE, DROWNED = 1e-6, 0.1
 # A column is far from zero if its mean is so many times its deviation.
 FAR = 1e3
 
 
-def report_rounding(learner: Any, X: Data, notes: RoundingNotes) -> None:
-    """Warn, once a fit, of the first reason for which its answers may have fewer digits than usual."""
-    reason = next(_reasons(learner, X, notes), None)
-    if reason is not None:
-        warn(f"{reason} {_advice(X)}", NumericalWarning)
+def lost_digits(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    *,
+    learned: float | None = None,
+    size: float = 0.0,
+) -> str | None:
+    """Why answers of a fit may have fewer digits than usual, and what to do; None where nothing is known of it.
+
+    Parameters
+    ----------
+    function : Function, StoredFeatures or None
+        What was fitted; one that is not finite is refused.
+    X : data
+        The training inputs as the user passed them.
+    notes : RoundingNotes
+        What factorisations and solutions have said in the fit.
+    dtype : {"float64", "float32"}
+    learned : float or None
+        The alpha that was learned; None where it was given. The search has seen what its rounding costs.
+    size : float
+        Values of the function below it do not matter: 1 for targets of zeros and ones.
+    """
+    reason = next(_reasons(function, X, notes, dtype, learned, size), None)
+    return None if reason is None else f"{reason} {_advice(X)}"
 
 
-def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
-    """What is known of lost digits, in sentences; a function that is not finite is refused."""
-    eps = float(np.finfo(learner.dtype).eps)
-    function = getattr(learner, "function_", None) or getattr(learner, "features_", None)
-    cancellation = _cancellation(learner, function, X)
+def _reasons(
+    function: Function | StoredFeatures | None,
+    X: Data,
+    notes: RoundingNotes,
+    dtype: str,
+    learned: float | None,
+    size: float,
+) -> Iterator[str]:
+    """What is known of lost digits, in sentences, the gravest first."""
+    eps, exponent = float(np.finfo(dtype).eps), CANCELLATION if learned is None else LEARNED
+    cancellation = 1.0 if function is None else function.cancellation(size=size)
     if np.isnan(cancellation):
         raise ValueError(
-            f"The fitted function is not finite in {learner.dtype}: numbers on the way to it, or its coefficients, are "
+            f"The fitted function is not finite in {dtype}: numbers on the way to it, or its coefficients, are "
             "beyond the range of that precision. Divide y by its largest value and X by its deviation, increase alpha, "
             "or use dtype='float64'."
         )
@@ -48,10 +75,8 @@ def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
             )
     points = _numbers(X)
     distance = 0.0 if points is None else _farthest(points)
-    if learner.dtype != "float64" and distance > eps**CANCELLATION:
-        yield f"dtype={learner.dtype!r} holds few digits of what tells samples apart."
-    learned = not isinstance(getattr(learner, "alpha", 0.0), int | float)
-    exponent = LEARNED if learned else CANCELLATION
+    if dtype != "float64" and distance > eps**CANCELLATION:
+        yield f"dtype={dtype!r} holds few digits of what tells samples apart."
     for name, residual in notes.residuals.items():
         if not residual <= eps ** (1.0 + exponent):
             yield f"The solution misses {name} by {residual:.1e} of the targets."
@@ -61,35 +86,34 @@ def _reasons(learner: Any, X: Data, notes: RoundingNotes) -> Iterator[str]:
             f"The terms of the fitted function are {cancellation:.1e} times larger than their sum: of the digits of a "
             f"prediction about {left} are left."
         )
-    if isinstance(function, FeatureFunction | StoredFeatures | Levels) and distance**2 > eps**CANCELLATION:
-        kernel = function.data.kernel if isinstance(function, Levels) else _features(function).kernel
-        if _has_products(kernel):
-            yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
+    if learned is not None and points is not None and isinstance(function, Function):
+        apart = _drowned(function, points, learned)
+        if apart is not None:
+            yield (
+                f"What tells samples apart is {apart:.1e} of k(x, x), and alpha={learned:.1e} drowns it: the alphas "
+                "that would fit are lost to rounding."
+            )
+    kernel = None if function is None else function.feature_kernel
+    if kernel is not None and has_products(kernel) and distance**2 > eps**CANCELLATION:
+        yield f"{kernel!r} takes products of points that are {distance:.0e} times farther from zero than apart."
 
 
-def _features(function: FeatureFunction | StoredFeatures) -> StoredFeatures:
-    return function.features if isinstance(function, FeatureFunction) else function
+def _drowned(function: Function, points: np.ndarray, alpha: float) -> float | None:
+    """The share of k(x, x) that tells samples apart, where it is small and alpha drowns it; None where it does not.
 
-
-def _has_products(kernel: Kernel) -> bool:
-    """Does a kernel take inner products of the points themselves, whose size an offset of X changes?"""
-    children = (child for _, child in kernel._children() if isinstance(child, Kernel))
-    return isinstance(kernel, Linear | Polynomial) or any(map(_has_products, children))
-
-
-def _cancellation(learner: Any, function: Any, X: Data) -> float:
-    """How many times larger than their sum the terms of a function are; 1 where that is not known."""
-    if not isinstance(function, Function | StoredFeatures):
-        return 1.0
-    points = _numbers(X)
-    exact = isinstance(function, ConditionalEmbedding) and learner.approximation is None
-    if exact and points is not None and learner.kernel_.domain == "vectors":
-        # Weights solve one system for every question: its condition is at most k(x, x) / alpha.
-        largest = float(learner.kernel_.diag(points[:: max(1, len(points) // 64)]).max())
-        return max(1.0, largest / learner.alpha_)
-    if isinstance(function, Function) and hasattr(learner, "classes_"):
-        return function.cancellation(size=1.0)  # the targets are zeros and ones
-    return function.cancellation()
+    For kernels of products that is the variance of a column, for others that of a few samples in the RKHS.
+    """
+    kernel = function.data_kernel
+    if kernel is None or kernel.domain != "vectors":
+        return None
+    some = points[:: max(1, len(points) // 64)]
+    gram = plain(kernel(some))
+    size, spread = float(np.diagonal(gram).mean()), float(np.diagonal(gram).mean() - gram.mean())
+    if has_products(kernel):
+        some = some / (np.abs(some).max() or 1.0)  # so that squares are in range
+        variances, square = some.var(0), float((some**2).sum(1).mean())
+        spread = size * float(np.min(variances[variances > 0], initial=square) / (square or 1.0))
+    return spread / size if spread < ALIKE * size and alpha > DROWNED * spread else None
 
 
 def _farthest(points: np.ndarray) -> float:
