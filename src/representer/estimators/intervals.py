@@ -1,0 +1,174 @@
+"""Fits without folds, which learners ask for intervals and sets where leave-one-out would be too optimistic."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import Tensor
+
+from representer.inspection.intervals import (
+    check_coverage,
+    conformal_sets,
+    jackknife_plus,
+    sample_masses,
+    warn_of_few,
+)
+from representer.linalg import by_rows
+from representer.samples import Data, count, sampling_keys, take
+from representer.systems import StackedSystem
+from representer.systems.ridge import FittedSystem
+
+FOLDS = 5
+# Leave-one-out is trusted where at most so many numbers were learned for each sample.
+LEARNED = 0.02
+
+
+@dataclass(frozen=True)
+class TrainingSamples:
+    """The samples of a fit as a user could pass them again: inputs, targets, and what else ``fit`` takes."""
+
+    X: Data
+    y: Data
+    options: dict[str, Any]  # sample_weight, groups, noise: arrays of n rows, or None
+    pairwise: bool = False
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return count(self.X)
+
+    @property
+    def groups(self) -> Tensor | None:
+        """The numbers of the samples' groups, if there are any."""
+        groups = self.options.get("groups")
+        return None if groups is None else torch.from_numpy(np.asarray(groups))
+
+    def positive(self) -> TrainingSamples:
+        """The samples of positive weight."""
+        weights = self.options.get("sample_weight")
+        if weights is None or bool((weights > 0).all()):
+            return self
+        rows = np.flatnonzero(weights > 0)
+        X = self.inputs(rows)
+        options = {name: None if values is None else values[rows] for name, values in self.options.items()}
+        y = take(self.y, torch.from_numpy(rows))
+        return TrainingSamples(X[:, rows] if self.pairwise else X, y, options, self.pairwise)
+
+    def inputs(self, rows: np.ndarray) -> Data:
+        """Some of the inputs."""
+        return take(self.X, torch.from_numpy(rows))
+
+    def fitted(self, learner: Any, rows: np.ndarray) -> Any:
+        """A learner with the same arguments, fitted to some of the samples; warnings were those of the whole fit."""
+        X = self.inputs(rows)
+        options = {name: values[rows] for name, values in self.options.items() if values is not None}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return learner.fit(X[:, rows] if self.pairwise else X, take(self.y, torch.from_numpy(rows)), **options)
+
+
+@dataclass(frozen=True)
+class FoldFits:
+    """Learners that were fitted without a fold each, and the number of the fold of each sample."""
+
+    learners: list[Any]
+    trained_on: list[np.ndarray]
+    fold: np.ndarray
+    samples: TrainingSamples
+
+    @classmethod
+    def of(cls, learner: Any, samples: TrainingSamples, seed: int, folds: int = FOLDS) -> FoldFits:
+        """Repeat the fit of a learner, its search included, without each of some random folds of whole groups."""
+        groups = samples.options.get("groups")
+        fold = random_folds(np.arange(samples.n) if groups is None else groups, folds, seed)
+        rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
+        bare = clone(learner)
+        fixed = {name: value for name, value in (("random_state", seed), ("verbose", 0)) if name in bare.get_params()}
+        learners = [samples.fitted(clone(bare).set_params(**fixed), train) for train in rows]
+        return cls(learners, rows, fold, samples)
+
+    def of_new(self, X: Data, ask: Callable[[Any, Data], np.ndarray]) -> Tensor:
+        """What the fits say of new inputs, one after the other: (number of folds, m, ...)."""
+        answers = [
+            ask(learner, X[:, rows] if self.samples.pairwise else X)
+            for learner, rows in zip(self.learners, self.trained_on, strict=True)
+        ]
+        return torch.from_numpy(np.stack(answers).astype(np.float64))
+
+    def of_held_out(self, ask: Callable[[Any, Data, np.ndarray], np.ndarray]) -> Tensor:
+        """What the fits say of the samples that they have not seen, (n, ...)."""
+        result: np.ndarray | None = None
+        for k, (learner, train) in enumerate(zip(self.learners, self.trained_on, strict=True)):
+            rows = np.flatnonzero(self.fold == k)
+            X = self.samples.inputs(rows)
+            values = np.asarray(ask(learner, X[:, train] if self.samples.pairwise else X, rows), dtype=np.float64)
+            result = np.empty((self.samples.n, *values.shape[1:])) if result is None else result
+            result[rows] = values
+        assert result is not None
+        return torch.from_numpy(result)
+
+
+def random_folds(groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The number of the fold (n,) of each sample: whole groups in random order, each into the smallest fold so far."""
+    labels, members, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    totals, of_group = np.zeros(min(folds, len(labels)), dtype=int), np.empty(len(labels), dtype=int)
+    for g in np.argsort(sampling_keys(np.arange(len(labels)), seed)):
+        of_group[g] = totals.argmin()
+        totals[of_group[g]] += sizes[g]
+    return of_group[members]
+
+
+# -- intervals --------------------------------------------------------------------------------------------------------
+def left_out_intervals(system: FittedSystem | StackedSystem, X: Data, coverage: float) -> Tensor:
+    """Jackknife+ intervals (m, p, 2), weighted by the system's deviations, at checked inputs."""
+    level, known = check_coverage(coverage), system.observed_left_out()
+    errors = ((known.Y.to(known.mean) - known.mean) / known.variance.sqrt()).abs()
+    masses = sample_masses(errors, known.groups)
+    warn_of_few(masses, level)
+    p, errors = errors.shape[1], errors.nan_to_num(0.0).double()
+
+    def intervals(rows: slice) -> Tensor:
+        mean, variance = system.observed_at(X[rows])
+        ends = jackknife_plus(mean.double(), variance.double().sqrt() * errors, masses, level)
+        return ends.reshape(len(ends), 2 * p)
+
+    return by_rows(intervals, count(X), 12 * 8 * errors.numel()).reshape(-1, p, 2)
+
+
+def fold_intervals(fits: FoldFits, X: Data, coverage: float, ask: Callable[[Any, Data], Any]) -> Tensor:
+    """CV+ intervals (m, p, 2); ``ask(learner, X)`` gives predictions and deviations (2, m, p)."""
+    level = check_coverage(coverage)
+    mean, deviation = fits.of_held_out(lambda learner, inputs, rows: np.swapaxes(ask(learner, inputs), 0, 1)).unbind(1)
+    y = torch.from_numpy(np.asarray(fits.samples.y, dtype=np.float64)).reshape(len(mean), -1)
+    errors = ((y - mean) / deviation).abs()
+    masses = sample_masses(errors, fits.samples.groups)
+    warn_of_few(masses, level)
+    new = fits.of_new(X, ask)[torch.from_numpy(fits.fold)]  # (n, 2, m, p)
+    radii = new[:, 1] * errors.nan_to_num(0.0)[:, None]
+    return jackknife_plus(new[:, 0].transpose(0, 1), radii.transpose(0, 1), masses, level)
+
+
+def fold_sets(
+    fits: FoldFits,
+    X: Data,
+    coverage: float,
+    ask: Callable[[Any, Data], np.ndarray],
+    own: Callable[[Any, Data, np.ndarray], np.ndarray],
+) -> np.ndarray:
+    """CV+ sets (m, c): ``ask`` gives the scores (m, c) of candidates, ``own`` those of held-out samples' targets."""
+    level = check_coverage(coverage)
+    scores = fits.of_held_out(own)
+    masses = sample_masses(scores[:, None], fits.samples.groups)[:, 0]
+    warn_of_few(masses[:, None], level)
+    new = fits.of_new(X, ask)
+    kept = []
+    for start in range(0, new.shape[1], 256):
+        each = new[:, start : start + 256][torch.from_numpy(fits.fold)].transpose(0, 1)
+        kept.append(conformal_sets(each, scores, masses, level))
+    return torch.cat(kept).numpy()
