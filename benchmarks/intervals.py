@@ -1,9 +1,9 @@
 """``python -m benchmarks.intervals``: how many new targets lie in their intervals, how wide these are, what they cost.
 
 Every table is split at random several times into a small training part and new rows. Beside the intervals of a learner
-stand its standard deviations as Gaussian bands, and MAPIE's CV+ around the same model where MAPIE is installed. Coverage
-is pooled over splits and tables; the widths are compared after each method's radii have been scaled, on the new rows
-themselves, to the coverage that was asked for.
+stand its standard deviations as Gaussian bands, and MAPIE's CV+ around the same model where MAPIE is installed. The
+share inside is pooled over splits and tables; the widths are compared after each method's radii have been scaled, on
+the new rows themselves, to the coverage that was asked for.
 """
 
 from __future__ import annotations

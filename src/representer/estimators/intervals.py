@@ -16,6 +16,7 @@ from representer.inspection.intervals import (
     check_coverage,
     conformal_sets,
     jackknife_plus,
+    local_power,
     sample_masses,
     warn_of_few,
 )
@@ -37,6 +38,11 @@ class TrainingSamples:
     y: Data
     options: dict[str, Any]  # sample_weight, groups, noise: arrays of n rows, or None
     pairwise: bool = False
+
+    @classmethod
+    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight; weights and groups may be None."""
+        return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
 
     @property
     def n(self) -> int:
@@ -89,8 +95,10 @@ class FoldFits:
         fold = random_folds(np.arange(samples.n) if groups is None else groups, folds, seed)
         rows = [np.flatnonzero(fold != k) for k in range(fold.max() + 1)]
         bare = clone(learner)
-        fixed = {name: value for name, value in (("random_state", seed), ("verbose", 0)) if name in bare.get_params()}
-        learners = [samples.fitted(clone(bare).set_params(**fixed), train) for train in rows]
+        # The weights of samples are those of their classes, too.
+        fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
+        bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
+        learners = [samples.fitted(clone(bare), train) for train in rows]
         return cls(learners, rows, fold, samples)
 
     def of_new(self, X: Data, ask: Callable[[Any, Data], np.ndarray]) -> Tensor:
@@ -128,17 +136,30 @@ def random_folds(groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
 def left_out_intervals(system: FittedSystem | StackedSystem, X: Data, coverage: float) -> Tensor:
     """Jackknife+ intervals (m, p, 2), weighted by the system's deviations, at checked inputs."""
     level, known = check_coverage(coverage), system.observed_left_out()
-    errors = ((known.Y.to(known.mean) - known.mean) / known.variance.sqrt()).abs()
-    masses = sample_masses(errors, known.groups)
+    sizes, deviations = (known.Y.to(known.mean) - known.mean).abs().double(), known.variance.double().sqrt()
+    masses = sample_masses(sizes, known.groups)
     warn_of_few(masses, level)
-    p, errors = errors.shape[1], errors.nan_to_num(0.0).double()
+    p, power = sizes.shape[1], local_power(sizes, deviations, masses, level)
+    errors = (sizes / deviations**power).nan_to_num(0.0)
 
     def intervals(rows: slice) -> Tensor:
         mean, variance = system.observed_at(X[rows])
-        ends = jackknife_plus(mean.double(), variance.double().sqrt() * errors, masses, level)
+        ends = jackknife_plus(mean.double(), variance.double() ** (power / 2) * errors, masses, level)
         return ends.reshape(len(ends), 2 * p)
 
     return by_rows(intervals, count(X), 12 * 8 * errors.numel()).reshape(-1, p, 2)
+
+
+def alone(learner: Any, X: Data) -> np.ndarray:
+    """Predictions, and ones for deviations that are not known, (2, m, p)."""
+    values = learner.predict(X)
+    values = values.reshape(len(values), -1)
+    return np.stack([values, np.ones_like(values)])
+
+
+def with_deviation(learner: Any, X: Data) -> np.ndarray:
+    """Predictions and standard deviations, (2, m, p)."""
+    return np.stack([values.reshape(len(values), -1) for values in learner.predict(X, return_std=True)])
 
 
 def fold_intervals(fits: FoldFits, X: Data, coverage: float, ask: Callable[[Any, Data], Any]) -> Tensor:
@@ -146,12 +167,19 @@ def fold_intervals(fits: FoldFits, X: Data, coverage: float, ask: Callable[[Any,
     level = check_coverage(coverage)
     mean, deviation = fits.of_held_out(lambda learner, inputs, rows: np.swapaxes(ask(learner, inputs), 0, 1)).unbind(1)
     y = torch.from_numpy(np.asarray(fits.samples.y, dtype=np.float64)).reshape(len(mean), -1)
-    errors = ((y - mean) / deviation).abs()
-    masses = sample_masses(errors, fits.samples.groups)
+    sizes = (y - mean).abs()
+    masses = sample_masses(sizes, fits.samples.groups)
     warn_of_few(masses, level)
-    new = fits.of_new(X, ask)[torch.from_numpy(fits.fold)]  # (n, 2, m, p)
-    radii = new[:, 1] * errors.nan_to_num(0.0)[:, None]
-    return jackknife_plus(new[:, 0].transpose(0, 1), radii.transpose(0, 1), masses, level)
+    power = local_power(sizes, deviation, masses, level)
+    errors = (sizes / deviation**power).nan_to_num(0.0)
+    new, fold = fits.of_new(X, ask), torch.from_numpy(fits.fold)
+
+    def intervals(rows: slice) -> Tensor:
+        centres, deviations = new[:, :, rows].permute(1, 2, 0, 3)[:, :, fold]
+        ends = jackknife_plus(centres, deviations**power * errors, masses, level)
+        return ends.reshape(len(ends), -1)
+
+    return by_rows(intervals, new.shape[2], 12 * 8 * errors.numel()).reshape(-1, errors.shape[1], 2)
 
 
 def fold_sets(
@@ -163,12 +191,28 @@ def fold_sets(
 ) -> np.ndarray:
     """CV+ sets (m, c): ``ask`` gives the scores (m, c) of candidates, ``own`` those of held-out samples' targets."""
     level = check_coverage(coverage)
-    scores = fits.of_held_out(own)
+    scores, fold = fits.of_held_out(own), torch.from_numpy(fits.fold)
     masses = sample_masses(scores[:, None], fits.samples.groups)[:, 0]
     warn_of_few(masses[:, None], level)
     new = fits.of_new(X, ask)
-    kept = []
-    for start in range(0, new.shape[1], 256):
-        each = new[:, start : start + 256][torch.from_numpy(fits.fold)].transpose(0, 1)
-        kept.append(conformal_sets(each, scores, masses, level))
-    return torch.cat(kept).numpy()
+
+    def sets(rows: slice) -> Tensor:
+        return conformal_sets(new[:, rows].transpose(0, 1)[:, fold], scores, masses, level)
+
+    return by_rows(sets, new.shape[1], 8 * 8 * len(scores) * new.shape[2]).numpy()
+
+
+def class_sets(fits: FoldFits, X: Data, coverage: float, classes: np.ndarray) -> np.ndarray:
+    """CV+ sets of classes (m, c), by the probabilities p of fits without each fold: 1 − p says how little one fits."""
+
+    def scores(learner: Any, inputs: Data) -> np.ndarray:
+        result = np.ones((count(inputs), len(classes)))  # a class that a fold has not seen fits nothing
+        result[:, np.searchsorted(classes, learner.classes_)] -= learner.predict_proba(inputs)
+        return result
+
+    labels = np.searchsorted(classes, fits.samples.y)
+
+    def own(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
+        return scores(learner, inputs)[np.arange(len(rows)), labels[rows]]
+
+    return fold_sets(fits, X, coverage, scores, own)

@@ -15,10 +15,11 @@ from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.intervals import (
     LEARNED,
-    FoldFits,
     TrainingSamples,
+    alone,
     fold_intervals,
     left_out_intervals,
+    with_deviation,
 )
 from representer.estimators.validation import (
     DTYPES,
@@ -38,7 +39,6 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.inspection.intervals import check_coverage
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
@@ -425,7 +425,6 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _keep(self, solution: RidgeSolution | StackSolution) -> None:
         """Keep the solution of a fit."""
         choice = solution.choice
-        self.__dict__.pop("_cached_folds", None)
         self.function_, self.system_ = solution.function.in_units(self._unit), solution.system
         kernel: Any = original(choice.model)
         scalar = isinstance(kernel, Decomposable)
@@ -568,9 +567,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         model, so that intervals are wider where these are larger.
 
         Proven, for exchangeable samples (or groups): five folds contain a new target with a probability of at least
-        1 − 2a − √(2/n), where a = 1 − ``coverage``; leave-one-out does so with 1 − 2a where nothing was learned. None is
-        proven where hyperparameters have seen the samples that are left out. Measured, both contain about ``coverage``
-        of new targets (``docs/uncertainty.md``).
+        1 − 2a − √(2/n), where a = 1 − ``coverage``; leave-one-out does so with 1 − 2a where nothing was learned. None
+        is proven where hyperparameters have seen the samples that are left out. Measured, both contain about
+        ``coverage`` of new targets (``docs/uncertainty.md``).
 
         Parameters
         ----------
@@ -584,39 +583,22 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         intervals : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
             Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
         """
-        check_is_fitted(self)
-        check_coverage(coverage)
-        if is_dask(X):
-            raise ValueError("predict_interval is for data in memory; map it over the chunks yourself.")
+        self._check_question(X, coverage)
         inputs, samples = self._new_inputs(X, self.kernel_), self.system_.samples
         pairwise = self.kernel_.domain == "gram"
         if samples is None or (self._learned <= LEARNED * len(samples.Y) and not pairwise):
             ends = self._unit * left_out_intervals(self.system_, inputs, coverage)
         else:
-            ends = fold_intervals(self._folds(), inputs, coverage, _alone if pairwise else _with_deviation)
+            ends = fold_intervals(self._fold_fits(), inputs, coverage, alone if pairwise else with_deviation)
         ends = plain(ends).astype(self._precision)
         return ends[:, 0] if self._flat else ends
 
-    def _folds(self) -> FoldFits:
-        """The fits without each fold, made at the first call."""
-        fits: FoldFits | None = self.__dict__.get("_cached_folds")
-        if fits is None:
-            samples, pairwise = self.system_.samples, self.kernel_.domain == "gram"
-            assert samples is not None
-            Y = self._unit * samples.Y.astype(np.float64)
-            options = {"sample_weight": samples.weights, "groups": samples.groups}
-            known = TrainingSamples(samples.X, Y[:, 0] if self._flat else Y, options, pairwise).positive()
-            fits = self.__dict__["_cached_folds"] = FoldFits.of(self, known, self._seed)
-        return fits
-
-
-def _with_deviation(model: OperatorRidge, X: Data) -> np.ndarray:
-    """Predictions and standard deviations, (2, m, p)."""
-    return np.stack([values.reshape(len(values), -1) for values in model.predict(X, return_std=True)])
-
-
-def _alone(model: OperatorRidge, X: Data) -> np.ndarray:
-    """Predictions, and ones for the deviations that a Gram matrix leaves unknown, (2, m, p)."""
-    values = model.predict(X)
-    values = values.reshape(len(values), -1)
-    return np.stack([values, np.ones_like(values)])
+    @property
+    def _training_samples(self) -> TrainingSamples | None:  # type: ignore[override]
+        """The samples of a fit in memory, in the units of y."""
+        samples = self.system_.samples
+        if samples is None:
+            return None
+        Y = self._unit * samples.Y.astype(np.float64)
+        y, pairwise = Y[:, 0] if self._flat else Y, self.kernel_.domain == "gram"
+        return TrainingSamples.of(samples.X, y, samples.weights, samples.groups, pairwise=pairwise)

@@ -80,6 +80,33 @@ def jackknife_plus(centres: Tensor, radii: Tensor, masses: Tensor, coverage: flo
     return torch.stack([low, upper_quantile(centres + radii, masses, coverage)], -1)
 
 
+# The powers of deviations by which errors may be divided.
+POWERS = (0.0, 0.5, 1.0)
+
+
+def local_power(sizes: Tensor, deviations: Tensor, masses: Tensor, coverage: float) -> Tensor:
+    """The power (p,) of deviations (n, p) with which intervals at the samples themselves would be the narrowest.
+
+    Errors of these sizes (n, p) are divided by it at the samples, and multiplied by it at new points: 0 leaves them as
+    they are, 1 trusts the deviations.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.inspection.intervals import local_power, sample_masses
+    >>> sizes = torch.arange(1.0, 21.0)[:, None]
+    >>> masses = sample_masses(sizes)
+    >>> local_power(sizes, sizes, masses, 0.9).tolist(), local_power(sizes, sizes.flip(0), masses, 0.9).tolist()
+    ([1.0], [0.0])
+    """
+    known, widths = ~sizes.isnan(), []
+    for power in POWERS:
+        scales = torch.where(known, deviations.clamp(min=torch.finfo(deviations.dtype).tiny) ** power, torch.nan)
+        radius = upper_quantile((sizes / scales)[None], masses, min(coverage, float(masses.sum(0).min())))[0]
+        widths.append(radius * scales.nanmean(0))
+    return torch.tensor(POWERS, dtype=sizes.dtype)[torch.stack(widths).argmin(0)]
+
+
 def conformal_sets(scores: Tensor, own: Tensor, masses: Tensor, coverage: float) -> Tensor:
     """Which of c candidates at m new points cannot be excluded, (m, c): by jackknife+ or CV+ (Romano et al., 2020).
 
