@@ -210,7 +210,7 @@ def class_sets(fits: FoldFits, X: Data, coverage: float, classes: np.ndarray) ->
         result[:, np.searchsorted(classes, learner.classes_)] -= learner.predict_proba(inputs)
         return result
 
-    labels = np.searchsorted(classes, fits.samples.y)
+    labels: np.ndarray = np.searchsorted(classes, fits.samples.y)
 
     def own(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
         return scores(learner, inputs)[np.arange(len(rows)), labels[rows]]
