@@ -20,15 +20,16 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
+from representer.kernels.families import family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
-from representer.kernels.learned import Mapped, Neural, Pullback
+from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.stack import Stack, family
+from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
 from representer.kernels.suggest import Finding, Suggestion, is_frame, suggest
 from representer.kernels.tables import (
@@ -58,6 +59,7 @@ from representer.kernels.vectors import (
 )
 
 __all__ = [
+    "FAMILIES",
     "NAMES",
     "Callable",
     "Category",
@@ -132,8 +134,10 @@ __all__ = [
     "has_products",
     "is_bounded",
     "is_frame",
+    "is_several",
     "morgan",
     "one_kind",
     "pairwise_blocks",
+    "seen_inside",
     "suggest",
 ]

@@ -19,7 +19,7 @@ from representer.samples.in_memory import (
     same_features,
     take,
 )
-from representer.samples.on_dask import OnDask, as_rows, map_rows, refuse_frames, require_dask
+from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
 from representer.samples.records import (
     Column,
     Data,
@@ -64,6 +64,7 @@ __all__ = [
     "is_missing",
     "is_single",
     "joined_groups",
+    "largest_target",
     "least_noise",
     "map_rows",
     "plain",

@@ -56,6 +56,21 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
     return collection
 
 
+def largest_target(y: Data) -> float:
+    """The largest absolute value of targets in a Dask collection, by a pass over them; 0 where it is not known yet."""
+    rows = as_rows(y, "y", sizes=False)
+    if rows.dtype.kind not in "iuf":
+        return 0.0
+    dask = require_dask()
+    chunks = [dask.delayed(_largest)(chunk) for chunk in rows.to_delayed().ravel()]
+    return max(dask.compute(*chunks), default=0.0)
+
+
+def _largest(chunk: np.ndarray) -> float:
+    """The largest absolute value of a chunk; what is not finite is refused later."""
+    return float(np.abs(chunk).max(initial=0.0, where=np.isfinite(chunk)))
+
+
 def refuse_frames(transformer: Any) -> None:
     """A frame in memory is not what anybody wants of a Dask collection, and scikit-learn would make one."""
     if _get_output_config("transform", transformer)["dense"] != "default":

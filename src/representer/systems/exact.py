@@ -49,7 +49,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, shift_range
+from representer.systems.base import Criterion, System, group_members, relative_norm, shift_range
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -646,7 +646,7 @@ class Slopes:
             X, Y = X - self.middle, Y - weighted_mean(Y, self.root)
         X, targets = self.root[:, None] * X, self.root[:, None] * Y
         missed = X.mT @ (targets - self.scale * (X @ slopes)) - self.shift * slopes
-        return float(missed.norm() / (X.norm() * targets.norm()).clamp(min=torch.finfo(Y.dtype).tiny))
+        return relative_norm(missed, X.norm() * targets)
 
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
@@ -777,16 +777,16 @@ class SeparateOutputs(System):
 
     def residual(self) -> float:
         """That of the slopes of few features; else of all equations, or of some of many."""
-        rotated, least = self._rotate(self.data.targets), torch.finfo(self.data.Y.dtype).tiny
+        rotated = self._rotate(self.data.targets)
         if self._by_slopes is not None:
             pairs = zip(self.parts, self._by_slopes, strict=True)
             return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
-        missed, size = rotated.new_zeros(()), rotated.new_zeros(())
+        missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
         for part in self.parts:
-            rows = torch.from_numpy(limits.residual_rows(len(part.rows)))
-            misses = self._missed(part, part.rows[rows], rows, rotated)
-            missed, size = missed + misses.square().sum(), size + rotated[part.index][rows].square().sum()
-        return float((missed / size.clamp(min=least)).sqrt())
+            places = torch.from_numpy(limits.residual_rows(len(part.rows)))
+            missed.append(self._missed(part, part.rows[places], places, rotated).flatten())
+            right.append(rotated[part.index][places].flatten())
+        return relative_norm(torch.cat(missed), torch.cat(right))
 
     def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:
         """What the equations of some rows miss, which have these places in their part."""
