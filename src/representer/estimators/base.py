@@ -22,7 +22,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
-from representer.estimators.intervals import FoldFits, TrainingSamples
+from representer.estimators.intervals import FoldFits
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -45,7 +45,7 @@ from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
-from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
+from representer.samples import Data, OnDask, TrainingSamples, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other

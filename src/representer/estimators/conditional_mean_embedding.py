@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import TrainingSamples, fold_intervals
+from representer.estimators.intervals import fold_intervals
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -53,6 +53,7 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     as_rows,
     groups_with_replicates,
     is_dask,

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import TrainingSamples, alone, fold_intervals, with_deviation
+from representer.estimators.intervals import alone, fold_intervals, with_deviation
 from representer.estimators.validation import (
     DTYPES,
     POSITIVE_OR_AUTO,
@@ -54,6 +54,7 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     groups_with_replicates,
     is_dask,
     largest_target,

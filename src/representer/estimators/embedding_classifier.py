@@ -17,7 +17,7 @@ from torch import Tensor
 
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import TrainingSamples, class_sets
+from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -55,6 +55,7 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     as_scipy,
     groups_with_replicates,
     is_dask,

@@ -21,62 +21,13 @@ from representer.inspection.intervals import (
     warn_of_few,
 )
 from representer.linalg import by_rows
-from representer.samples import Data, count, sampling_keys, take
+from representer.samples import Data, TrainingSamples, count, sampling_keys, take
 from representer.systems import StackedSystem
 from representer.systems.ridge import FittedSystem
 
 FOLDS = 5
 # Leave-one-out is trusted where at most so many numbers were learned for each sample.
 LEARNED = 0.02
-
-
-@dataclass(frozen=True)
-class TrainingSamples:
-    """The samples of a fit as a user could pass them again: inputs, targets, and what else ``fit`` takes."""
-
-    X: Data
-    y: Data
-    options: dict[str, Any]  # sample_weight, groups, noise: arrays of n rows, or None
-    pairwise: bool = False
-
-    @classmethod
-    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
-        """The samples of positive weight; weights and groups may be None."""
-        return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
-
-    @property
-    def n(self) -> int:
-        """The number of samples."""
-        return count(self.X)
-
-    @property
-    def groups(self) -> Tensor | None:
-        """The numbers of the samples' groups, if there are any."""
-        groups = self.options.get("groups")
-        return None if groups is None else torch.from_numpy(np.asarray(groups))
-
-    def positive(self) -> TrainingSamples:
-        """The samples of positive weight."""
-        weights = self.options.get("sample_weight")
-        if weights is None or bool((weights > 0).all()):
-            return self
-        rows = np.flatnonzero(weights > 0)
-        X = self.inputs(rows)
-        options = {name: None if values is None else values[rows] for name, values in self.options.items()}
-        y = take(self.y, torch.from_numpy(rows))
-        return TrainingSamples(X[:, rows] if self.pairwise else X, y, options, self.pairwise)
-
-    def inputs(self, rows: np.ndarray) -> Data:
-        """Some of the inputs."""
-        return take(self.X, torch.from_numpy(rows))
-
-    def fitted(self, learner: Any, rows: np.ndarray) -> Any:
-        """A learner with the same arguments, fitted to some of the samples; warnings were those of the whole fit."""
-        X = self.inputs(rows)
-        options = {name: values[rows] for name, values in self.options.items() if values is not None}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return learner.fit(X[:, rows] if self.pairwise else X, take(self.y, torch.from_numpy(rows)), **options)
 
 
 @dataclass(frozen=True)
@@ -98,7 +49,7 @@ class FoldFits:
         # The weights of samples are those of their classes, too.
         fixed = {"random_state": seed, "verbose": 0, "class_weight": None}
         bare.set_params(**{name: value for name, value in fixed.items() if name in bare.get_params(deep=False)})
-        learners = [samples.fitted(clone(bare), train) for train in rows]
+        learners = [_fitted(clone(bare), samples, train) for train in rows]
         return cls(learners, rows, fold, samples)
 
     def of_new(self, X: Data, ask: Callable[[Any, Data], np.ndarray]) -> Tensor:
@@ -120,6 +71,15 @@ class FoldFits:
             result[rows] = values
         assert result is not None
         return torch.from_numpy(result)
+
+
+def _fitted(learner: Any, samples: TrainingSamples, rows: np.ndarray) -> Any:
+    """A learner that is fitted to some of the samples; warnings were those of the whole fit."""
+    X, y = samples.inputs(rows), take(samples.y, torch.from_numpy(rows))
+    options = {name: values[rows] for name, values in samples.options.items() if values is not None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return learner.fit(X[:, rows] if samples.pairwise else X, y, **options)
 
 
 def random_folds(groups: np.ndarray, folds: int, seed: int) -> np.ndarray:
@@ -210,7 +170,7 @@ def class_sets(fits: FoldFits, X: Data, coverage: float, classes: np.ndarray) ->
         result[:, np.searchsorted(classes, learner.classes_)] -= learner.predict_proba(inputs)
         return result
 
-    labels: np.ndarray = np.searchsorted(classes, fits.samples.y)
+    labels = np.asarray(np.searchsorted(classes, fits.samples.y))
 
     def own(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
         return scores(learner, inputs)[np.arange(len(rows)), labels[rows]]

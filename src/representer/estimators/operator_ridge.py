@@ -15,7 +15,6 @@ from representer.approximation import Approximation, Falkon
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.intervals import (
     LEARNED,
-    TrainingSamples,
     alone,
     fold_intervals,
     left_out_intervals,
@@ -58,6 +57,7 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     as_scipy,
     groups_with_replicates,
     is_dask,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.intervals import TrainingSamples, fold_sets
+from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel
@@ -34,6 +34,7 @@ from representer.samples import (
     Data,
     OnDask,
     SparseRows,
+    TrainingSamples,
     count,
     groups_with_replicates,
     is_dask,
