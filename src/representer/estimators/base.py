@@ -39,14 +39,25 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.inspection.intervals import check_coverage
+from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
-from representer.samples import Data, OnDask, TrainingSamples, is_dask, map_rows, refuse_frames
+from representer.samples import (
+    Data,
+    OnDask,
+    Records,
+    TrainingSamples,
+    as_records,
+    is_dask,
+    map_rows,
+    plain,
+    refuse_frames,
+)
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
@@ -376,6 +387,24 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_coverage(coverage)
         if is_dask(X):
             raise ValueError("Intervals and sets are for data in memory; map them over the chunks yourself.")
+
+    # -- what matters -------------------------------------------------------------------------------------------------
+    @property
+    def relevance_(self) -> np.ndarray:
+        """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
+
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        """
+        check_is_fitted(self)
+        X = getattr(self, "X_fit_", None)
+        X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
+        if not isinstance(X, Records) and (not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf"):
+            raise AttributeError(
+                "relevance_ is one of columns, and this model has no columns of its training samples: they are "
+                "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
+            )
+        methods = (getattr(self, name, None) for name in ("predict_proba", "predict", "transform"))
+        return total_effects(next(method for method in methods if method is not None), X)
 
     # -- answers on Dask ----------------------------------------------------------------------------------------------
     def _lazily(self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any) -> Any:

@@ -703,10 +703,12 @@ ARGUMENTS: dict[str, Check] = {
 }
 
 
-def check_alpha(alpha: Any) -> float | np.ndarray | None:
-    """A positive number, an array of candidates, or None for ``"auto"``."""
+def check_alpha(alpha: Any, *, interpolates: bool = False) -> float | np.ndarray | None:
+    """A positive number, an array of candidates, or None for ``"auto"``; 0 where ``interpolates`` allows it."""
     if isinstance(alpha, float) and 0.0 < alpha < math.inf:
         return float(alpha)
+    if interpolates and is_real(alpha) and alpha == 0:
+        return 0.0
     if isinstance(alpha, str):
         if alpha == "auto":
             return None
