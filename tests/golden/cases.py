@@ -299,11 +299,8 @@ def _ridge() -> None:
     for criterion in ("loo", "gcv"):
         options = {"kernel": Gaussian("auto"), "criterion": criterion, "random_state": 0}
         _searched(learner, f"{criterion}", options, y="Y")
-        _searched(learner, f"{criterion}_learn", {**options, "operator": "learn"}, y="Y")
         _searched(learner, f"{criterion}_missing", options, y="missing")
         _searched(learner, f"{criterion}_weights", options, y="Y", weighted=True)
-    learned = {"kernel": Gaussian("auto"), "operator": "learn", "random_state": 0}
-    _searched(learner, "loo_learn_missing", learned, y="missing")
     _searched(learner, "restarts", {"kernel": Gaussian("ard"), "n_restarts": 3, "random_state": 0})
     _searched(learner, "alpha_given", {"kernel": Gaussian("ard"), "alpha": 1e-2, "random_state": 0})
     _searched(learner, "curl_free", {"kernel": CurlFree("auto"), "random_state": 0}, data="plane", y="Y")
@@ -453,7 +450,7 @@ def _autoencoder() -> None:
         "share": {"n_components": 0.8},
         "layers": {"n_components": [3, 1, 2]},
         "own_layers": {
-            "kernel": "rbf",
+            "kernel": "auto",
             "n_components": [Layer(Gaussian(1.0), 2, alpha=1e-2, operator=Dense(SENSIBLE))],
         },
         "target_kernel": {"target": "kernel"},
@@ -697,7 +694,6 @@ def _levels() -> None:
         "riemannian": {"solver": "riemannian"},
         "levelwise": {"solver": "levelwise"},
         "negative": {"kernels": [Gaussian(0.9), "linear"], "eta": [1.0, -50.0]},
-        "smoother": {"extension": "smoother"},
         "direct": {"kernels": ["linear", "linear"], "preimage": "direct"},
         "ridge": {"preimage": "ridge"},
         "weighted": {"preimage": "weighted"},

@@ -31,6 +31,11 @@ def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
     return arguments if size is None else {**arguments, "approximation": Nystroem(size, sampling)}
 
 
+def _median_widths(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Widths of kernels that were not named were median distances."""
+    return {"kernel": "rbf", "decoder_kernel": "rbf", **arguments}
+
+
 def _structured(arguments: dict[str, Any]) -> dict[str, Any]:
     """The identity is None, and the epsilon of a conditional covariance is its own."""
     epsilon, operator = arguments.pop("epsilon", None), arguments.get("operator")
@@ -49,6 +54,7 @@ def _calibrated(arguments: dict[str, Any]) -> dict[str, Any]:
 # By learner: what names alone do not say, a function from the arguments of a case, already renamed, to those of today.
 VALUES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "DeepKernelPCA": _levels,
+    "KernelAutoencoder": _median_widths,
     "StructuredPredictor": _structured,
     "DeepKernelClassifier": _calibrated,
 }

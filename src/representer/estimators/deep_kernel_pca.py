@@ -64,10 +64,12 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
         to hold in kernel PCA of one level after the other. This argument, ``kernel`` and ``eta`` are lists with one
         entry for each level; what is no list holds for all of them.
-    kernel : Kernel, str or list of these, default="rbf"
+    kernel : Kernel, str or list of these, default="auto"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
-        where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
+        where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
+        vectors, is a Gaussian kernel: the first has the narrowest width, of some multiples of the median distance, with
+        which as much of held-out samples is recovered as with the best, within a standard error (see ``score``).
     eta : float or list of float, default=1.0
         The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
         variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
@@ -87,7 +89,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         from there.
     extension : {"exact", "smoother"}, default="exact"
         How ``transform`` finds hidden features of new samples: from the equations that training samples satisfy, or as
-        a mean of the training samples' own, weighted by the first kernel.
+        a mean of the training samples' own, weighted by a power of the first kernel. The power is a width (k^p of a
+        Gaussian kernel has the lengthscale ℓ/√p): the one that comes nearest to samples that are left out.
     preimage : {"auto", "direct", "ridge", "gradient", "weighted", "nearest"} or Network, default="auto"
         How ``inverse_transform`` finds the inputs of a level from its components. ``"direct"``: the features themselves
         (linear kernels). ``"ridge"``: kernel ridge regression from components to inputs. ``"weighted"``: the mean of
@@ -177,7 +180,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def __init__(
         self,
         n_components: float | Sequence[float] = (2, 2),
-        kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
+        kernel: Kernel | str | Sequence[Kernel | str] = "auto",
         *,
         eta: float | Sequence[float] = 1.0,
         center: bool | str = True,
@@ -288,7 +291,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             decoder=decoder,
         )
         samples = self._samples(model.kernels[0], X)
-        problem = LevelsProblem(samples, model, self._search(), self._representation())
+        problem = LevelsProblem(samples, model, self._search(), self._representation()).settled()
         choice = problem.choose()
         self._keep(problem, choice, problem.solve(choice))
         return self

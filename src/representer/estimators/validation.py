@@ -18,7 +18,18 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples, column_
 from torch import Tensor
 
 from representer.approximation import Approximation, RandomFeatures, check_bare
-from representer.kernels import Domain, Kernel, Neural, Overlap, Stack, are_smiles, as_kernel, as_records, family
+from representer.kernels import (
+    Domain,
+    Gaussian,
+    Kernel,
+    Neural,
+    Overlap,
+    Stack,
+    are_smiles,
+    as_kernel,
+    as_records,
+    family,
+)
 from representer.linalg import as_bytes
 from representer.notices import warn
 from representer.operators import Decomposable, Operator, OperatorKernel
@@ -73,6 +84,11 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
     shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     n_features = shape[1] if len(shape) == 2 else 1  # other shapes are refused later
     return family(n_features, stationary=isinstance(approximation, RandomFeatures))
+
+
+def one_kernel(kernel: Any, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
