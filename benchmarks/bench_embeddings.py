@@ -38,7 +38,7 @@ def whole_fit(criterion: str, goal: float | None) -> Row:
     X, y = sample(n)
     points = torch.from_numpy(X)
     kernel = Gaussian("ard").resolve(points)
-    model = EmbeddingClassifier(criterion=criterion, max_iter=10, tol=0.0, random_state=0)
+    model = EmbeddingClassifier("rbf", criterion=criterion, max_iter=10, tol=0.0, random_state=0)
 
     def ours() -> EmbeddingClassifier:
         with warnings.catch_warnings():
@@ -70,8 +70,8 @@ def against_adam() -> list[Row]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             steps = {"solver": "adam", "max_iter": scaled(1000, 20), "tol": 0.0}
-            slow = EmbeddingClassifier(start=start, **steps, **PAPER).fit(X, y)
-            fast = EmbeddingClassifier(start=start, tol=1e-9, **PAPER).fit(X, y)
+            slow = EmbeddingClassifier("rbf", start=start, **steps, **PAPER).fit(X, y)
+            fast = EmbeddingClassifier("rbf", start=start, tol=1e-9, **PAPER).fit(X, y)
         goal = slow.criterion_value_ * (1.0 + 1e-4)
         ours = next((e.seconds for e in fast.history_ if e.value <= goal), float("inf"))
         reference = next(e.seconds for e in slow.history_ if e.value <= goal)

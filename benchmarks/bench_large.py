@@ -137,7 +137,7 @@ def _side_by_side(what: str, m: int, X: np.ndarray, labels: np.ndarray, new: np.
     m = min(m, n // 2)
     width = float(Gaussian("median").resolve(X).lengthscale)
     alpha = 1e-6
-    ours = OperatorRidge(Gaussian(width), alpha=alpha, approximation=Nystroem(m), random_state=0)
+    ours = OperatorRidge(Gaussian(width), alpha=alpha, approximation=Nystroem(m), random_state=0, fit_intercept=False)
     features = TheirNystroem(kernel="rbf", gamma=0.5 / width**2, n_components=m, random_state=0)
     theirs = make_pipeline(features, Ridge(alpha=alpha * n, fit_intercept=False, solver="cholesky"))
     scores = [accuracy(learner.fit(X, Y).predict(new), new_labels) for learner in (ours, theirs)]
@@ -216,13 +216,17 @@ def mnist() -> Row:
         median = float(Gaussian("median").resolve(inputs).lengthscale)
         for factor in (0.35, 0.5, 0.7, 1.0):
             landmarks = Nystroem(min(1500, len(fit) // 2))
-            trial = OperatorRidge(Gaussian(factor * median), approximation=landmarks, random_state=0)
+            trial = OperatorRidge(
+                Gaussian(factor * median), approximation=landmarks, random_state=0, fit_intercept=False
+            )
             right = accuracy(trial.fit(inputs, Y[fit]).predict(held_out), labels[check])
             scores[form, factor, factor * median] = right
     form, factor, lengthscale = max(scores, key=scores.__getitem__)
     started = time.perf_counter()
     X, new = forms[form](X), forms[form](new)
-    final = OperatorRidge(Gaussian(lengthscale), approximation=Nystroem(m), random_state=0).fit(X, Y)
+    final = OperatorRidge(Gaussian(lengthscale), approximation=Nystroem(m), random_state=0, fit_intercept=False).fit(
+        X, Y
+    )
     right = accuracy(final.predict(new), new_labels)
     seconds = time.perf_counter() - started
     note = f"{form}, lengthscale {factor} medians, alpha {final.alpha_:.2g}, fit and prediction {seconds:.0f} s"

@@ -34,7 +34,7 @@ def _data(n: int, d: int, p: int | None = None) -> tuple[np.ndarray, np.ndarray]
 def fixed() -> Row:
     n, ell, alpha = scaled(2000), 4.0, 1e-3
     X, y = _data(n, 20)
-    ours = OperatorRidge(Gaussian(ell), alpha=alpha)
+    ours = OperatorRidge(Gaussian(ell), alpha=alpha, fit_intercept=False)
     theirs = KernelRidge(alpha=alpha * n, kernel="rbf", gamma=1 / (2 * ell**2))
     np.testing.assert_allclose(ours.fit(X, y).predict(X[:50]), theirs.fit(X, y).predict(X[:50]), atol=1e-10)
     return compare(
@@ -50,7 +50,7 @@ def fixed() -> Row:
 def path() -> Row:
     n = scaled(2000)
     X, y = _data(n, 20)
-    model = OperatorRidge(Gaussian(4.0), alpha=np.logspace(-8, 1, 30))
+    model = OperatorRidge(Gaussian(4.0), alpha=np.logspace(-8, 1, 30), fit_intercept=False)
     gram = Gaussian(4.0)(X).numpy()
     return compare(
         "fit, 30 alphas by leave-one-out, against one eigendecomposition",
@@ -64,7 +64,7 @@ def path() -> Row:
 def learned() -> Row:
     n = scaled(500)
     X, y = _data(n, 5)
-    ours = OperatorRidge(Gaussian("ard"))
+    ours = OperatorRidge(Gaussian("ard"), fit_intercept=False)
     theirs = GaussianProcessRegressor(RBF(np.ones(5)) + WhiteKernel(0.1), normalize_y=False)
     with warnings.catch_warnings():  # two features do not matter: their lengthscales go where bounds allow
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -58,7 +58,7 @@ def fixed() -> Row:
     """The same predictions to 1e-8."""
     n, ell, alpha = scaled(2000), 4.0, 1e-3
     X, Y = sample(n, 20, 10)
-    ours = OperatorRidge(Gaussian(ell), alpha=alpha)
+    ours = OperatorRidge(Gaussian(ell), alpha=alpha, fit_intercept=False)
     # It scales alpha by nothing: n·alpha is its alpha.
     theirs = himalaya().KernelRidge(alpha * n, kernel="rbf", kernel_params={"gamma": 0.5 / ell**2})
     inputs, outputs = torch.from_numpy(X), torch.from_numpy(Y)
@@ -77,7 +77,7 @@ def path() -> Row:
     n, ell = scaled(1000), 4.0
     X, Y = sample(2 * n, 20, 10)
     alphas = np.logspace(-8, 0, 20)
-    ours = OperatorRidge(Gaussian(ell), alpha=alphas)
+    ours = OperatorRidge(Gaussian(ell), alpha=alphas, fit_intercept=False)
     theirs = himalaya().KernelRidgeCV(n * alphas, kernel="rbf", kernel_params={"gamma": 0.5 / ell**2}, cv=5)
     inputs, outputs = torch.from_numpy(X), torch.from_numpy(Y)
 
@@ -129,7 +129,11 @@ def posterior() -> Row:
     inputs, targets, new = torch.from_numpy(X[:n]), torch.from_numpy(y[:n]), torch.from_numpy(X[n:])
 
     def ours() -> tuple[np.ndarray, np.ndarray]:
-        return OperatorRidge(Gaussian(ell), alpha=alpha).fit(X[:n], y[:n]).predict(X[n:], return_std=True)
+        return (
+            OperatorRidge(Gaussian(ell), alpha=alpha, fit_intercept=False)
+            .fit(X[:n], y[:n])
+            .predict(X[n:], return_std=True)
+        )
 
     def theirs() -> tuple[np.ndarray, np.ndarray]:
         model, _ = exact_gp(inputs, targets, ell, n * alpha)
@@ -152,7 +156,7 @@ def learned() -> Row:
     def ours() -> np.ndarray:
         with warnings.catch_warnings():  # lengthscales of features that do not matter run to their bounds
             warnings.simplefilter("ignore")
-            return OperatorRidge(Gaussian("ard")).fit(X[:n], y[:n]).predict(X[n:])
+            return OperatorRidge(Gaussian("ard"), fit_intercept=False).fit(X[:n], y[:n]).predict(X[n:])
 
     def theirs() -> np.ndarray:
         import gpytorch

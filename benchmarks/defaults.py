@@ -180,12 +180,42 @@ def tuned_svc(d: int) -> BaseEstimator:
     return CalibratedClassifierCV(search, cv=StratifiedKFold(3, shuffle=True, random_state=0), ensemble=False)
 
 
+def light_boosting(d: int) -> BaseEstimator:
+    """LightGBM's trees, with its defaults."""
+    from lightgbm import LGBMRegressor
+
+    return LGBMRegressor(random_state=0, n_jobs=1, verbose=-1)
+
+
+def ordered_boosting(d: int) -> BaseEstimator:
+    """CatBoost's trees, with its defaults."""
+    from catboost import CatBoostRegressor
+
+    return CatBoostRegressor(random_seed=0, thread_count=1, verbose=False, allow_writing_files=False)
+
+
+def light_classes(d: int) -> BaseEstimator:
+    """LightGBM's trees for classes, with its defaults."""
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(random_state=0, n_jobs=1, verbose=-1)
+
+
+def ordered_classes(d: int) -> BaseEstimator:
+    """CatBoost's trees for classes, with its defaults."""
+    from catboost import CatBoostClassifier
+
+    return CatBoostClassifier(random_seed=0, thread_count=1, verbose=False, allow_writing_files=False)
+
+
 PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
     "regression": {
         "GP ARD": gaussian_process,
         "SVR": tuned_svr,
         "forest": lambda d: RandomForestRegressor(500, random_state=0),
         "boosting": lambda d: HistGradientBoostingRegressor(random_state=0),
+        "LightGBM": light_boosting,
+        "CatBoost": ordered_boosting,
     },
     "outputs": {
         "ridge": lambda d: RidgeCV(np.logspace(-3, 3, 13)),
@@ -196,6 +226,8 @@ PEERS: dict[str, dict[str, Callable[[int], BaseEstimator]]] = {
         "SVC": tuned_svc,
         "forest": lambda d: RandomForestClassifier(500, random_state=0),
         "boosting": lambda d: HistGradientBoostingClassifier(random_state=0),
+        "LightGBM": light_classes,
+        "CatBoost": ordered_classes,
     },
 }
 REGRESSORS: dict[str, Callable[[int], BaseEstimator]] = {

@@ -37,6 +37,7 @@ ROOMS = (
     "preimage",
     "problems",
     "inspection",
+    "persistence",
     "estimators",
     # the leaves
     "metrics",
@@ -237,7 +238,18 @@ CORE, EXTRAS = declared_packages()
 def test_there_is_a_library_to_look_at() -> None:
     assert SOURCE / "__init__.py" in PATHS
     assert {"matplotlib", "dask", "rdkit", "grakel", "typer", "pandas"} <= EXTRAS
-    assert {"numpy", "scipy", "sklearn", "joblib", "threadpoolctl", "torch", "rich", "pooch", "filelock"} == CORE
+    assert {
+        "numpy",
+        "scipy",
+        "sklearn",
+        "joblib",
+        "threadpoolctl",
+        "torch",
+        "rich",
+        "pooch",
+        "filelock",
+        "safetensors",
+    } == CORE
 
 
 @pytest.mark.parametrize("path", PATHS, ids=[str(path.relative_to(SOURCE)) for path in PATHS])

@@ -37,13 +37,13 @@ def candidates(n: int) -> dict[str, EmbeddingClassifier]:
     """The objectives for n training samples; all probabilities are calibrated."""
     paper: dict[str, Any] = {"criterion": "rademacher", "fit_intercept": False}
     return {
-        DEFAULT: EmbeddingClassifier(),
-        "leave-one-out, prior": EmbeddingClassifier(complexity_weight=0.0),
-        "leave-one-out + 3r/n, prior": EmbeddingClassifier(complexity_weight=3.0 / n),
-        "leave-one-out": EmbeddingClassifier(complexity_weight=0.0, shrinkage=0.0),
-        "bound of the paper": EmbeddingClassifier(shrinkage=0.0, **paper),
-        "bound, prior": EmbeddingClassifier(**paper),
-        "bound, prior, constant": EmbeddingClassifier(criterion="rademacher"),
+        DEFAULT: EmbeddingClassifier("rbf"),
+        "leave-one-out, prior": EmbeddingClassifier("rbf", complexity_weight=0.0),
+        "leave-one-out + 3r/n, prior": EmbeddingClassifier("rbf", complexity_weight=3.0 / n),
+        "leave-one-out": EmbeddingClassifier("rbf", complexity_weight=0.0, shrinkage=0.0),
+        "bound of the paper": EmbeddingClassifier("rbf", shrinkage=0.0, **paper),
+        "bound, prior": EmbeddingClassifier("rbf", **paper),
+        "bound, prior, constant": EmbeddingClassifier("rbf", criterion="rademacher"),
     }
 
 

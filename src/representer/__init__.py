@@ -21,6 +21,7 @@ from representer.estimators import (
     Paths,
     StructuredPredictor,
     Torsions,
+    load,
 )
 from representer.functions import Layer, herd, mean_embedding
 
@@ -52,6 +53,7 @@ __all__ = [
     "datasets",
     "herd",
     "kernels",
+    "load",
     "mean_embedding",
     "metrics",
     "mmd",

@@ -1,4 +1,4 @@
-"""The command ``representer``: its version, and the data sets that it can load and fetch."""
+"""The command ``representer``: its version, what is in a model file, and the data sets that it can load and fetch."""
 
 # No `from __future__ import annotations`: typer reads annotations, and knows only what is imported here.
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ def make_application() -> "typer.Typer":
             typer.echo(f"representer {version('representer')}")
             raise typer.Exit
 
+    @application.command("describe")
+    def describe(
+        model: Annotated[Path, typer.Argument(help="A file that `save` has written, or the folder in which it is.")],
+        json_output: as_json = False,
+    ) -> None:
+        """Print what a model file says about itself: versions, inputs, the fit."""
+        raise typer.Exit(describe_model(model, console_for(json_output), json_output))
+
     @data.command("list")
     def data_list(json_output: as_json = False) -> None:
         """List the data sets, and which of them are at hand."""
@@ -91,6 +100,26 @@ def print_json(record: object) -> None:
 
 
 # -- the subcommands; each returns the exit status --------------------------------------------------------------------
+def describe_model(model: Path, console: Console, json_output: bool) -> int:
+    """Print what a model file says about itself: 1 if it is none."""
+    from representer.persistence import ModelFileError, describe
+
+    try:
+        about = describe(model)
+    except ModelFileError as error:
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
+        return 1
+    if json_output:
+        print_json(about)
+        return 0
+    table = Table("what", "value", title=str(model), show_header=False)
+    for name, value in about.items():
+        for key, entry in value.items() if isinstance(value, dict) else [("", value)]:
+            table.add_row(f"{name} {key}".rstrip(), escape(entry if isinstance(entry, str) else json.dumps(entry)))
+    console.print(table)
+    return 0
+
+
 def list_data(console: Console, json_output: bool) -> int:
     """List every file that a loader reads, and whether it is there."""
     from representer import datasets

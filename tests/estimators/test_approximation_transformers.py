@@ -177,8 +177,8 @@ def test_a_fitted_transformer_is_still_a_value(X):
 
 
 LEARNERS: Any = [
-    (OperatorRidge(), lambda a: a),
-    (EmbeddingClassifier(), lambda a: a),
+    (OperatorRidge("rbf"), lambda a: a),
+    (EmbeddingClassifier("rbf"), lambda a: a),
     (ConditionalMeanEmbedding(), lambda a: a),
     (ConditionalMeanEmbedding(), lambda a: (Nystroem(20), a)),
     (StructuredPredictor(), lambda a: a),

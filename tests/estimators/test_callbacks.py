@@ -82,13 +82,13 @@ def test_only_callback_instances_are_taken():
 
 
 LEARNERS = {
-    "OperatorRidge": OperatorRidge(alpha=0.1),
+    "OperatorRidge": OperatorRidge("rbf", alpha=0.1),
     "DeepKernelRegressor": DeepKernelRegressor([1], max_iter=2, n_restarts=1, random_state=0),
     "DeepKernelClassifier": DeepKernelClassifier([1], max_iter=2, n_restarts=1, random_state=0),
     "KernelAutoencoder": KernelAutoencoder(1, alpha=0.1, max_iter=2, n_restarts=1, random_state=0),
     "StructuredPredictor": StructuredPredictor("rbf", "rbf", alpha=0.1),
     "ConditionalMeanEmbedding": ConditionalMeanEmbedding(alpha=0.1, criterion=None),
-    "EmbeddingClassifier": EmbeddingClassifier(max_iter=2, random_state=0),
+    "EmbeddingClassifier": EmbeddingClassifier("rbf", max_iter=2, random_state=0),
     "DeepKernelPCA": DeepKernelPCA([2, 1], random_state=0),
 }
 

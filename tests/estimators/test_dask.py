@@ -371,8 +371,8 @@ def test_errors_name_the_fix(data, monkeypatch):
 
 
 LEARNERS: Any = [
-    OperatorRidge(approximation=Nystroem(20)),
-    EmbeddingClassifier(approximation=Nystroem(20)),
+    OperatorRidge("rbf", approximation=Nystroem(20)),
+    EmbeddingClassifier("rbf", approximation=Nystroem(20)),
     ConditionalMeanEmbedding(approximation=Nystroem(20)),
     StructuredPredictor(approximation=Nystroem(20)),
     DeepKernelRegressor(approximation=Nystroem(20)),

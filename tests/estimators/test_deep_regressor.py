@@ -456,7 +456,7 @@ def test_the_deep_kernel_in_other_learners(data, deep):
     X, y = data
     k = deep.deep_kernel_
     K = k(X).numpy()
-    ridge = OperatorRidge(k, alpha=deep.alpha_).fit(X, y - deep.intercept_)
+    ridge = OperatorRidge(k, alpha=deep.alpha_, fit_intercept=False).fit(X, y - deep.intercept_)
     W = K + len(X) * deep.alpha_ * np.eye(len(X))
     np.testing.assert_allclose(ridge.dual_coef_, np.linalg.solve(W, y - deep.intercept_), rtol=1e-6)
     np.testing.assert_allclose(ridge.predict(X) + deep.intercept_, deep.predict(X), rtol=1e-7)
@@ -664,7 +664,7 @@ def test_several_outputs_share_the_inner_layers(data, rng):
     Y = np.column_stack([y, np.abs(X[:, 0] - X[:, 1])])
     model = fitted((X, Y))
     assert model.predict(X).shape == Y.shape and model.dual_coef_.shape == Y.shape
-    alone = OperatorRidge(model.deep_kernel_, alpha=model.alpha_).fit(X, Y - model.intercept_)
+    alone = OperatorRidge(model.deep_kernel_, alpha=model.alpha_, fit_intercept=False).fit(X, Y - model.intercept_)
     np.testing.assert_allclose(alone.predict(X) + model.intercept_, model.predict(X), rtol=1e-6, atol=1e-8)
     column = fitted((X, y[:, None]))
     assert column.predict(X).shape == (len(X), 1)
@@ -768,7 +768,7 @@ def test_vector_fields_obey_their_physics(rng):
     X = rng.uniform(-1, 1, (20, 2))
     Y = np.column_stack([-X[:, 1], X[:, 0]])
     model = fitted((X, Y), [], DivergenceFree(0.8), alpha=1e-4, fit_intercept=False)
-    reference = OperatorRidge(DivergenceFree(0.8), alpha=1e-4).fit(X, Y)
+    reference = OperatorRidge(DivergenceFree(0.8), alpha=1e-4, fit_intercept=False).fit(X, Y)
     np.testing.assert_allclose(model.predict(X), reference.predict(X), atol=1e-6)
     np.testing.assert_allclose(
         model.predict(X, return_std=True)[1], reference.predict(X, return_std=True)[1], rtol=1e-6

@@ -57,7 +57,7 @@ def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def test_all_samples_as_landmarks_are_exact(data, operator, weighted, alpha, criterion):
     X, Y, w = data
     X, Y, w = X[:80], Y[:80], w[:80] if weighted else None
-    options: Any = {"alpha": alpha, "criterion": criterion, "random_state": 0}
+    options: Any = {"alpha": alpha, "criterion": criterion, "random_state": 0, "fit_intercept": False}
     exact = OperatorRidge(Gaussian(1.0), operator, **options).fit(X, Y, w)
     model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(80), **options).fit(X, Y, w)
     assert model.alpha_ == pytest.approx(exact.alpha_, rel=1e-6)
@@ -72,7 +72,9 @@ def test_all_samples_as_landmarks_are_exact(data, operator, weighted, alpha, cri
 @pytest.mark.parametrize("approximation", [Nystroem(30), RandomFeatures(50), Landmarks(np.eye(3))], ids=repr)
 def test_is_ridge_regression_on_the_features(data, approximation):
     X, Y, w = data
-    model = OperatorRidge(Gaussian(1.0), alpha=0.01, approximation=approximation, random_state=0).fit(X, Y, w)
+    model = OperatorRidge(
+        Gaussian(1.0), alpha=0.01, approximation=approximation, random_state=0, fit_intercept=False
+    ).fit(X, Y, w)
     features = KernelFeatures(Gaussian(1.0), approximation, random_state=0)
     linear = Ridge(alpha=0.01 * w.sum(), fit_intercept=False)
     theirs = make_pipeline(features, linear).fit(X, Y, ridge__sample_weight=w)
@@ -82,7 +84,9 @@ def test_is_ridge_regression_on_the_features(data, approximation):
 def test_leave_one_out_is_a_loop(data):
     X, Y, w = (a[:25] for a in data)
     points = Landmarks(data[0][100:110])
-    model = OperatorRidge(Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=points).fit(X, Y, w)
+    model = OperatorRidge(
+        Gaussian(1.0), Dense(np.eye(3) + 0.5), alpha=0.02, approximation=points, fit_intercept=False
+    ).fit(X, Y, w)
     for i in range(25):
         rest = np.delete(np.arange(25), i)
         shift = 0.02 * w.sum() / w[rest].sum()  # without i the ridge stays what it was
@@ -137,7 +141,7 @@ def test_a_direction_may_stand_alone_in_the_sums(data):
 # -- blocks -----------------------------------------------------------------------------------------------------------
 def test_blocks_of_any_size_give_the_same(data):
     X, Y, w = data
-    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0, fit_intercept=False)
     whole = clone(model).fit(X, Y, w).predict(X)
     # 30 features: 5 · 8 · 30² of sums, 8 · 3² of squared targets, 8 · 30 for each row that is left out, and
     # 8 · 3 · 30 for each row of a block.
@@ -158,7 +162,9 @@ def test_no_matrix_of_all_samples_exists(rng, monkeypatch):
     monkeypatch.setattr(Gaussian, "_gram", watched)
     X = rng.normal(size=(5000, 2))
     limit = 8 * (5 * 400 + 40) + 100 * 3 * 8 * 20  # alpha is given: no sample is left out
-    model = OperatorRidge(Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0)
+    model = OperatorRidge(
+        Gaussian(1.0), alpha=0.1, approximation=Nystroem(20), memory_limit=limit, random_state=0, fit_intercept=False
+    )
     monkeypatch.setattr(systems_ridge, "approximation_error", lambda features, X: 0.0)
     model.fit(X, X[:, 0])
     assert max(sizes) <= 100 * 20 + 20 * 20
@@ -169,11 +175,13 @@ def test_memory_limits(data):
     assert (as_bytes("1.5 gb"), as_bytes(10), as_bytes(None)) == (1_500_000_000, 10, None)
     for wrong in ("much", "-1GB", 0, -5, True, [1]):
         with pytest.raises(ValueError, match="memory_limit must be a positive number of bytes"):
-            OperatorRidge(approximation=Nystroem(5), memory_limit=wrong).fit(X, Y)
+            OperatorRidge("rbf", approximation=Nystroem(5), memory_limit=wrong, fit_intercept=False).fit(X, Y)
     with pytest.raises(MemoryError, match="leaves no room for a fit with 100 features"):
-        OperatorRidge(approximation=Nystroem(100), memory_limit="50KB").fit(X, Y)
+        OperatorRidge("rbf", approximation=Nystroem(100), memory_limit="50KB", fit_intercept=False).fit(X, Y)
     with pytest.raises(MemoryError, match="leaves no room for a fit with 100 features"):
-        OperatorRidge(approximation=Nystroem(100), alpha=0.1, solver="cg", memory_limit="50KB").fit(X, Y)
+        OperatorRidge(
+            "rbf", approximation=Nystroem(100), alpha=0.1, solver="cg", memory_limit="50KB", fit_intercept=False
+        ).fit(X, Y)
 
 
 PEAK = """
@@ -216,7 +224,7 @@ def test_single_precision_blocks_are_summed_in_double(data):
 
 def test_leave_one_out_on_a_sample_of_large_data(data, monkeypatch):
     X, Y, _ = data
-    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0)
+    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(30), random_state=0, fit_intercept=False)
     whole = clone(model).fit(X, Y)
     monkeypatch.setattr(limits, "HELD_ROWS", 50)
     some = clone(model).fit(X, Y)
@@ -246,7 +254,7 @@ def test_the_preconditioner_saves_iterations(data, monkeypatch):
         return solve_falkon(settings, features, source, 0.0 * standing, **options)
 
     monkeypatch.setattr(InMemory, "total", lambda *a, **o: passes.append(1) or total(*a, **o))
-    options: Any = {"alpha": 1e-4, "approximation": Nystroem(100), "random_state": 0}
+    options: Any = {"alpha": 1e-4, "approximation": Nystroem(100), "random_state": 0, "fit_intercept": False}
     model = OperatorRidge(Gaussian(0.7), solver=Falkon(1e-6, max_iter=1000), **options)
     model.fit(X, Y)
     few = len(passes)
@@ -258,8 +266,10 @@ def test_the_preconditioner_saves_iterations(data, monkeypatch):
 def test_alpha_with_conjugate_gradients_comes_from_fewer_landmarks(data, monkeypatch):
     X, Y, _ = data
     monkeypatch.setattr(limits, "PILOT_LANDMARKS", 40)
-    direct = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0).fit(X, Y)
-    model = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0, solver="cg").fit(X, Y)
+    direct = OperatorRidge(Gaussian(1.0), approximation=Nystroem(60), random_state=0, fit_intercept=False).fit(X, Y)
+    model = OperatorRidge(
+        Gaussian(1.0), approximation=Nystroem(60), random_state=0, solver="cg", fit_intercept=False
+    ).fit(X, Y)
     assert 0.1 < model.alpha_ / direct.alpha_ < 10
     assert model.criterion_value_ is not None
     with pytest.raises(ValueError, match=r"this fit went by conjugate gradients\. Use solver='direct'"):
@@ -283,6 +293,7 @@ def test_too_few_iterations_are_announced(data):
         approximation=Nystroem(60),
         solver=Falkon(1e-12, max_iter=2),
         random_state=0,
+        fit_intercept=False,
     )
     with pytest.warns(ConvergenceWarning, match=r"have not reached Falkon.* after 2 iterations"):
         model.fit(X, Y)
@@ -349,7 +360,12 @@ def test_batches_equal_one_fit(data, kernel, approximation, criterion, monkeypat
     monkeypatch.setattr(limits, "HELD_ROWS", 70)  # so that batches compete for a place
     X, Y, w = data
     model = OperatorRidge(
-        kernel, Dense(np.eye(3) + 0.5), approximation=approximation, criterion=criterion, random_state=0
+        kernel,
+        Dense(np.eye(3) + 0.5),
+        approximation=approximation,
+        criterion=criterion,
+        random_state=0,
+        fit_intercept=False,
     )
     whole, batches = clone(model).fit(X, Y, w), clone(model)
     for start in range(0, 200, 60):
@@ -369,27 +385,27 @@ def test_batches_equal_one_fit(data, kernel, approximation, criterion, monkeypat
 
 def test_batches_of_objects_and_sparse_rows():
     y = np.arange(len(WORDS), dtype=float)
-    words = OperatorRidge(Spectrum(1), alpha=0.1, approximation=Landmarks(WORDS[:4]))
+    words = OperatorRidge(Spectrum(1), alpha=0.1, approximation=Landmarks(WORDS[:4]), fit_intercept=False)
     whole = clone(words).fit(WORDS, y)
     half = len(WORDS) // 2
     batches = clone(words).partial_fit(WORDS[:half], y[:half]).partial_fit(WORDS[half:], y[half:])
     np.testing.assert_allclose(batches.predict(WORDS), whole.predict(WORDS), atol=1e-9)
     bits = sparse.csr_array(np.random.default_rng(0).integers(0, 2, (40, 12)).astype(float))
     y = np.arange(40.0)
-    model = OperatorRidge("tanimoto", approximation=Nystroem(8), random_state=0)
+    model = OperatorRidge("tanimoto", approximation=Nystroem(8), random_state=0, fit_intercept=False)
     model.partial_fit(bits[:20], y[:20]).partial_fit(bits[20:], y[20:])
     assert np.isfinite(model.predict(bits)).all()
 
 
 def test_bad_batches(data):
     X, Y, _ = data
-    assert not hasattr(OperatorRidge(), "partial_fit")
+    assert not hasattr(OperatorRidge("rbf", fit_intercept=False), "partial_fit")
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
-        OperatorRidge().partial_fit(X, Y)
+        OperatorRidge("rbf", fit_intercept=False).partial_fit(X, Y)
     assert "partial_fit needs approximation=" in str(error.value.__cause__)
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'"):
-        OperatorRidge(approximation=Nystroem(5), solver="cg").partial_fit(X, Y)
-    model = OperatorRidge(approximation=Nystroem(5), random_state=0).partial_fit(X, Y)
+        OperatorRidge("rbf", approximation=Nystroem(5), solver="cg", fit_intercept=False).partial_fit(X, Y)
+    model = OperatorRidge("rbf", approximation=Nystroem(5), random_state=0, fit_intercept=False).partial_fit(X, Y)
     with pytest.raises(ValueError, match="2 features"):
         model.partial_fit(X[:, :2], Y)
     with pytest.raises(ValueError, match="y has 2 outputs, but 3 before"):
@@ -416,7 +432,7 @@ def test_missing_targets_have_sums_of_their_own(rng, operator):
     for criterion, alpha in (("loo", [1e-4, 1e-2]), ("gcv", [1e-4, 1e-2]), ("loo", 1e-3)):
         if criterion == "gcv" and isinstance(operator, Dense):
             continue  # refused: outputs are coupled
-        options = {"operator": operator, "alpha": alpha, "criterion": criterion}
+        options = {"operator": operator, "alpha": alpha, "criterion": criterion, "fit_intercept": False}
         exact = OperatorRidge(Gaussian(1.0), **options).fit(X, holes, w)
         found = OperatorRidge(Gaussian(1.0), approximation=Nystroem(120), random_state=0, **options).fit(X, holes, w)
         assert found.alpha_ == exact.alpha_
@@ -441,12 +457,12 @@ def test_missing_targets_in_blocks(rng):
         torch.testing.assert_close(part.cross[:, 0], B.mT @ Y[seen, j])
         assert part.n == int(seen.sum())
     assert found.weight == 90.0
-    learned = OperatorRidge(Gaussian("ard"), approximation=Nystroem(10), random_state=0).fit(X, Y)
+    learned = OperatorRidge(Gaussian("ard"), approximation=Nystroem(10), random_state=0, fit_intercept=False).fit(X, Y)
     assert len(learned.history_) > 1
     with pytest.raises(ValueError, match="solver='direct'"):
-        OperatorRidge(Gaussian(1.0), approximation=Nystroem(10), solver="cg").fit(X, Y)
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(10), solver="cg", fit_intercept=False).fit(X, Y)
     with pytest.raises(MemoryError, match="leaves no room"):
-        OperatorRidge(Gaussian(1.0), approximation=Nystroem(90), memory_limit="200kB").fit(X, Y)
+        OperatorRidge(Gaussian(1.0), approximation=Nystroem(90), memory_limit="200kB", fit_intercept=False).fit(X, Y)
 
 
 def test_conjugate_gradients_say_why_they_ended(data):
@@ -474,7 +490,9 @@ def test_hyperparameters_are_learned_on_a_part(rng, monkeypatch):
     monkeypatch.setattr(limits, "SEARCH_ROWS", 100)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(6 * X[:, 0]) + 0.1 * rng.normal(size=800)
-    model = OperatorRidge(Gaussian("ard"), approximation=Nystroem(60), random_state=0, tol=1e-3).fit(X, y)
+    model = OperatorRidge(
+        Gaussian("ard"), approximation=Nystroem(60), random_state=0, tol=1e-3, fit_intercept=False
+    ).fit(X, y)
     assert model.kernel_.lengthscale[1] > 3 * model.kernel_.lengthscale[0]
     assert model.score(X, y) > 0.97 and len(model.history_) > 1
 
@@ -482,7 +500,9 @@ def test_hyperparameters_are_learned_on_a_part(rng, monkeypatch):
 def test_operators_that_the_targets_decide(data):
     X, Y, _ = data
     for operator in (Covariance(), "learn"):
-        model = OperatorRidge(Gaussian(1.0), operator, approximation=Nystroem(40), random_state=0).fit(X, Y)
+        model = OperatorRidge(
+            Gaussian(1.0), operator, approximation=Nystroem(40), random_state=0, fit_intercept=False
+        ).fit(X, Y)
         assert model.operator_.as_matrix(3, torch.zeros(1)).shape == (3, 3) and model.score(X, Y) > 0.8
 
 
@@ -496,7 +516,7 @@ def test_bad_choices(data):
             {"kernel": Linear(), "approximation": RandomFeatures(5)},
             "RandomFeatures takes .* Nystroem takes any",
         ),
-        ({"approximation": TensorSketch(5)}, "TensorSketch takes Polynomial"),
+        ({"kernel": "rbf", "approximation": TensorSketch(5)}, "TensorSketch takes Polynomial"),
         ({"approximation": RandomFeatures(0)}, "n_components of RandomFeatures must be a positive integer"),
         ({"approximation": Landmarks(np.ones((2, 5)))}, "5 features"),
         ({"kernel": CurlFree(1.0), "approximation": Nystroem(5)}, "needs a scalar kernel"),
@@ -631,7 +651,7 @@ def test_batches_of_a_classifier_equal_one_fit(monkeypatch):
     one = clone(model).partial_fit(X[y == 0], names[y == 0], classes=["down", "up"])  # a class may come later
     one.partial_fit(X[y == 1], names[y == 1])
     np.testing.assert_allclose(one.embedding(X), whole.embedding(X), atol=1e-9)
-    assert not hasattr(EmbeddingClassifier(), "partial_fit")
+    assert not hasattr(EmbeddingClassifier("rbf"), "partial_fit")
     assert not hasattr(batches.fit(X, names), "n_samples_seen_")
 
 
@@ -665,7 +685,9 @@ def test_landmarks_of_deep_learners_are_samples(rng):
         KernelFeatures(random_state=0),
         KernelFeatures(approximation=RandomFeatures(10), random_state=0),
         KernelFeatures("poly", TensorSketch(10), random_state=0),
-        OperatorRidge(Gaussian(5.0), approximation=RandomFeatures(100), alpha=1e-3, random_state=0),
+        OperatorRidge(
+            Gaussian(5.0), approximation=RandomFeatures(100), alpha=1e-3, random_state=0, fit_intercept=False
+        ),
         EmbeddingClassifier(
             Gaussian(3.0),
             alpha=1e-3,
@@ -744,7 +766,9 @@ def test_a_first_batch_is_refused_for_what_is_wrong_with_it(data):
     X, Y, _ = data
     for batch, message in (((np.where(X > 2, np.nan, X), Y), "contains NaN"), ((X, Y[:3]), "inconsistent")):
         with pytest.raises(ValueError, match=message):
-            OperatorRidge(Gaussian(1.0), approximation=RandomFeatures(20), random_state=0).partial_fit(*batch)
+            OperatorRidge(
+                Gaussian(1.0), approximation=RandomFeatures(20), random_state=0, fit_intercept=False
+            ).partial_fit(*batch)
 
 
 @pytest.mark.parametrize("first", [1, 3])

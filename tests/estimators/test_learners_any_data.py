@@ -82,23 +82,25 @@ def test_single_precision(kernel: Any, X: Any) -> None:
     y = np.sin(np.arange(len(X)))
     Y = np.column_stack([y, np.cos(np.arange(len(X)))])
     targets = y if isinstance(kernel, Kernel) else Y
-    double = OperatorRidge(kernel, alpha=0.1, max_iter=20).fit(X, targets)
-    single = OperatorRidge(double.kernel_, alpha=0.1, dtype="float32").fit(X, targets)
+    double = OperatorRidge(kernel, alpha=0.1, max_iter=20, fit_intercept=False).fit(X, targets)
+    single = OperatorRidge(double.kernel_, alpha=0.1, dtype="float32", fit_intercept=False).fit(X, targets)
     assert single.predict(X).dtype == np.float32 == single.dual_coef_.dtype
     assert repr(single.kernel_) == repr(double.kernel_)
     (mean, std), (expected, spread) = (model.predict(X[:5], return_std=True) for model in (single, double))
     np.testing.assert_allclose(mean, expected, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose(std, spread, rtol=1e-2, atol=1e-3)
     np.testing.assert_allclose(single.loo_predict_, double.loo_predict_, rtol=1e-2, atol=1e-2)
-    OperatorRidge(kernel, dtype="float32", max_iter=3, tol=0.1).fit(X, targets).predict(X[:2])
+    OperatorRidge(kernel, dtype="float32", max_iter=3, tol=0.1, fit_intercept=False).fit(X, targets).predict(X[:2])
 
 
 def test_single_precision_with_landmarks_and_operators() -> None:
     Y = np.column_stack([N_OF_A, -N_OF_A])
     for operator in (Covariance(), Identity(), "learn"):
-        model = OperatorRidge(Spectrum(1) + 1.0, operator, dtype="float32", max_iter=5, tol=0.1)
+        model = OperatorRidge(Spectrum(1) + 1.0, operator, dtype="float32", max_iter=5, tol=0.1, fit_intercept=False)
         assert model.fit(WORDS, Y).score(WORDS, Y) > 0.9
-    model = OperatorRidge(Spectrum((1, 2)), approximation=Nystroem(20), dtype="float32", random_state=0, alpha=1e-3)
+    model = OperatorRidge(
+        Spectrum((1, 2)), approximation=Nystroem(20), dtype="float32", random_state=0, alpha=1e-3, fit_intercept=False
+    )
     mean, std = model.fit(WORDS, N_OF_A).predict(WORDS, return_std=True)
     assert mean.dtype == std.dtype == np.float32
     assert model.score(WORDS, N_OF_A) > 0.9
@@ -112,7 +114,7 @@ def test_landmarks_need_no_whole_gram_matrix() -> None:
         return Spectrum(1)(X, Y).numpy()
 
     many = WORDS * 5
-    OperatorRidge(Callable(matrix, batched=True), approximation=Nystroem(10), random_state=0).fit(
+    OperatorRidge(Callable(matrix, batched=True), approximation=Nystroem(10), random_state=0, fit_intercept=False).fit(
         many, np.tile(N_OF_A, 5)
     )
     assert min(min(shape) for shape in seen) <= max(min(shape) for shape in seen) <= 10
@@ -130,10 +132,10 @@ def test_a_learned_match_kernel_is_repaired_in_the_end() -> None:
     start = Match(Gaussian("auto")).resolve(bags)
     assert torch.linalg.eigvalsh(start(bags))[0] < -1e-3  # the search starts from an indefinite matrix
     with pytest.warns(IndefiniteGramWarning, match="were set to zero") as caught:
-        model = OperatorRidge(Match(Gaussian("auto")), alpha=1e-2, max_iter=30).fit(bags, y)
+        model = OperatorRidge(Match(Gaussian("auto")), alpha=1e-2, max_iter=30, fit_intercept=False).fit(bags, y)
     assert sum(issubclass(w.category, IndefiniteGramWarning) for w in caught) == 1
     assert len(model.history_) > 1 and model.history_[-1].value < model.history_[0].value
-    clipped = OperatorRidge("precomputed", alpha=1e-2).fit(_clipped(model.kernel_(bags)), y)
+    clipped = OperatorRidge("precomputed", alpha=1e-2, fit_intercept=False).fit(_clipped(model.kernel_(bags)), y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # said once
         np.testing.assert_allclose(model.loo_predict_, clipped.loo_predict_, rtol=1e-6)
@@ -160,7 +162,10 @@ def test_a_repair_means_the_same_for_new_points(kernel: Kernel) -> None:
     """f at the training points is that of the repaired matrix, however small the ridge, and tame beside them."""
     bags, y = indefinite_bags()
     gram = kernel(bags)
-    precomputed, objects = OperatorRidge("precomputed", alpha=1e-9), OperatorRidge(kernel, alpha=1e-9)
+    precomputed, objects = (
+        OperatorRidge("precomputed", alpha=1e-9, fit_intercept=False),
+        OperatorRidge(kernel, alpha=1e-9, fit_intercept=False),
+    )
     with pytest.warns(IndefiniteGramWarning):
         objects.fit(bags, y)
     with pytest.warns(IndefiniteGramWarning):
@@ -185,9 +190,9 @@ def _clipped(gram: torch.Tensor) -> np.ndarray:
 def test_the_criterion_is_that_of_the_repaired_matrix(alpha: Any) -> None:
     bags, y = indefinite_bags()
     with pytest.warns(IndefiniteGramWarning):
-        model = OperatorRidge(Match(Gaussian("auto")), alpha=alpha, tol=1e-2).fit(bags, y)
+        model = OperatorRidge(Match(Gaussian("auto")), alpha=alpha, tol=1e-2, fit_intercept=False).fit(bags, y)
     gram = _clipped(model.kernel_(bags))
-    refitted = OperatorRidge("precomputed", alpha=[model.alpha_]).fit(gram, y)
+    refitted = OperatorRidge("precomputed", alpha=[model.alpha_], fit_intercept=False).fit(gram, y)
     assert model.criterion_value_ == pytest.approx(refitted.criterion_value_, rel=1e-5)
 
 
@@ -197,16 +202,18 @@ def test_an_edit_kernel_is_learned_through_indefinite_matrices() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IndefiniteGramWarning)
         warnings.simplefilter("ignore", NumericalWarning)  # beside an indefinite matrix, an alpha of 1e-10 is nothing
-        model = OperatorRidge(Edit("auto") + 1.0, n_restarts=3, random_state=0).fit(strings, y)
+        model = OperatorRidge(Edit("auto") + 1.0, n_restarts=3, random_state=0, fit_intercept=False).fit(strings, y)
         folds = KFold(4, shuffle=True, random_state=0)
-        assert cross_val_score(OperatorRidge(Edit("auto") + 1.0), strings, y, cv=folds).mean() > 0.5
+        assert (
+            cross_val_score(OperatorRidge(Edit("auto") + 1.0, fit_intercept=False), strings, y, cv=folds).mean() > 0.5
+        )
     assert model.score(strings, y) > 0.9
 
 
 def test_a_kernel_that_is_far_from_definite_is_refused() -> None:
     kernel = "auto" * Callable(lambda x, y: -float(abs(len(x) - len(y))))
     with pytest.raises(NotPositiveDefiniteError, match="more than the 10% that may be clipped"):
-        OperatorRidge(kernel).fit(WORDS, N_OF_A)
+        OperatorRidge(kernel, fit_intercept=False).fit(WORDS, N_OF_A)
 
 
 def test_adapted_is_the_kernel() -> None:
@@ -240,7 +247,10 @@ def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any, data: np.ndarr
     y = np.column_stack([SHARED, -SHARED]) if isinstance(kernel, Separate) else SHARED
     weights = np.r_[0.0, np.ones(len(y) - 1)]
     X = form(data)
-    for model in (OperatorRidge(kernel), OperatorRidge(kernel, alpha=0.1, dtype="float32")):
+    for model in (
+        OperatorRidge(kernel, fit_intercept=False),
+        OperatorRidge(kernel, alpha=0.1, dtype="float32", fit_intercept=False),
+    ):
         assert get_tags(model).input_tags.sparse
         tolerance = 1e-8 if model.dtype == "float64" else 1e-3
         thin = clone(model).fit(X, y, sample_weight=weights)
@@ -256,10 +266,12 @@ def test_sparse_fingerprints_give_what_dense_ones_do(kernel: Any, data: np.ndarr
 
 def test_sparse_fingerprints_in_folds_and_with_landmarks() -> None:
     X = sparse.csr_array(BITS)
-    dense = cross_val_predict(OperatorRidge("tanimoto"), BITS, SHARED, cv=4)
-    np.testing.assert_allclose(cross_val_predict(OperatorRidge("tanimoto"), X, SHARED, cv=4), dense)
+    dense = cross_val_predict(OperatorRidge("tanimoto", fit_intercept=False), BITS, SHARED, cv=4)
+    np.testing.assert_allclose(
+        cross_val_predict(OperatorRidge("tanimoto", fit_intercept=False), X, SHARED, cv=4), dense
+    )
     for sampling in ("uniform", "pivots"):
-        model = OperatorRidge("tanimoto", approximation=Nystroem(40, sampling), random_state=0)
+        model = OperatorRidge("tanimoto", approximation=Nystroem(40, sampling), random_state=0, fit_intercept=False)
         assert model.fit(X, SHARED).score(X, SHARED) > 0.7
 
 
@@ -273,9 +285,9 @@ def test_other_kernels_refuse_sparse_vectors() -> None:
         "precomputed",
     ):
         assert not takes_sparse(kernel)
-        assert not get_tags(OperatorRidge(kernel)).input_tags.sparse
+        assert not get_tags(OperatorRidge(kernel, fit_intercept=False)).input_tags.sparse
         with pytest.raises(TypeError, match=r"[Ss]parse data was passed"):
-            OperatorRidge(kernel).fit(sparse.csr_array(BITS @ BITS.T), SHARED)
+            OperatorRidge(kernel, fit_intercept=False).fit(sparse.csr_array(BITS @ BITS.T), SHARED)
     assert takes_sparse(Constant() + Tanimoto())
 
 
@@ -300,7 +312,7 @@ def test_ridge_on_explicit_features_is_the_kernel_machine(kernel: Any, X: Any) -
     known, new = features.matrix, kernel.explicit_features(test, features.columns).matrix
     alpha = 0.1
     linear = Ridge(alpha=alpha, fit_intercept=False, tol=1e-12, solver="sparse_cg", max_iter=10_000)
-    dual = OperatorRidge(kernel, alpha=alpha / len(train)).fit(train, y[::2])
+    dual = OperatorRidge(kernel, alpha=alpha / len(train), fit_intercept=False).fit(train, y[::2])
     expected = linear.fit(known, y[::2]).predict(new)
     np.testing.assert_allclose(dual.predict(test), expected, rtol=1e-5, atol=1e-6)
 
@@ -396,7 +408,7 @@ def test_words_need_their_numbers_before_features_share_columns() -> None:
     ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
 )
 def test_what_shares_nothing_with_the_training_data_is_predicted_as_zero(kernel: Kernel, X: Any, strange: Any) -> None:
-    model = OperatorRidge(kernel, alpha=0.1).fit(X, 1.0 + np.arange(len(X)))
+    model = OperatorRidge(kernel, alpha=0.1, fit_intercept=False).fit(X, 1.0 + np.arange(len(X)))
     np.testing.assert_allclose(model.predict(strange), 0.0, atol=1e-12)
     assert np.abs(model.predict(X)).max() > 0.1
 
@@ -427,7 +439,7 @@ def test_what_shares_nothing_with_the_training_data_is_predicted_as_zero(kernel:
     ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
 )
 def test_what_cannot_be_compared_is_named(kernel: Kernel, X: Any, bad: Any, message: str) -> None:
-    model = OperatorRidge(kernel, alpha=0.1).fit(X, np.arange(len(X)))
+    model = OperatorRidge(kernel, alpha=0.1, fit_intercept=False).fit(X, np.arange(len(X)))
     for call in (lambda: model.predict(bad), lambda: clone(model).fit(bad, np.zeros(len(bad)))):
         with pytest.raises(ValueError, match=message):
             call()
@@ -448,7 +460,7 @@ def test_what_cannot_be_compared_is_named(kernel: Kernel, X: Any, bad: Any, mess
     ids=lambda value: repr(value)[:40] if isinstance(value, Kernel) else "",
 )
 def test_one_object_is_no_collection_of_objects(kernel: Kernel, X: Any, one: Any) -> None:
-    model = OperatorRidge(kernel, alpha=0.1).fit(X, np.arange(len(X)))
+    model = OperatorRidge(kernel, alpha=0.1, fit_intercept=False).fit(X, np.arange(len(X)))
     message = f"Expected a list with one object for each sample; got one {type(one).__name__}"
     for call in (lambda: model.predict(one), lambda: clone(model).fit(one, np.zeros(3))):
         with pytest.raises(ValueError, match=message):
@@ -456,14 +468,14 @@ def test_one_object_is_no_collection_of_objects(kernel: Kernel, X: Any, one: Any
 
 
 def test_one_record_is_no_dictionary_of_columns() -> None:
-    model = OperatorRidge(Columns({"word": Spectrum(1)}), alpha=0.1).fit(RECORDS, N_OF_A)
+    model = OperatorRidge(Columns({"word": Spectrum(1)}), alpha=0.1, fit_intercept=False).fit(RECORDS, N_OF_A)
     with pytest.raises(ValueError, match="Put a single record in a list"):
         model.predict(RECORDS[0])
     np.testing.assert_array_equal(model.predict({"word": WORDS}), model.predict(RECORDS))
 
 
 def test_one_graph_of_other_libraries_is_no_collection() -> None:
-    model = OperatorRidge(WeisfeilerLehman(1), alpha=0.1).fit(GRAPHS, np.arange(len(GRAPHS)))
+    model = OperatorRidge(WeisfeilerLehman(1), alpha=0.1, fit_intercept=False).fit(GRAPHS, np.arange(len(GRAPHS)))
     with pytest.raises(ValueError, match="got one Graph"):
         model.predict(pytest.importorskip("networkx").path_graph(3))
     with pytest.raises(ValueError, match="got one Mol"):
@@ -491,7 +503,7 @@ def test_a_frame_of_one_column_is_that_column(kernel: Kernel, X: Any) -> None:
     column[:] = [*X]
     frame = pandas.DataFrame({"object": column})
     y = np.arange(len(X))
-    model = OperatorRidge(kernel, alpha=0.1)
+    model = OperatorRidge(kernel, alpha=0.1, fit_intercept=False)
     expected = clone(model).fit(X, y).predict(X)
     np.testing.assert_array_equal(model.fit(frame, y).predict(frame), expected)
     np.testing.assert_array_equal(model.predict([*frame["object"]]), expected)
@@ -499,20 +511,20 @@ def test_a_frame_of_one_column_is_that_column(kernel: Kernel, X: Any) -> None:
 
 
 def test_the_kind_of_new_strings_is_compared_with_that_of_the_training_strings() -> None:
-    model = OperatorRidge(Spectrum(1), alpha=0.1).fit(WORDS, N_OF_A)
+    model = OperatorRidge(Spectrum(1), alpha=0.1, fit_intercept=False).fit(WORDS, N_OF_A)
     with pytest.raises(ValueError, match=r"\(in learners, the training data\).*different kinds, bytes and str"):
         model.predict([b"abc"])
     with pytest.raises(ValueError, match=r"^Curves \[1\] have no times"):
-        OperatorRidge(Functional(Linear(), domain="objects"), alpha=0.1).fit(CURVES, range(8)).predict(
-            [CURVES[0], ([2.0, 3.0], [0.0, 1.0])]
-        )
+        OperatorRidge(Functional(Linear(), domain="objects"), alpha=0.1, fit_intercept=False).fit(
+            CURVES, range(8)
+        ).predict([CURVES[0], ([2.0, 3.0], [0.0, 1.0])])
 
 
 def test_pairs_where_rows_are_expected() -> None:
     with pytest.raises(ValueError, match=r"X is no array of numbers.*domain='objects'"):
-        OperatorRidge(Functional(Gaussian(1.0))).fit(CURVES, np.arange(len(CURVES)))
+        OperatorRidge(Functional(Gaussian(1.0)), fit_intercept=False).fit(CURVES, np.arange(len(CURVES)))
 
 
 def test_nan_in_rows_of_curves_is_named() -> None:
     with pytest.raises(ValueError, match="contains NaN"):
-        OperatorRidge(Functional(Gaussian(1.0))).fit([[0.0, np.nan], [0.0, 1.0]], [0.0, 1.0])
+        OperatorRidge(Functional(Gaussian(1.0)), fit_intercept=False).fit([[0.0, np.nan], [0.0, 1.0]], [0.0, 1.0])

@@ -201,11 +201,29 @@ def twice(values):
 
 
 BAD = {
-    "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14).fit(X, y), "alpha is too small"),
-    "duplicates": (lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18).fit(twice(X), twice(y)), "duplicate rows"),
-    "offset": (lambda: OperatorRidge(Polynomial(1), alpha=1e-3).fit(X + 1e6, y), "Column 0 of X is far from zero"),
-    "drowned": (lambda: OperatorRidge(Polynomial(1)).fit(X + 1e5, y), "What tells samples apart is"),
-    "drowned, by a column": (lambda: OperatorRidge(Polynomial(1)).fit(FAR["timestamps"][0], y), "drowns it"),
+    "alpha": (lambda: OperatorRidge(Gaussian(100.0), alpha=1e-14, fit_intercept=False).fit(X, y), "alpha is too small"),
+    "duplicates": (
+        lambda: OperatorRidge(Gaussian(1.0), alpha=1e-18, fit_intercept=False).fit(twice(X), twice(y)),
+        "duplicate rows",
+    ),
+    "offset": (
+        lambda: OperatorRidge(Polynomial(1), alpha=1e-3, fit_intercept=False).fit(X + 1e6, y),
+        "Column 0 of X is far from zero",
+    ),
+    "drowned": (
+        lambda: OperatorRidge(Polynomial(1), fit_intercept=False).fit(X + 1e5, y),
+        "What tells samples apart is",
+    ),
+    "drowned, by a column": (
+        lambda: OperatorRidge(Polynomial(1), fit_intercept=False).fit(FAR["timestamps"][0], y),
+        "drowns it",
+    ),
+    "dependent landmarks": (
+        lambda: ConditionalMeanEmbedding(
+            Polynomial(3) + 0.5, alpha=6e-4, fit_intercept=False, approximation=Nystroem(30), random_state=0
+        ).fit(1e3 * (X + 10.0), y),
+        "times larger than their sum",
+    ),
     "scale": (
         lambda: DeepKernelRegressor([], Polynomial(2), alpha=1e-6).fit(X * [1e5, 1.0], y),
         "very different scales",
@@ -222,11 +240,17 @@ def test_lost_digits_are_reported_once_with_the_reason(name):
 
 MANY = np.random.default_rng(3).normal(size=(2100, 2))
 SOLVED = {
-    "ridge": lambda: OperatorRidge(Gaussian(1.0), alpha=ALPHA).fit(X, y),
-    "ridge by slopes": lambda: OperatorRidge("linear", alpha=ALPHA).fit(X, y),
-    "ridge by sums": lambda: OperatorRidge(Gaussian(1.0), alpha=ALPHA, approximation=Nystroem(9)).fit(X, y),
-    "ridge, many samples": lambda: OperatorRidge(Laplacian(1.0), alpha=ALPHA).fit(MANY, MANY[:, 0]),
-    "many sums": lambda: OperatorRidge(Laplacian(1.0), alpha=ALPHA, approximation=Nystroem(9)).fit(MANY, MANY[:, 0]),
+    "ridge": lambda: OperatorRidge(Gaussian(1.0), alpha=ALPHA, fit_intercept=False).fit(X, y),
+    "ridge by slopes": lambda: OperatorRidge("linear", alpha=ALPHA, fit_intercept=False).fit(X, y),
+    "ridge by sums": lambda: OperatorRidge(
+        Gaussian(1.0), alpha=ALPHA, approximation=Nystroem(9), fit_intercept=False
+    ).fit(X, y),
+    "ridge, many samples": lambda: OperatorRidge(Laplacian(1.0), alpha=ALPHA, fit_intercept=False).fit(
+        MANY, MANY[:, 0]
+    ),
+    "many sums": lambda: OperatorRidge(Laplacian(1.0), alpha=ALPHA, approximation=Nystroem(9), fit_intercept=False).fit(
+        MANY, MANY[:, 0]
+    ),
     "deep": lambda: DeepKernelRegressor([], Gaussian(1.0), alpha=ALPHA).fit(X, y),
     "structured": lambda: StructuredPredictor(Gaussian(1.0), "rbf", None, ALPHA).fit(X, y[:, None]),
     "conditional": lambda: ConditionalMeanEmbedding(Gaussian(1.0), "rbf", ALPHA, criterion=None).fit(X, y),
@@ -272,7 +296,7 @@ def random_fit(seed: int):
     target = np.sin(points[:, 0] / unit) + 0.1 * rng.normal(size=n)
     options = {"max_iter": 3, "n_restarts": 1, "random_state": 0}
     return [
-        lambda: OperatorRidge(kernel, alpha=alpha).fit(points, target),
+        lambda: OperatorRidge(kernel, alpha=alpha, fit_intercept=False).fit(points, target),
         lambda: OperatorRidge(kernel, alpha=alpha, fit_intercept=True, approximation=Nystroem(5)).fit(points, target),
         lambda: DeepKernelRegressor([], kernel, alpha=alpha).fit(points, target),
         lambda: StructuredPredictor(kernel, "linear", None, alpha, decoder="direct").fit(points, target[:, None]),

@@ -26,7 +26,8 @@ NAMES: dict[str, dict[str, str]] = {
 
 def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
     """``max_samples`` and ``sampling`` became one approximation; upper levels were not centred."""
-    arguments = {"center": "data", **arguments}
+    if arguments.get("center", True) is True:
+        arguments = {**arguments, "center": "data"}
     size, sampling = arguments.pop("max_samples", None), arguments.pop("sampling", "uniform")
     return arguments if size is None else {**arguments, "approximation": Nystroem(size, sampling)}
 
@@ -51,12 +52,24 @@ def _calibrated(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "calibration": "cv" if arguments["calibration"] else None}
 
 
+def _one_kernel(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The kernel was a Gaussian, and a regression had no constant, where nothing was said."""
+    return {"kernel": "rbf", "fit_intercept": False, **arguments}
+
+
+def _one_class_kernel(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The kernel was a Gaussian where nothing was said."""
+    return {"kernel": "rbf", **arguments}
+
+
 # By learner: what names alone do not say, a function from the arguments of a case, already renamed, to those of today.
 VALUES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "DeepKernelPCA": _levels,
     "KernelAutoencoder": _median_widths,
     "StructuredPredictor": _structured,
     "DeepKernelClassifier": _calibrated,
+    "OperatorRidge": _one_kernel,
+    "EmbeddingClassifier": _one_class_kernel,
 }
 
 # Attribute in the cases -> the names under which it is looked for; the first that exists is taken.

@@ -283,7 +283,7 @@ def test_a_linear_model_on_explicit_features_is_the_kernel_machine() -> None:
     y = np.array([string.count("AC") + 0.1 * len(string) for string in strings])
     kernel = Spectrum((1, 2))
     features = kernel.explicit_features(strings)
-    machine = OperatorRidge(kernel, alpha=0.01).fit(strings, y)
+    machine = OperatorRidge(kernel, alpha=0.01, fit_intercept=False).fit(strings, y)
     linear = Ridge(alpha=0.01 * len(y), fit_intercept=False).fit(features.matrix.toarray(), y)
     new = random_strings(5, 15, "ACGTN", seed=8)
     rows = kernel.explicit_features(new, features.columns).matrix
@@ -630,20 +630,25 @@ def test_in_a_learner(kernel: Kernel) -> None:
 
 def test_in_a_grid_search_and_a_pipeline() -> None:
     search = GridSearchCV(
-        OperatorRidge(Spectrum(), alpha=1e-2), {"kernel__length": [1, 2, (1, 2)]}, cv=3, error_score="raise"
+        OperatorRidge(Spectrum(), alpha=1e-2, fit_intercept=False),
+        {"kernel__length": [1, 2, (1, 2)]},
+        cv=3,
+        error_score="raise",
     ).fit(STRINGS, TARGETS)
     assert search.best_params_["kernel__length"] == (1, 2)
     upper = FunctionTransformer(lambda strings: [string.upper() for string in strings])
-    pipeline = make_pipeline(upper, OperatorRidge(Spectrum((1, 2)), alpha=1e-3))
+    pipeline = make_pipeline(upper, OperatorRidge(Spectrum((1, 2)), alpha=1e-3, fit_intercept=False))
     lower = [string.lower() for string in STRINGS]
     scores = cross_val_score(pipeline, lower, TARGETS, cv=3, error_score="raise")
     assert scores.mean() > 0.9
     grid = {"kernel__mismatches": [0, 1], "kernel__alphabet": [None, "ACGTN"]}
-    GridSearchCV(OperatorRidge(Mismatch(2), alpha=1e-2), grid, cv=2, error_score="raise").fit(STRINGS, TARGETS)
-    grid_of_decays = {"kernel__decay": [0.2, 0.8]}
-    GridSearchCV(OperatorRidge(Subsequence(2), alpha=1e-2), grid_of_decays, cv=2, error_score="raise").fit(
+    GridSearchCV(OperatorRidge(Mismatch(2), alpha=1e-2, fit_intercept=False), grid, cv=2, error_score="raise").fit(
         STRINGS, TARGETS
     )
+    grid_of_decays = {"kernel__decay": [0.2, 0.8]}
+    GridSearchCV(
+        OperatorRidge(Subsequence(2), alpha=1e-2, fit_intercept=False), grid_of_decays, cv=2, error_score="raise"
+    ).fit(STRINGS, TARGETS)
 
 
 def test_landmarks() -> None:

@@ -34,9 +34,9 @@ def data():
     ("model", "scale"),
     [
         (EmbeddingClassifier("linear", "rademacher", start={"alpha": 1.0}), 1e-4),
-        (EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.1}), 1e5),
-        (EmbeddingClassifier(start={"lengthscale": [1.0, 1e5, 1e5]}), 1e5),
-        (EmbeddingClassifier(start={"alpha": 1e-30}), 1.0),
+        (EmbeddingClassifier("rbf", start={"lengthscale": 1.0, "alpha": 0.1}), 1e5),
+        (EmbeddingClassifier("rbf", start={"lengthscale": [1.0, 1e5, 1e5]}), 1e5),
+        (EmbeddingClassifier("rbf", start={"alpha": 1e-30}), 1.0),
     ],
     ids=["large alpha", "short lengthscales", "one short lengthscale", "tiny alpha"],
 )
@@ -55,10 +55,10 @@ def test_a_start_inside_is_where_the_search_starts(data):
     X, y = data
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        model = EmbeddingClassifier(start={"lengthscale": [1.0, 2.0, 3.0], "alpha": 0.01}, shrinkage=0).fit(X, y)
+        model = EmbeddingClassifier("rbf", start={"lengthscale": [1.0, 2.0, 3.0], "alpha": 0.01}, shrinkage=0).fit(X, y)
     first = EmbeddingClassifier(Gaussian("ard"), start={"lengthscale": torch.tensor([1.0, 2.0, 3.0]), "alpha": 0.01})
     assert first.set_params(shrinkage=0).fit(X, y).history_[0].value == model.history_[0].value
-    other = EmbeddingClassifier(start={"lengthscale": 1.0, "alpha": 0.01}, shrinkage=0).fit(X, y)
+    other = EmbeddingClassifier("rbf", start={"lengthscale": 1.0, "alpha": 0.01}, shrinkage=0).fit(X, y)
     assert other.history_[0].value != model.history_[0].value
 
 
@@ -99,13 +99,13 @@ def test_extreme_starts_end_where_the_data_would(lengthscale, alpha):
 def test_bad_starts_are_named(data, start):
     (name,) = start
     with pytest.raises(ValueError, match=rf"start\['{name}'\] must be"):
-        EmbeddingClassifier(start=start).fit(*data)
+        EmbeddingClassifier("rbf", start=start).fit(*data)
 
 
 def test_a_start_where_nothing_is_learned_is_refused(data):
     start = {"alpha": 0.1}
     for model in (
-        EmbeddingClassifier(criterion=None, start=start),
+        EmbeddingClassifier("rbf", criterion=None, start=start),
         EmbeddingClassifier(Gaussian(1.0), alpha=0.1, start=start),
     ):
         with pytest.raises(ValueError, match="nothing is learned"):
@@ -148,8 +148,8 @@ def test_a_kernel_that_is_zero_or_overflows_is_named(data):
 @pytest.mark.parametrize("criterion", ["loo", "validation"])
 def test_few_landmarks_still_have_a_kernel_learned_on_many_samples(data, criterion):
     X, y = data
-    few = EmbeddingClassifier(criterion=criterion, approximation=Nystroem(1), random_state=0).fit(X, y)
-    whole = EmbeddingClassifier(criterion=criterion, random_state=0).fit(X, y)
+    few = EmbeddingClassifier("rbf", criterion=criterion, approximation=Nystroem(1), random_state=0).fit(X, y)
+    whole = EmbeddingClassifier("rbf", criterion=criterion, random_state=0).fit(X, y)
     np.testing.assert_allclose(few.kernel_.lengthscale, whole.kernel_.lengthscale)
     assert few.predict_proba(X).shape == (N, 2)
 
@@ -160,7 +160,7 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
     with pytest.raises(ValueError, match="Nystroem needs a kernel that can be evaluated"):
         EmbeddingClassifier("precomputed", approximation=Nystroem(5)).fit(X @ X.T, y)
     with pytest.raises(ValueError, match=r"n_components of Nystroem must be an integer from 1 to .* 60; got 'a'"):
-        EmbeddingClassifier(approximation=Nystroem("a")).fit(X, y)
+        EmbeddingClassifier("rbf", approximation=Nystroem("a")).fit(X, y)
 
 
 # -- what is said of the result ---------------------------------------------------------------------------------------
@@ -188,14 +188,14 @@ def test_messages_name_what_is_allowed(data):
     with pytest.raises(ValueError, match="beta must be a number between 0 and 1; got 'a'"):
         model.risk_bound("a")
     with pytest.raises(ValueError, match="learning_rate must be a positive, finite number; got 0"):
-        EmbeddingClassifier(learning_rate=0).fit(X, y)
+        EmbeddingClassifier("rbf", learning_rate=0).fit(X, y)
     with pytest.raises(ValueError, match="clip must be a number between 0 and 1/e"):
-        EmbeddingClassifier(clip=0.5).fit(X, y)
+        EmbeddingClassifier("rbf", clip=0.5).fit(X, y)
 
 
 def test_a_plateau_at_the_last_iteration_gives_way_too():
     X, y = load_iris(return_X_y=True)
     start = {"lengthscale": 1e-3, "alpha": 1e-8}
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):  # of the second search
-        found = EmbeddingClassifier(start=start, max_iter=2).fit(X[::2], y[::2])
+        found = EmbeddingClassifier("rbf", start=start, max_iter=2).fit(X[::2], y[::2])
     assert found.criterion_value_ < 0.5  # 1.19 on the plateau

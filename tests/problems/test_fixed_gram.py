@@ -106,7 +106,7 @@ def test_a_machine_without_inner_layers_is_ridge_regression(name: str) -> None:
     n = X.shape[0] if sparse.issparse(X) else len(X)
     y = np.sin(np.arange(n))
     model = DeepKernelRegressor([], kernel=kernel, alpha=0.1, fit_intercept=False).fit(X, y)
-    ridge = OperatorRidge(kernel, alpha=0.1).fit(X, y)
+    ridge = OperatorRidge(kernel, alpha=0.1, fit_intercept=False).fit(X, y)
     assert model.kernel_ == ridge.kernel_ and repr(model.kernel_) == repr(ridge.kernel_)
     mean, std = model.predict(X[:7], return_std=True)
     expected, spread = ridge.predict(X[:7], return_std=True)
@@ -127,7 +127,7 @@ def test_every_kernel_as_an_inner_layer(name: str) -> None:
     layers = [Layer(kernel, 2, alpha=0.1)]
     options: dict[str, Any] = {"alpha": 0.01, "n_restarts": 1, "max_iter": 5, "random_state": 0}
     model = DeepKernelRegressor(layers, Gaussian(1.0), **options).fit(X, y)
-    assert model.layers_[0].kernel == OperatorRidge(kernel, alpha=1.0).fit(X, y).kernel_
+    assert model.layers_[0].kernel == OperatorRidge(kernel, alpha=1.0, fit_intercept=False).fit(X, y).kernel_
     assert np.isfinite(model.predict(X[:5])).all() and model.score(X, y) > -1.0
     new = X[:5].toarray() if sparse.issparse(X) else X[:5]
     images = model.transform_layers(X[:5])[0]
@@ -175,7 +175,9 @@ def counted() -> tuple[Callable, list[tuple[int, int]]]:
 def test_the_gram_matrix_of_a_fit_is_computed_once() -> None:
     kernel, calls = counted()
     model = DeepKernelClassifier([], kernel=kernel, cv=3, random_state=0).fit(WORDS, N_OF_A > 1)
-    assert calls == [(len(WORDS), len(WORDS))]  # alpha and the calibration have taken folds of it
+    n = len(WORDS)  # equal words were looked for among few of them; alpha and the calibration have taken folds of it
+    assert calls.count((n, n)) == 1 and max(m * k for m, k in calls if (m, k) != (n, n)) <= 16 * n
+    del calls[:-1]
     model.predict(WORDS[:3])
     assert calls[1:] == [(3, len(WORDS))]
 
@@ -298,7 +300,7 @@ def test_an_indefinite_matrix_within_a_search_is_explained() -> None:
 @pytest.mark.parametrize("kernel", [Match(Gaussian(2.0)), Match(Gaussian("auto"))])
 def test_landmarks_of_an_indefinite_kernel_are_repaired(kernel: Kernel) -> None:
     bags, y = indefinite_bags()
-    model = OperatorRidge(kernel, alpha=1e-2, approximation=Nystroem(30), random_state=0)
+    model = OperatorRidge(kernel, alpha=1e-2, approximation=Nystroem(30), random_state=0, fit_intercept=False)
     with pytest.warns(IndefiniteGramWarning, match="landmarks") as caught:
         model.fit(bags, y)
     assert sum(issubclass(w.category, IndefiniteGramWarning) for w in caught) == 1

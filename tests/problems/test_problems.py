@@ -107,7 +107,7 @@ def test_held_out_predictions_of_other_data(data, rng):
     gram = Gaussian(1.0)(X).numpy()
     samples = InMemory(Block(torch.from_numpy(gram), torch.from_numpy(Y)))
     problem = RidgeProblem(samples, RidgeModel(Decomposable(Precomputed()), 0.1), HOW, inputs=gram)
-    model = OperatorRidge(Gaussian(1.0), alpha=0.1)
+    model = OperatorRidge(Gaussian(1.0), alpha=0.1, fit_intercept=False)
     compared(problem, SearchSettings(), lambda train, test: model.fit(X[train], Y[train]).predict(X[test]))
     words = ["".join(rng.choice(list("ab"), size=6)) for _ in range(36)]
     labels = np.array([word.count("a") > 3 for word in words]).astype(int)

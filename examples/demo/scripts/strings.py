@@ -20,7 +20,7 @@ for count in counts:
 
 predicted = {}
 for kernel in (Spectrum(3), Subsequence(3, decay=0.5), Mismatch(4, 1)):
-    predicted[repr(kernel)] = cross_val_predict(OperatorRidge(kernel.normalized() + 1.0), strings, counts, cv=5)
+    predicted[repr(kernel)] = cross_val_predict(OperatorRidge(kernel.normalized()), strings, counts, cv=5)
 
 results = {
     f"{name}: R², cross-validated": f"{1 - np.mean((counts - p) ** 2) / counts.var():.2f}"

@@ -238,6 +238,10 @@ class _Body:
             raise EOFError
         self._show(len(self.content), self.total)
 
+    def stop(self) -> None:
+        """Nobody waits for it any more."""
+        self.stopped = True
+
     @property
     def is_too_large(self) -> bool:
         """Whether there is, or will be, more than may be sent."""
@@ -310,7 +314,7 @@ def _await(address: str, body: _Body, max_seconds: float) -> Exception | None:
         thread.start()
         thread.join(max_seconds)
     finally:
-        body.stopped = True
+        body.stop()
     if thread.is_alive():
         return TimeoutError(f"{address} is not done after {max_seconds:g} s")
     return errors[0] if errors else None

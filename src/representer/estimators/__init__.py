@@ -11,6 +11,7 @@ from representer.estimators.fingerprints import MACCS, AtomPairs, Morgan, Paths,
 from representer.estimators.kernel_autoencoder import KernelAutoencoder
 from representer.estimators.kernel_features import KernelFeatures
 from representer.estimators.operator_ridge import OperatorRidge
+from representer.estimators.stored import load
 from representer.estimators.structured_predictor import StructuredPredictor
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Paths",
     "StructuredPredictor",
     "Torsions",
+    "load",
 ]
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import copy
 import functools
 import math
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import cache, partial
+from pathlib import Path
 from types import FunctionType
 from typing import Any, ClassVar
 
@@ -35,8 +39,9 @@ from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
-from representer.operators import OperatorKernel, Representation, takes_sparse
+from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
+from representer.persistence import FitRecord, fingerprint, schema, write_model
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
@@ -79,28 +84,32 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
         context = learner._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=learner)
         X = args[0] if args else kwargs.get("X")
+        began, ticks = datetime.now(UTC), time.perf_counter()
         with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
+        y = args[1] if len(args) > 1 else kwargs.get("y")
+        seconds = time.perf_counter() - ticks
+        learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
         return result
 
     managed = with_callbacks(announced)
 
     @functools.wraps(fit)
-    def all_at_once(learner: Any, *args: Any, **kwargs: Any) -> Any:
-        draft = object.__new__(type(learner))
-        vars(draft).update(vars(learner))
+    def all_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
+        draft = object.__new__(type(self))
+        vars(draft).update(vars(self))
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
         managed(draft, *args, **kwargs)
         del draft._deadline
-        learner.__dict__ = vars(draft)
+        self.__dict__ = vars(draft)
         if deadline.was_missed:
             warn_unconverged(
                 f"max_time={deadline.max_time!r} ended the search: the best point so far is kept. Give it more time, "
                 "or less to search."
             )
-        return learner
+        return self
 
     return all_at_once
 
@@ -115,6 +124,19 @@ def answering(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(model, *args, **kwargs)
 
     return of_one_model
+
+
+def _fit_record(learner: Any, X: Data, y: Data, began: datetime, seconds: float, *, more: bool) -> FitRecord:
+    """What is known of a fit, or of all batches up to this one."""
+    size = _size(X)
+    n = None if math.isinf(size) else int(size)
+    marks = {"X": fingerprint(X), "y": fingerprint(y)}
+    before = getattr(learner, "_record", None) if more else None
+    if before is None:
+        return FitRecord(began.isoformat(timespec="seconds"), seconds, n, schema(X), marks)
+    total = None if n is None or before.n_samples is None else n + before.n_samples
+    marks = {name: fingerprint([before.fingerprints.get(name), mark]) for name, mark in marks.items()}
+    return FitRecord(before.began, before.seconds + seconds, total, before.inputs, marks, before.batches + 1)
 
 
 def _size(X: Data) -> float:
@@ -157,6 +179,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
+        given = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
+        tags.input_tags.allow_nan = takes_gaps(self.kernel) if given else self.kernel == "auto"
         return tags
 
     def named_kernel(self, name: str) -> Kernel:
@@ -219,6 +243,29 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if not name.startswith("_cached")}
 
+    # -- files --------------------------------------------------------------------------------------------------------
+    def save(self, path: str | os.PathLike[str], *, compress: bool | int = False) -> Path:
+        """Write the fitted learner to a file, which :func:`representer.load` reads.
+
+        The file holds numbers, texts and names, and no code. It is written at once: whoever reads meanwhile, or after a
+        crash, finds the file before or the file after. Callbacks are not part of a model and stay behind.
+
+        Parameters
+        ----------
+        path : str or path
+            The file, ``"model.representer"`` for instance; in a folder it is given that name.
+        compress : bool or int, default=False
+            Are its bytes compressed (deflate), and at which level from 1 to 9?
+
+        Returns
+        -------
+        path : Path
+            The file.
+        """
+        check_is_fitted(self)
+        record = getattr(self, "_record", None)
+        return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+
     # -- what a user passes -------------------------------------------------------------------------------------------
     def _check(self) -> None:
         """Refuse arguments that mean nothing, before the data are looked at."""
@@ -238,7 +285,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         reset: bool = True,
     ) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
         """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=reset)
         return X, check_weights(sample_weight, X), check_groups(groups, len(X))
 
     def _batch_groups(self, groups: Data, n: int, *, first: bool) -> np.ndarray | None:
@@ -265,7 +312,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
+        return check_inputs(self, X, kernel, reset=False)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""
@@ -316,3 +363,14 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             light.__dict__.pop(name, None)
         answer = partial(getattr(light, method), *first, **options)
         return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))
+
+
+def library_learners() -> list[type]:
+    """The learners of the library, without those that users have derived."""
+    learners, waiting = [], [KernelLearner]
+    while waiting:
+        for kind in waiting.pop().__subclasses__():
+            waiting.append(kind)
+            if kind.__module__.startswith(f"{__package__}."):
+                learners.append(kind)
+    return learners

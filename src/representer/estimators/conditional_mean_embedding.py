@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.operators import original, takes_sparse
+from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
@@ -53,6 +53,7 @@ from representer.samples import (
     Samples,
     SparseRows,
     as_rows,
+    groups_with_replicates,
     is_dask,
     plain,
     take,
@@ -358,13 +359,15 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
-        X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
+        X = check_inputs(self, X, given, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X
+        inputs = self._representation(sparse=isinstance(X, SparseRows)).inputs(given, own)
         weights, numbers = check_weights(sample_weight, X), check_groups(groups, len(X))
+        numbers = groups_with_replicates(numbers, replicates(given, inputs)) if reset else numbers
         block = Block(
-            self._representation(sparse=isinstance(X, SparseRows)).inputs(given, own),
+            inputs,
             torch.zeros(len(X), 0),
             None if weights is None else how.tensor(weights),
             None if numbers is None else torch.from_numpy(numbers),

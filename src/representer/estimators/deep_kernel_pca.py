@@ -546,7 +546,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         unit = len(H) ** 0.5  # On this scale the components of the training samples have unit size.
         if level not in ridges:
             landmarks = Nystroem(RIDGE_LANDMARKS) if len(H) > EXACT_RIDGE else None
-            ridge = OperatorRidge(Gaussian("auto"), approximation=landmarks, random_state=0, device=self.device)
+            ridge = OperatorRidge(
+                Gaussian("auto"), fit_intercept=False, approximation=landmarks, random_state=0, device=self.device
+            )
             ridges[level] = ridge.fit(unit * H, self.function_.hidden[level - 1] if level else self.X_fit_)
         return ridges[level].predict(unit * codes)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -34,8 +34,8 @@ from representer.estimators.validation import (
 from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel, Polynomial, as_kernel
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, takes_sparse
-from representer.optimize import SearchSettings, keep_going
+from representer.operators import Decomposable, OperatorKernel, replicates, takes_sparse
+from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
     Loss,
@@ -46,7 +46,18 @@ from representer.problems.composition import (
 )
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
 from representer.problems.spread import DeepSpread, Refits
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    groups_with_replicates,
+    is_dask,
+    largest_target,
+    plain,
+)
 from representer.samples import rows as limits
 from representer.systems.ridge import SummedSystem
 from representer.values import Rule, is_count, is_real, one_of
@@ -148,8 +159,10 @@ def samples_in_memory(
     if learner.approximation is not None:
         learner.approximation.size(len(Y) if weights is None else np.count_nonzero(weights))
     how = learner._representation(sparse=isinstance(X, SparseRows))
+    inputs = how.inputs(kernel, X)
+    groups = groups_with_replicates(groups, replicates(kernel, inputs))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
-    return InMemory(Block(how.inputs(kernel, X), how.tensor(Y), *tensors))
+    return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
 
 @dataclass(frozen=True)
@@ -232,25 +245,47 @@ def warn_of_search(solution: DeepSolution) -> None:
         )
 
 
-def deep_attributes(solution: DeepSolution) -> dict[str, Any]:
-    """What deep learners keep of a fit, by name."""
+def in_target_units(composition: Composition, unit: float) -> Composition:
+    """The composition for targets y / unit: penalties of inner layers, beside a squared loss, are in units of y²."""
+    layers = [
+        layer if isinstance(layer.alpha, str) else layer.replaced(alpha=float(layer.alpha) / unit / unit)
+        for layer in composition.layers
+    ]
+    alphas = [layer.alpha for layer in layers if not isinstance(layer.alpha, str)]
+    if not all(0.0 < alpha < math.inf for alpha in alphas):
+        raise ValueError(
+            f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
+            "beside these they are beyond the range of numbers. Divide y by its deviation, or give layers alpha='auto'."
+        )
+    return Composition(layers, composition.kernel, composition.alpha)
+
+
+def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]:
+    """What deep learners keep of a fit to targets in some unit, by name."""
     warn_of_search(solution)
     if solution.inner.problem.unconverged is not None:
         warn_unconverged(f"{solution.inner.problem.unconverged} The best solution so far is kept.")
     composition, result = solution.composition, solution.inner.result
+    function, criterion = solution.function.in_units(unit), solution.criterion
+    layers = [scalar_layer(layer) for layer in composition.layers]
     return {
-        "function_": solution.function,
+        "function_": function,
         "kernel_": scalar_kernel(composition.kernel),
-        "layers_": [scalar_layer(layer) for layer in composition.layers],
+        "layers_": [layer.replaced(alpha=layer.alpha * unit * unit) for layer in layers],
         "alpha_": solution.alpha,
-        "layer_norms_": solution.norms,
-        "objective_value_": solution.value,
-        "criterion_value_": solution.criterion,
-        "search_history_": solution.choice.history,
-        "history_": [] if result is None else result.history,
+        "layer_norms_": [*solution.norms[:-1], solution.norms[-1] * unit],
+        "objective_value_": solution.value * unit * unit,
+        "criterion_value_": None if criterion is None else criterion * unit * unit,
+        "search_history_": in_squared_units(solution.choice.history, unit),
+        "history_": [] if result is None else in_squared_units(result.history, unit),
         "n_iter_": 1 if result is None else max(1, result.n_iter),
-        **coefficients_of(solution.function),
+        **coefficients_of(function),
     }
+
+
+def in_squared_units(history: Sequence[HistoryEntry], unit: float) -> list[HistoryEntry]:
+    """The history of a squared error in units of y, of one in units in which the fit counts."""
+    return [entry._replace(value=entry.value * unit * unit) for entry in history]
 
 
 def coefficients_of(function: Composed) -> dict[str, np.ndarray]:
@@ -271,10 +306,6 @@ def scalar_layer(layer: Layer) -> Layer:
     if isinstance(kernel, Decomposable):
         return layer.replaced(kernel=kernel.kernel, operator=kernel.operator, alpha=float(layer.alpha))
     return layer.replaced(alpha=float(layer.alpha))
-
-
-# Targets of a size below it, or above its inverse, have inner penalties that a search cannot reach.
-LEAST_TARGETS = 1e-30
 
 
 class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
@@ -411,6 +442,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     function_: Composed
     alpha_: float
     criterion_value_: float | None
+    _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     layer_norms_: list[float]
     dual_coef_: np.ndarray
     training_data = ("X_fit_", "system_")
@@ -496,9 +528,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         composition = composition_of(self.layers, self.kernel, self.alpha)
         loss = self._loss(composition)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
-        problem = deep_regression(self, composition, samples, inputs, loss)
+        problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
-        self._keep_attributes(deep_attributes(solution))
+        self._keep_attributes(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
         self.system_: DeepSpread | SummedSystem | None = None
         if solution.outer is not None:
@@ -515,22 +547,31 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The checked samples, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
             samples = samples_on_dask(self, kernel, X, y, sample_weight, groups)
-            self._flat = is_flat(y)
+            self._flat, self._unit = is_flat(y), self._target_unit(np.array([[largest_target(y)]]))
+            if self._unit != 1.0:
+                samples = samples_on_dask(self, kernel, X, y / self._unit, sample_weight, groups)
             return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
         targets, self._flat = check_targets(y, len(X))
-        unit = target_unit(targets, self.dtype)  # what the precision cannot hold is refused
-        if unit != 0.0 and not LEAST_TARGETS <= unit <= 1.0 / LEAST_TARGETS and len(self.layers):
-            raise ValueError(
-                f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of their squares: "
-                "what is learned would be beyond the range of numbers. Divide y by its deviation, or use layers=[]."
-            )
+        self._unit = self._target_unit(targets)
         if np.isnan(targets).any():
             raise ValueError(
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
                 "out, or use OperatorRidge, which takes missing targets."
             )
-        return samples_in_memory(self, kernel, X, targets, weights, groups), X
+        return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+
+    def _target_unit(self, targets: np.ndarray) -> float:
+        """What targets are divided by so that their squares are in range; other losses than the squared have none."""
+        unit = target_unit(targets, self.dtype)  # what the precision cannot hold is refused
+        if unit == 1.0 or (self.loss == "squared" and self.penalty is None):
+            return unit
+        if len(self.layers):
+            raise ValueError(
+                f"The targets are of the size {unit:.1g}, and penalties of inner layers are in units of the loss: what "
+                "is learned would be beyond the range of numbers. Divide y by its deviation, or use loss='squared'."
+            )
+        return 1.0
 
     def _spread(self, solution: DeepSolution) -> DeepSpread:
         """What standard deviations need; refits, where the inner layers are large, wait until somebody asks."""
@@ -541,7 +582,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
             refits = Refits(solution.composition, settings, folds, problem.approximation)
         return DeepSpread(
-            self.function_,
+            solution.function,
             self.X_fit_,
             plain(seen.block.Y, copy=True),
             None if seen.weights is None else seen.weights / seen.weights.mean(),
@@ -549,6 +590,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             problem.model.loss.intercept,
             solution.inner.problem.landmarks is not None,
             refits,
+            seen.groups,
         )
 
     def _check_interpolation(self, seen: SeenSamples) -> None:
@@ -630,7 +672,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             return mean
         if self.system_ is None:
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
-        return mean, self._shaped(self.system_.deviation(image))
+        return mean, self._shaped(self._unit * self.system_.deviation(image))
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)

@@ -36,7 +36,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
-from representer.operators import Representation, original, takes_sparse
+from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
@@ -47,7 +47,18 @@ from representer.preimage.probabilities import (
 from representer.problems.class_embedding import CRITERIA, ClassModel, ClassProblem, ClassSolution, solve_stack
 from representer.problems.embedding import EmbeddingSettings, on_device, require_groups
 from representer.problems.stack import Members
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    groups_with_replicates,
+    is_dask,
+    plain,
+)
 from representer.systems import FittedSystem, StackedSystem
 from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
 
@@ -60,17 +71,18 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     f minimises (1/n) Σ_i ‖e(y_i) − b − f(x_i)‖² + alpha ‖f‖² for the one-hot labels e(y): f(x) + b is the embedding of
     the distribution of y given x, whose entries converge to the probabilities of the classes (Hsu, Nock & Ramos, 2018).
     Kernel and alpha minimise the ``criterion``, with gradients. The multiclass conditional embedding (MCE) of the paper
-    is ``EmbeddingClassifier(criterion="rademacher", fit_intercept=False, shrinkage=0, calibration=None)``, its
-    conditional embedding network (CEN) the same with ``kernel=Neural(module, Linear())``.
+    is ``EmbeddingClassifier("rbf", "rademacher", fit_intercept=False, shrinkage=0, calibration=None)``, its conditional
+    embedding network (CEN) the same with ``kernel=Neural(module, Linear())``.
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        ``"rbf"`` is ``Gaussian("ard")``, one learned lengthscale a feature. A number in a kernel stays; ``"auto"`` and
-        ``"ard"`` are learned, and so are the weights of the network in ``Neural(module, kernel)``. Of kernels of
-        strings, graphs, and Gram matrices, alpha alone is learned unless they say ``"auto"`` somewhere. ``"auto"`` (for
-        vectors) and ``Stack([k1, k2, …])`` fit several kernels and average their estimates, with the weights of least
-        cross entropy for left-out samples.
+    kernel : Kernel, Stack, str or callable, default="auto"
+        ``"auto"`` fits several kernels for data like X, ``Stack([k1, k2, …])`` those that are given, and averages their
+        estimates, with more weight for those of less cross entropy for left-out samples. The words ``"molecules"``,
+        ``"strings"``, ``"graphs"``, ``"curves"`` and ``"bags"`` mean several kernels of that kind. ``"rbf"`` is
+        ``Gaussian("ard")``, one learned lengthscale a feature. A number in a kernel stays; ``"auto"`` and ``"ard"`` are
+        learned, and so are the weights of the network in ``Neural(module, kernel)``. Of kernels of strings, graphs, and
+        Gram matrices, alpha alone is learned unless they say ``"auto"`` somewhere.
     criterion : {"loo", "rademacher", "erm", "validation"} or None, default="loo"
         ``"loo"``: the cross entropy of calibrated leave-one-out predictions, in closed form; ``"rademacher"``: that of
         the training samples + complexity_weight · r, equation (12); ``"erm"``: without r; ``"validation"``: that of
@@ -109,8 +121,9 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     learning_rate : float, default=0.1
         Of Adam; 0.01 suits networks.
     start : dict or None, default=None
-        Where the search starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide. They also do
-        what lies outside the range (announced), and all if L-BFGS ends on a plateau above the criterion at their start.
+        Where the search of one kernel starts, by name: ``{"lengthscale": 1.0, "alpha": 1.0}``. None: the data decide.
+        They also do what lies outside the range (announced), and all if L-BFGS ends on a plateau above the criterion at
+        their start.
     n_restarts : int, default=1
         Starts of L-BFGS; all but the first are random.
     max_iter : int, default=200
@@ -152,7 +165,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
     feature_relevance_ : ndarray of shape (n_features,)
-        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some. Not
+        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some; of a
+        stack the weighted mean over kernels with a lengthscale for each feature, where the largest of each is 1. Not
         there for kernels without lengthscales of the features, such as ``Neural``.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
         Estimates for each sample by the embedding of the others, or of other groups, with ``calibration="loo"``; with
@@ -222,7 +236,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         criterion: str | None = "loo",
         alpha: Any = "auto",
         *,
@@ -344,7 +358,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
                 "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
                 "of the classes as a dict."
             )
-        X = check_inputs(self, in_memory(X), kernel.domain, reset=first, sparse=takes_sparse(kernel))
+        X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
@@ -432,13 +446,14 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _samples_in_memory(
         self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Data, InMemory]:
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
         Y = how.tensor(one_hot(labels, np.arange(len(self.classes_))))
-        block = _weighted(Block(how.inputs(kernel, X), Y), weights, check_groups(groups, len(labels)), how)
-        return X, InMemory(block)
+        inputs = how.inputs(kernel, X)
+        numbers = groups_with_replicates(check_groups(groups, len(labels)), replicates(kernel, inputs))
+        return X, InMemory(_weighted(Block(inputs, Y), weights, numbers, how))
 
     def _samples_on_dask(self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> OnDask:
         self.classes_, indicators = one_hot_on_dask(y)
@@ -723,20 +738,27 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         A feature that was constant in training has the relevance 0.
         """
         check_is_fitted(self)
-        d, X = getattr(self, "n_features_in_", None), self.X_fit_
-        if isinstance(self.kernel_, Stack):
+        X, relevances = self.X_fit_, [self._relevance(kernel) for kernel in self._kernels]
+        weights = self.weights_ if isinstance(self.kernel_, Stack) else [1.0]
+        pairs = [(own, weight) for own, weight in zip(relevances, weights, strict=True) if own is not None]
+        if not pairs:
             raise AttributeError(
-                "The kernels of a stack have lengthscales of their own, so there is no feature_relevance_. Read them "
-                "in kernel_.kernels."
+                f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
             )
-        for value in _lengthscales(self.kernel_):
+        relevance = pairs[0][0]
+        if isinstance(self.kernel_, Stack):
+            told = [(own, weight) for own, weight in pairs if np.ptp(own) > 0] or pairs
+            relevance = sum(weight * own / own.max() for own, weight in told) / sum(weight for _, weight in told)
+        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
+
+    def _relevance(self, kernel: Kernel) -> np.ndarray | None:
+        """The inverse lengthscales of a kernel, one a feature; None where it has none."""
+        d = getattr(self, "n_features_in_", None)
+        for value in _lengthscales(kernel):
             inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
             if d is not None and inverse.numel() in (1, d):
-                relevance = inverse.expand(d).numpy()
-                return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
-        raise AttributeError(
-            f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
-        )
+                return inverse.expand(d).numpy()
+        return None
 
 
 def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:

@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Stack
-from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original
+from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
 from representer.problems.ridge import RidgeModel, RidgeProblem, RidgeSolution
 from representer.problems.stack import (
@@ -42,7 +42,19 @@ from representer.problems.stack import (
     StackProblem,
     StackSolution,
 )
-from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, as_scipy, is_dask, plain
+from representer.samples import (
+    Block,
+    Data,
+    InMemory,
+    OnDask,
+    Samples,
+    SparseRows,
+    as_scipy,
+    groups_with_replicates,
+    is_dask,
+    largest_target,
+    plain,
+)
 from representer.systems import Criterion, FittedSystem, StackedSystem
 from representer.values import instance_of, one_of
 
@@ -62,18 +74,20 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         min_f,b  (1/n) Σ_i ‖y_i − f(x_i) − b‖² + alpha ‖f‖²
 
     over the ℝᵖ-valued functions of the space whose kernel is K(x, y) = k(x, y) A, or any kernel of
-    ``representer.operators``; b is zero unless ``fit_intercept=True``. The solution
+    ``representer.operators``; b is zero with ``fit_intercept=False``. The solution
     f = Σ_i K(·, x_i) c_i is found by the cheapest exact route that the kernel's structure allows. ``alpha`` multiplies
     the norm beside the *mean* loss: scikit-learn's ``KernelRidge(alpha=a)`` is
-    ``OperatorRidge(operator=None, alpha=a / n)``.
+    ``OperatorRidge("linear", alpha=a / n, fit_intercept=False)``.
 
     Parameters
     ----------
-    kernel : Kernel, OperatorKernel, str or callable, default="rbf"
-        A scalar kernel k, or an operator-valued kernel such as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it
-        stays; a word lets the data decide: ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic,
-        ``Gaussian("auto")`` and ``Gaussian("ard")`` by the ``criterion``, with gradients. ``"auto"`` (for vectors) and
-        ``Stack([k1, k2, …])`` fit several kernels and average the fits by what they say of left-out samples.
+    kernel : Kernel, OperatorKernel, Stack, str or callable, default="auto"
+        ``"auto"`` fits several kernels for data like X, ``Stack([k1, k2, …])`` those that are given, and averages the
+        fits by what they say of left-out samples. The words ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"``
+        and ``"bags"`` mean several kernels of that kind. Otherwise a scalar kernel k, or an operator-valued kernel such
+        as ``CurlFree()`` or ``Separate([k1, k2])``. A number in it stays; a word lets the data decide:
+        ``Gaussian("median")`` (what ``"rbf"`` means) by the median heuristic, ``Gaussian("auto")`` and
+        ``Gaussian("ard")`` by the ``criterion``, with gradients.
     operator : Operator, "learn" or None, default=None
         The output operator A of a scalar kernel. None is the identity; ``"learn"`` learns a dense one by the
         ``criterion``, beside the kernel that is best with the identity, for about the price of one more fit. It pays
@@ -84,7 +98,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled).
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
-    fit_intercept : bool, default=False
+    fit_intercept : bool, default=True
         Is a constant b, at no cost, fitted beside f? Every leave-one-out fit then has a constant of its own.
     approximation : Nystroem, Landmarks, RandomFeatures, TensorSketch or None, default=None
         None is exact, with an n × n matrix. With an approximation of m features the fit is a sum over blocks of
@@ -185,12 +199,12 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         operator: Operator | Literal["learn"] | None = None,
         alpha: Any = "auto",
         *,
         criterion: Criterion = "loo",
-        fit_intercept: bool = False,
+        fit_intercept: bool = True,
         approximation: Approximation | None = None,
         solver: str | Falkon = "auto",
         memory_limit: int | str | None = None,
@@ -343,8 +357,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         """Samples in Dask collections, and what is known of them without a look."""
         require_targets(y)
         samples = self._dask_samples(kernel, X, y, sample_weight, groups)
-        self._flat, self._sparse, self._unit = is_flat(y), False, 1.0
-        return samples
+        self._flat, self._sparse = is_flat(y), False
+        self._unit = target_unit(np.array([[largest_target(y)]]), self.dtype)
+        return samples if self._unit == 1.0 else self._dask_samples(kernel, X, y / self._unit, sample_weight, groups)
 
     def _in_memory(
         self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any, *, reset: bool
@@ -368,6 +383,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if searched and reset:
             check_left_out(len(X), None)
         w = None if weights is None else how.tensor(weights)
+        if self.criterion == "loo":
+            numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
 

@@ -17,8 +17,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, column_or_1d, validate_data
 from torch import Tensor
 
-from representer.approximation import Approximation, RandomFeatures, check_bare
+from representer.approximation import Approximation, RandomFeatures, TensorSketch, check_bare
 from representer.kernels import (
+    FAMILIES,
     Domain,
     Gaussian,
     Kernel,
@@ -27,17 +28,20 @@ from representer.kernels import (
     Stack,
     are_smiles,
     as_kernel,
-    as_records,
     family,
+    is_several,
+    suggest,
 )
 from representer.linalg import as_bytes
 from representer.notices import warn
-from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.operators import Decomposable, Operator, OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
     Data,
+    Records,
     SparseRows,
     as_items,
+    as_records,
     as_rows,
     is_dask,
     is_single,
@@ -61,6 +65,7 @@ from representer.values import (
     one_of,
 )
 
+FEATURES_OF: dict[type[Approximation], Any] = {RandomFeatures: "frequencies", TensorSketch: "sketch"}
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -68,22 +73,32 @@ def kernel_domain(kernel: Any) -> Domain:
     """The kind of data of a kernel, or of what may become one."""
     if isinstance(kernel, Kernel | OperatorKernel | Stack):
         return kernel.domain
+    if isinstance(kernel, str) and kernel in FAMILIES:
+        return "objects"
     return "gram" if kernel == "precomputed" else "vectors"
 
 
 def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack | None:
-    """The kernels that a learner stacks: those of a ``Stack``, or for ``"auto"`` the family of vectors like X.
+    """The kernels that a learner stacks: those of a ``Stack``, of the family that a word names, or for ``"auto"`` of
+    the family of data like X.
 
     A copy with plain numbers, and None where there is one kernel.
     """
     if isinstance(kernel, Stack):
         kernel.check_hyperparameters()
         return kernel.__sklearn_clone__().numbers()
-    if not (isinstance(kernel, str) and kernel == "auto"):
+    if not is_several(kernel):
         return None
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    n_features = shape[1] if len(shape) == 2 else 1  # other shapes are refused later
-    return family(n_features, stationary=isinstance(approximation, RandomFeatures))
+    if kernel in FAMILIES:
+        return family(kernel)
+    X = plain(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
+        refuse_non_numbers(X, "X", kernel)
+    features = next((word for kind, word in FEATURES_OF.items() if isinstance(approximation, kind)), None)
+    suggestion = suggest(X, features=features)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.kernel
 
 
 def one_kernel(kernel: Any, width: str = "auto") -> Any:
@@ -113,19 +128,17 @@ def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> Operator
     return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
 
 
-def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
-    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
-
-    With ``sparse``, vectors may be a sparse matrix.
-    """
-    X = plain(X)
+def check_inputs(estimator: Any, X: Data, kernel: Kernel | OperatorKernel | Stack, *, reset: bool) -> Any:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
+    X, domain = plain(X), kernel.domain
     refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
-        kernel = getattr(estimator, "kernel", None)
-        refuse_non_numbers(X, "X", kernel)
-        refuse_pictures(X, kernel)
-        accepted = "csr" if sparse and domain == "vectors" else False
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted)
+        stated = getattr(estimator, "kernel", None)
+        refuse_non_numbers(X, "X", stated)
+        refuse_pictures(X, stated)
+        accepted = "csr" if takes_sparse(kernel) and domain == "vectors" else False
+        finite = "allow-nan" if domain == "vectors" and takes_gaps(kernel) else True
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite)
         if domain == "gram" and reset:
             check_gram(X)
         return SparseRows(X) if issparse(X) else X
@@ -138,7 +151,7 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
         labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
         return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
     if domain == "records":
-        return as_records(X)  # names are kept; the kernel knows which it needs
+        return _named_columns(estimator, X, reset=reset)
     # Of a list it would take the length of the first object for the number of features.
     if hasattr(X, "shape"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -147,6 +160,21 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
     return objects
+
+
+def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
+    """Records, whose names a fit remembers; an array at predict time has the columns of the fit in their order."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if not reset and names is not None and isinstance(X, np.ndarray) and X.ndim == 2:
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return as_records({name: X[:, j] for j, name in enumerate(names)})
+    records = as_records(X)
+    if reset:
+        estimator.n_features_in_ = len(records.columns)
+        estimator.__dict__.pop("feature_names_in_", None)
+        if all(isinstance(name, str) for name in records.columns):
+            estimator.feature_names_in_ = np.array(list(records.columns), dtype=object)
+    return records
 
 
 def refuse_unordered(data: Data, name: str) -> None:
@@ -228,7 +256,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
     if one_column and are_smiles(strange):
         fingerprints = _takes_fingerprints(kernel)
         return refused("SMILES strings") + (
-            "The kernel Molecule() takes them as they are"
+            "The kernel Molecule(), or 'molecules' for several of its kind, takes them as they are"
             + (
                 ", or put the transformer Morgan() before this kernel, which takes fingerprints."
                 if fingerprints
@@ -237,7 +265,8 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
         )
     if one_column:
         return refused("strings") + (
-            "Kernels of text take them as they are: Spectrum(3), Mismatch or Subsequence; Delta() takes categories."
+            "Kernels of text take them as they are: 'strings' (several), Spectrum(3), Mismatch or Subsequence; Delta() "
+            "takes categories."
         )
     return refused("strings") + (
         "For a table give each column its kernel, Columns({'colour': Delta(), 'size': Gaussian()}), or encode the "
@@ -247,7 +276,7 @@ def _strangers_refused(name: str, array: np.ndarray, strange: list[Any], kernel:
 
 def _takes_fingerprints(kernel: Any) -> bool:
     """Is it a kernel of fingerprints, or made from one?"""
-    kernel = as_kernel(kernel) if isinstance(kernel, str) else kernel
+    kernel = as_kernel(kernel) if isinstance(kernel, str) and not is_several(kernel) else kernel
     return isinstance(kernel, Value) and any(isinstance(value, Overlap) for value in all_values(kernel))
 
 

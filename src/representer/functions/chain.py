@@ -51,9 +51,10 @@ def _monomials(variables: int, degree: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(indices), torch.tensor(weights, dtype=torch.float64)
 
 
-# Where learning alpha starts is for the learner to say: it knows the size of the loss.
+# Where learning alpha starts is for the learner to say: it knows the size of the loss, in whose units, those of squared
+# targets, alpha is: it takes more of the range of numbers than a lengthscale.
 ALPHA = Hyperparameter(
-    Positive(), {"auto": Word(lambda X: torch.ones((), dtype=torch.float64), learned=True)}, scalar=True
+    Positive(power=0.3), {"auto": Word(lambda X: torch.ones((), dtype=torch.float64), learned=True)}, scalar=True
 )
 
 

@@ -141,6 +141,10 @@ class Composed(Function):
         """The terms (n, terms, p) of the outer function at the images of X."""
         return self.outer.contributions(self.images(X)[-1])
 
+    def in_units(self, unit: float) -> Composed:
+        """The function unit·f."""
+        return replace(self, outer=self.outer.in_units(unit))
+
     @property
     def data_kernel(self) -> Kernel | None:
         """That of the outer function, where it sees the data themselves."""

@@ -18,18 +18,33 @@ from representer.kernels.base import (
     has_products,
     is_bounded,
 )
-from representer.kernels.columns import Columns, as_records
+from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
+from representer.kernels.families import family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
-from representer.kernels.learned import Mapped, Neural, Pullback
+from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.parallel import Parallel, pairwise_blocks
-from representer.kernels.stack import Stack, family
+from representer.kernels.stack import FAMILIES, Stack, is_several
 from representer.kernels.strings import Mismatch, Spectrum, WeightedDegree, coded, one_kind
+from representer.kernels.suggest import Finding, Suggestion, is_frame, suggest
+from representer.kernels.tables import (
+    Category,
+    Date,
+    Encoding,
+    Missing,
+    Number,
+    Optional,
+    Ordered,
+    Pixels,
+    Standardized,
+    Table,
+    Words,
+)
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
     Gaussian,
@@ -44,15 +59,20 @@ from representer.kernels.vectors import (
 )
 
 __all__ = [
+    "FAMILIES",
     "NAMES",
     "Callable",
+    "Category",
     "Centered",
     "Columns",
     "Constant",
+    "Date",
     "Delta",
     "Domain",
     "Edit",
+    "Encoding",
     "ExplicitFeatures",
+    "Finding",
     "Fingerprint",
     "Functional",
     "Gaussian",
@@ -68,12 +88,17 @@ __all__ = [
     "MeanMap",
     "MinMax",
     "Mismatch",
+    "Missing",
     "Molecule",
     "Neural",
     "Normalized",
+    "Number",
+    "Optional",
+    "Ordered",
     "Overlap",
     "Pair",
     "Parallel",
+    "Pixels",
     "Polynomial",
     "Precomputed",
     "Product",
@@ -86,26 +111,33 @@ __all__ = [
     "Signature",
     "Spectrum",
     "Stack",
+    "Standardized",
     "Stationary",
     "Subsequence",
+    "Suggestion",
     "Sum",
+    "Table",
     "Tangent",
     "Tanimoto",
     "TensorMatern",
     "VertexHistogram",
     "WeightedDegree",
     "WeisfeilerLehman",
+    "Words",
     "Wrapped",
     "are_smiles",
     "as_graph",
     "as_kernel",
     "as_molecules",
-    "as_records",
     "coded",
     "family",
     "has_products",
     "is_bounded",
+    "is_frame",
+    "is_several",
     "morgan",
     "one_kind",
     "pairwise_blocks",
+    "seen_inside",
+    "suggest",
 ]

@@ -130,6 +130,11 @@ class Kernel(Value, ABC):
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 
+    @property
+    def takes_gaps(self) -> bool:
+        """Are vectors welcome with NaN for what is not known?"""
+        return False
+
     @abstractmethod
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
         """The matrix k(x_i, y_j) of prepared data; Y None means X."""
@@ -324,6 +329,11 @@ class Constant(Kernel):
     def __init__(self, value: Setting = 1.0):
         self.value = value
 
+    @property
+    def takes_gaps(self) -> bool:
+        """Yes: a constant does not look at its data."""
+        return True
+
     def prepare(self, X: Data) -> Data:
         """The data as they are: any will do."""
         return X
@@ -373,6 +383,11 @@ class Pair(Kernel, ABC):
                 "are added or multiplied must take the same kind of data."
             )
         return kinds.pop() if kinds else "vectors"
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Do both kernels take NaN?"""
+        return self.left.takes_gaps and self.right.takes_gaps
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by both kernels; objects of which each makes something else, in both forms."""
@@ -496,6 +511,11 @@ class Wrapped(Kernel, ABC):
     def domain(self) -> Domain:  # type: ignore[override]
         """The kind of data that the inner kernel takes."""
         return self.kernel.domain
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Does the inner kernel take NaN?"""
+        return self.kernel.takes_gaps
 
     def prepare(self, X: Data) -> Data:
         """The data, checked by the inner kernel."""

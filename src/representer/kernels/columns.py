@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,13 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
+from representer.kernels.base import Domain, Kernel, is_searched
 from representer.linalg import combine
-from representer.samples import Data, first_positions, is_single, same_features
-from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row
+from representer.samples import Data, Record, Records, as_records, column_of, same_features
+from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row, same
 
 Field = str | tuple[str, ...]
-Record = Mapping[Hashable, Any]
 
 
 class Columns(Kernel):
@@ -81,9 +80,9 @@ class Columns(Kernel):
                 f"kernels of Columns must be a dictionary with a kernel for each field; got {self.kernels!r}."
             )
         for field, kernel in self.kernels.items():
-            if not isinstance(kernel, Kernel) or kernel.domain in ("gram", "records"):
+            if not isinstance(kernel, Kernel) or kernel.domain == "gram":
                 raise ValueError(
-                    f"The kernel of field {field!r} of Columns must take vectors, labels or objects; got {kernel!r}."
+                    f"The kernel of field {field!r} of Columns must not take Gram matrices; got {kernel!r}."
                 )
         names: dict[str, Field] = {}
         for (name, _), field in zip(self._children(), self.kernels, strict=True):
@@ -100,9 +99,9 @@ class Columns(Kernel):
             self._weights()
 
     # -- data ---------------------------------------------------------------------------------------------------------
-    def prepare(self, X: Data) -> list[Record]:
+    def prepare(self, X: Data) -> Records:
         """The records as dictionaries with all columns, after each kernel has checked its own."""
-        records = as_records(X)
+        records = as_records(X).view()
         for field, kernel in self.kernels.items():
             field_data(records, field, kernel)
         return records
@@ -125,15 +124,20 @@ class Columns(Kernel):
         return [weights[..., i : i + 1] if weights.ndim > 1 else weights[i] for i in range(q)]
 
     def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
-        def grams() -> Iterator[Tensor]:
-            for field, kernel in self.kernels.items():
-                left = field_data(X, field, kernel)
-                right = None if Y is None else field_data(Y, field, kernel)
-                if isinstance(left, Tensor) and isinstance(right, Tensor):
-                    left, right = same_features(left, right)
-                yield kernel._gram(left, right)
+        grams = (self._field_gram(field, X, Y) for field in self.kernels)
+        return self._combined(grams, lambda weight: weight)
 
-        return self._combined(grams(), lambda weight: weight)
+    def _field_gram(self, field: Field, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
+        """The Gram matrix of a field; while other numbers are searched, that of a fixed kernel is computed once."""
+        kernel = self.kernels[field]
+        if Y is None and isinstance(X, Records) and torch.is_grad_enabled() and not is_searched(kernel):
+            whole = X.remembered((field, kernel), lambda _: kernel._gram(field_data(X, field, kernel), None), same)
+            return whole.clone()
+        left = field_data(X, field, kernel)
+        right = None if Y is None else field_data(Y, field, kernel)
+        if isinstance(left, Tensor) and isinstance(right, Tensor):
+            left, right = same_features(left, right)
+        return kernel._gram(left, right)
 
     def _diag(self, X: Sequence[Record]) -> Tensor:
         diagonals = (kernel._diag(field_data(X, field, kernel)) for field, kernel in self.kernels.items())
@@ -155,53 +159,10 @@ def _combine(operation: str, a: Tensor, b: Tensor) -> Tensor:
     return combine(operation, a, b) if a.ndim >= b.ndim else combine(operation, b, a)
 
 
-# -- records --------------------------------------------------------------------------------------------------------
-def as_records(X: Data) -> list[Record]:
-    """The records of a frame, a dictionary of columns, a structured array or a list of dictionaries, as the latter.
-
-    Examples
-    --------
-    >>> from representer.kernels import as_records
-    >>> as_records({"name": ["a", "b"], "size": [1, 2]})
-    [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
-    """
-    columns = None
-    if isinstance(X, Mapping):
-        single = [name for name, column in X.items() if is_single(column)]
-        if single:
-            raise ValueError(
-                f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is "
-                f"one {type(X[single[0]]).__name__}. Put a single record in a list."
-            )
-        columns = dict(X)
-    elif hasattr(X, "columns"):
-        names = list(X.columns)
-        if len(set(names)) < len(names):
-            raise ValueError(f"The columns of the frame must have different names; got {names}.")
-        columns = {name: X[name] for name in names}
-    elif isinstance(X, np.ndarray) and X.dtype.names is not None:
-        columns = {name: X[name] for name in X.dtype.names}
-    if columns is not None:
-        lengths = {name: len(column) for name, column in columns.items()}
-        if len(set(lengths.values())) > 1:
-            raise ValueError(f"The columns must have the same length; got {lengths}.")
-        X = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    records = X if isinstance(X, list) else list(X) if isinstance(X, Sequence | np.ndarray) else []
-    strangers = [i for i, record in enumerate(records) if not isinstance(record, Mapping)]
-    if strangers or isinstance(X, str) or not hasattr(X, "__len__"):
-        at = f" with a {type(records[strangers[0]]).__name__} at position {strangers[0]}" if strangers else ""
-        raise ValueError(
-            "Columns takes a data frame, a dictionary of columns, a structured array or a list of dictionaries; got "
-            f"{type(X).__name__}{at}. An array has no names: pandas.DataFrame(X, columns=[…]) gives it some."
-        )
-    if not records:
-        raise ValueError("Found 0 records: a kernel needs at least one.")
-    return records
-
-
+# -- one field ------------------------------------------------------------------------------------------------------
 def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
     """The data of one field, prepared for its kernel: a matrix for a kernel on vectors, else a list."""
-    columns = [_column(records, name) for name in _names(field)]
+    columns = [column_of(records, name) for name in _names(field)]
     try:
         if kernel.domain == "vectors":
             return kernel.prepare(np.column_stack([np.asarray(c).reshape(len(c), -1) for c in columns]))
@@ -213,26 +174,3 @@ def field_data(records: Sequence[Record], field: Field, kernel: Kernel) -> Data:
 def _names(field: Field) -> tuple[str, ...]:
     """The names of the columns of a field."""
     return field if isinstance(field, tuple) else (field,)
-
-
-def _column(records: Sequence[Record], name: str) -> list[Data]:
-    """The entries of a column, or an error where they are missing."""
-    absent = [i for i, record in enumerate(records) if name not in record]
-    if absent:
-        which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
-        present = ", ".join(map(repr, records[absent[0]]))
-        raise ValueError(f"{which} no column {name!r}; there are: {present}.")
-    column = [record[name] for record in records]
-    gaps = [i for i, value in enumerate(column) if _is_missing(value)]
-    if gaps:
-        raise ValueError(
-            f"Column {name!r} has no value in row(s) {first_positions(gaps)} (None or NaN). Impute these values, or "
-            "leave the rows out."
-        )
-    return column
-
-
-def _is_missing(value: object) -> bool:
-    """Is it None, NaN, or one of the missing values of pandas?"""
-    missing = value is None or (isinstance(value, float) and value != value)
-    return missing or type(value).__name__ in ("NAType", "NaTType")

@@ -88,7 +88,7 @@ class VertexHistogram(CountingKernel):
 
 
 @dataclass(frozen=True)
-class Table:
+class Counts:
     """Counts (n_graphs, q), and how their columns get the numbers that they have in other features."""
 
     matrix: sparse.csr_array
@@ -103,7 +103,7 @@ class GraphFeatures(ExplicitKernel, ABC):
     """
 
     @abstractmethod
-    def _table(self, graphs: Union) -> Table:
+    def _table(self, graphs: Union) -> Counts:
         """The table of counts of these graphs."""
 
     def prepare(self, X: Data) -> list[Graph]:
@@ -171,7 +171,7 @@ class WeisfeilerLehman(GraphFeatures):
         self.iterations = iterations
         self.form = form
 
-    def _table(self, graphs: Union) -> Table:
+    def _table(self, graphs: Union) -> Counts:
         levels, before, size = [graphs.nodes], 0, len(graphs.node_labels)
         for _ in range(int(self.iterations)):
             refined, distinct = refine(graphs, levels[-1] - before, size - before)
@@ -179,7 +179,7 @@ class WeisfeilerLehman(GraphFeatures):
             before, size = size, size + distinct
         rows = np.tile(graphs.graph, len(levels))
         matrix = histogram(rows, np.concatenate(levels), (graphs.n_graphs, size))
-        table = Table(matrix, lambda numbering: _number_subtrees(graphs, levels, size, numbering))
+        table = Counts(matrix, lambda numbering: _number_subtrees(graphs, levels, size, numbering))
         return _unary(table) if self.form == "assignment" else table
 
 
@@ -231,7 +231,7 @@ def _number_subtrees(graphs: Union, levels: list[np.ndarray], size: int, numberi
     return numbers
 
 
-def _unary(table: Table) -> Table:
+def _unary(table: Counts) -> Counts:
     """The table with c features of value 1 for a count c, so that the inner product of two is their minimum."""
     counts = table.matrix.tocoo()
     repeats = counts.data.astype(int)
@@ -250,7 +250,7 @@ def _unary(table: Table) -> Table:
             units += [feature, *rest]
         return units
 
-    return Table(matrix, numbers)
+    return Counts(matrix, numbers)
 
 
 # -- shortest paths ---------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class ShortestPath(GraphFeatures):
     [[20.0, 24.0], [24.0, 36.0]]
     """
 
-    def _table(self, graphs: Union) -> Table:
+    def _table(self, graphs: Union) -> Counts:
         size = max(len(graphs.node_labels), 1)
         counts = [sparse.coo_array((graphs.n_graphs, 0))]
         for sources, targets, distance in _pairs_by_distance(graphs):
@@ -289,7 +289,7 @@ class ShortestPath(GraphFeatures):
             named = zip((pairs // size).tolist(), (pairs % size).tolist(), distances.tolist(), strict=True)
             return [numbering((labels[a], labels[b], distance)) for a, b, distance in named]
 
-        return Table(matrix, numbers)
+        return Counts(matrix, numbers)
 
 
 def _pairs_by_distance(graphs: Union) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:

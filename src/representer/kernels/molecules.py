@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -195,6 +197,17 @@ def are_smiles(strings: Sequence[str]) -> bool:
         return True
     with rdkit.rdBase.BlockLogs():
         return all(rdkit.Chem.MolFromSmiles(text) is not None for text in strings)
+
+
+def has_rdkit() -> bool:
+    """Is RDKit installed?"""
+    return importlib.util.find_spec("rdkit") is not None
+
+
+def is_molecule(item: object) -> bool:
+    """Is it a molecule of RDKit?"""
+    chem = sys.modules.get("rdkit.Chem")
+    return chem is not None and isinstance(item, chem.Mol)
 
 
 def _refuse(faulty: list[tuple[int, Data]], total: int) -> None:

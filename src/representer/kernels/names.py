@@ -7,7 +7,7 @@ from collections.abc import Callable as Function
 from representer.kernels.base import Kernel
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.objects import Callable, Delta, Precomputed
-from representer.kernels.stack import Stack
+from representer.kernels.stack import FAMILIES, is_several
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
 
 NAMES: dict[str, Function[[], Kernel]] = {
@@ -41,12 +41,12 @@ def as_kernel(kernel: object, *, argument: str = "kernel") -> Kernel:
         return NAMES[kernel]()
     if callable(kernel) and not isinstance(kernel, type):
         return Callable(kernel)
-    if isinstance(kernel, Stack) or (isinstance(kernel, str) and kernel == "auto"):
+    if is_several(kernel):
         raise ValueError(
-            f"{argument}={kernel!r} is several kernels, of which OperatorRidge and EmbeddingClassifier make one model; "
-            "here one kernel is needed. Give one of them, or their sum."
+            f"{argument}={kernel!r} is several kernels, of which some learners make one model; here one kernel is "
+            "needed. Give one of them, or their sum."
         )
     raise ValueError(
         f"{argument}={kernel!r} is not a kernel. Give an object from representer.kernels, a function of two objects, "
-        f"or one of the names {', '.join(map(repr, NAMES))}."
+        f"or one of the names {', '.join(map(repr, [*NAMES, 'auto', *FAMILIES]))}."
     )

@@ -6,13 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from representer.kernels.base import Domain, Kernel
-from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern
+from representer.kernels.base import Domain
 from representer.samples import Data
 from representer.values import NONE, Rule, Value, one_of
 
-# Kernels with a lengthscale for each feature join the family of vectors up to so many features.
-ARD_FEATURES = 40
+# The words that name the kernels of a kind of objects, all of which a learner stacks.
+FAMILIES = ("molecules", "strings", "graphs", "curves", "bags")
 
 
 def _is_simplex(weights: Any) -> bool:
@@ -112,20 +111,6 @@ def _is_member(kernel: Any) -> bool:
     return isinstance(kernel, Value) and hasattr(kernel, "domain") and not isinstance(kernel, Stack)
 
 
-def family(n_features: int, *, stationary: bool = False) -> Stack:
-    """The kernels that ``kernel="auto"`` stacks for vectors: rough and smooth ones, and a straight line.
-
-    With ``stationary``, without the straight line, which has no random features.
-
-    Examples
-    --------
-    >>> from representer.kernels import family
-    >>> len(family(3).kernels), len(family(100).kernels)
-    (6, 4)
-    """
-    members: list[Kernel] = [Laplacian("auto"), Matern(0.5, "auto"), Gaussian("auto")]
-    if not stationary:
-        members.append(Linear())
-    if n_features <= ARD_FEATURES:
-        members += [Laplacian("ard"), Gaussian("ard")]
-    return Stack(members)
+def is_several(kernel: object) -> bool:
+    """Is it several kernels, of which a learner makes one model: a stack, ``"auto"`` or the word of a family?"""
+    return isinstance(kernel, Stack) or (isinstance(kernel, str) and (kernel == "auto" or kernel in FAMILIES))

@@ -8,6 +8,7 @@ from representer.operators.adapted import (
     repaired_gram,
     searched,
     silent_repairs,
+    takes_gaps,
     takes_sparse,
 )
 from representer.operators.base import (
@@ -29,6 +30,7 @@ from representer.operators.base import (
 )
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
 from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
+from representer.operators.replicates import replicates
 
 __all__ = [
     "Adapted",
@@ -57,7 +59,9 @@ __all__ = [
     "joint_kernel",
     "original",
     "repaired_gram",
+    "replicates",
     "searched",
     "silent_repairs",
+    "takes_gaps",
     "takes_sparse",
 ]

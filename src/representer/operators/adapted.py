@@ -178,8 +178,17 @@ def _with_kernels(kernel: OperatorKernel, change: Callable[[Kernel], Kernel]) ->
 
 def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
     """Does every part of a kernel take sparse matrices? A kernel that maps its data first does not."""
+    if isinstance(kernel, str) and kernel == "auto":
+        return True  # there is a family of sparse rows
     if isinstance(kernel, str) and kernel in NAMES:
         kernel = NAMES[kernel]()
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):
         return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse
+
+
+def takes_gaps(kernel: Kernel | OperatorKernel | Stack) -> bool:
+    """Do all kernels take vectors with NaN for what is not known?"""
+    if isinstance(kernel, Kernel):
+        return kernel.takes_gaps
+    return all(takes_gaps(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from representer.functions import Embedding
-from representer.kernels import Kernel, as_records
+from representer.kernels import Kernel
 from representer.preimage.base import (
     Decoder,
     prepared_like,
     score_blocks,
     squared_norms,
 )
-from representer.samples import Data, SparseRows, count, is_single
+from representer.samples import Data, SparseRows, as_records, count, is_single
 from representer.values import COUNT
 
 # Scores that differ by so many units of rounding are equal: sums over anchors in different blocks are not the same.

@@ -39,6 +39,7 @@ from representer.operators import Decomposable, Identity, OperatorKernel
 from representer.optimize import Callback, Deadline, OptimizeResult, lbfgs
 from representer.samples import Data, take
 from representer.samples import rows as limits
+from representer.systems.base import relative_norm
 from representer.systems.exact import Slopes, has_few_features
 from representer.values import Hyperparameter, Value
 
@@ -606,8 +607,7 @@ class DeepProblem:
         noise = w.sum() * self.composition.alpha * outer.coefficients[places]
         with torch.no_grad():
             missed = w[places, None] * (Y[places] - outer(take(outer.anchors, places)) - intercept) - noise
-        size = (w[:, None] * Y)[places].norm()
-        return float(missed.norm() / size.clamp(min=torch.finfo(Y.dtype).tiny))
+        return relative_norm(missed, w[places, None] * Y[places])
 
     def _linear_fit(self) -> tuple[Tensor, Tensor, Tensor | None] | None:
         """Slopes, dual coefficients and intercept of ridge regression on fewer vectors' features than samples.

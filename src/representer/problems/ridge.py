@@ -16,9 +16,18 @@ from representer.approximation import Approximation, Falkon
 from representer.functions import Expansion, FeatureFunction
 from representer.linalg import NotPositiveDefiniteError, require
 from representer.objectives.operator_valued import cross_validation
-from representer.operators import DataDriven, Decomposable, Dense, OperatorKernel, OperatorSum, searched, silent_repairs
+from representer.operators import (
+    DataDriven,
+    Decomposable,
+    Dense,
+    OperatorKernel,
+    OperatorSum,
+    replicates,
+    searched,
+    silent_repairs,
+)
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
-from representer.samples import InMemory, Samples
+from representer.samples import InMemory, Samples, least_noise, plain
 from representer.samples import rows as limits
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
@@ -192,6 +201,16 @@ class RidgeProblem(Problem):
         interrupted = choice.interrupted or identity.interrupted
         return replace(choice, history=identity.history + choice.history, interrupted=interrupted)
 
+    def _least_noise(self) -> Tensor | None:
+        """What samples with equal inputs say of the noise (p,); None where there are none, or that is not known."""
+        if not isinstance(self._seen, InMemory) or self.model.criterion != "loo":
+            return None
+        block = self._seen.samples
+        numbers = None if block.groups is None else replicates(self.model.kernel, block.X)
+        if numbers is None:
+            return None
+        return block.Y.new_tensor(least_noise(plain(block.Y), numbers, plain(block.weights)))
+
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> RidgeSolution:
         """The function and its system at the chosen hyperparameters."""
@@ -214,6 +233,9 @@ class RidgeProblem(Problem):
         )
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
+        if model.alpha is None and (noise := self._least_noise()) is not None:
+            system = system.raised(noise)
+            choice = replace(choice, alpha=system.alpha)
         return RidgeSolution(system.function(), system.at_rest(), choice)
 
 

@@ -20,13 +20,15 @@ from representer.problems.composition import Composition, KnownTargets, squared_
 from representer.problems.deep import DeepModel, DeepRegression, Splits
 from representer.samples import Block, Data, InMemory, SparseRows, count
 from representer.systems import RidgeData, factor_system
+from representer.systems.ridge import robust_scale
 
 
 class PredictiveSpread:
     """Standard deviations of f + b + noise: a Gaussian process of covariance s²K, and noise of variance s²·n·alpha.
 
-    s², for each output, gives leave-one-out residuals the size they should have. An intercept has a flat prior: it adds
-    what the data leave open of it. With landmarks, what they do not see of K(x, x) counts as uncertain.
+    s², for each output, gives residuals of samples that are left out, with their groups, the size they should have.
+    An intercept has a flat prior: it adds what the data leave open of it. With landmarks, what they do not see of
+    K(x, x) counts as uncertain.
 
     Parameters
     ----------
@@ -41,6 +43,8 @@ class PredictiveSpread:
         out, inner layers fixed.
     weights : tensor (n,), optional
         Sample weights of mean 1; a new observation has weight 1.
+    groups : integer tensor (n,), optional
+        What is left out together.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class PredictiveSpread:
         landmarks: Data = None,
         residuals: Tensor | None = None,
         weights: Tensor | None = None,
+        groups: Tensor | None = None,
     ):
         self.noise = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
@@ -67,11 +72,12 @@ class PredictiveSpread:
                 gram, kept = repaired_gram(kernel.kernel, Z)
             if kept is not None:
                 known = Decomposable(Projected(kernel.kernel, kept), kernel.operator)
-        data = RidgeData(known, Z, Y, torch.ones_like(Y[:, 0]) if weights is None else weights, gram=gram)
+        w = torch.ones_like(Y[:, 0]) if weights is None else weights
+        data = RidgeData(known, Z, Y, w, groups=groups, gram=gram)
         fixed = factor_system(data, alpha)
         if residuals is None:
             residuals = Y - fixed.left_out()
-        self.scale = (residuals**2 / fixed.left_out_variance()).nanmean(0)
+        self.scale = robust_scale(residuals**2 / fixed.left_out_variance())
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
 
@@ -114,6 +120,7 @@ class DeepSpread:
     intercept: bool
     by_landmarks: bool
     refits: Refits | None
+    groups: np.ndarray | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -147,6 +154,7 @@ class DeepSpread:
             landmarks=outer.anchors if self.by_landmarks else None,
             residuals=self._held_out_residuals(images, KnownTargets(Y, weights)),
             weights=weights,
+            groups=None if self.groups is None else torch.from_numpy(self.groups),
         )
 
     def _held_out_residuals(self, images: list[Any], targets: KnownTargets) -> Tensor | None:

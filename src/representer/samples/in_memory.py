@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,14 +14,16 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite, recycling, row_blocks
+from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
 Array = Any  # a tensor, or the NumPy array that is stored of one
-Data = Any  # samples as a user passes them, or as a kernel has prepared them: vectors, strings, graphs, …
 
 
-def as_vectors(X: object) -> Tensor:
+def as_vectors(X: object, *, gaps: bool = False) -> Tensor:
     """Finite numbers (..., n, d) as a floating tensor: torch tensors keep their precision, all else becomes double.
+
+    With ``gaps``, NaN is allowed for what is not known.
 
     Examples
     --------
@@ -40,11 +42,11 @@ def as_vectors(X: object) -> Tensor:
             f"Found {tensor.shape[-2]} sample(s) of {tensor.shape[-1]} feature(s) (shape {tuple(tensor.shape)}): a "
             "kernel needs at least one of each."
         )
-    if not is_finite(tensor):
+    if not is_finite(tensor.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf) if gaps else tensor):
         place = torch.nonzero(~torch.isfinite(tensor.detach()))[0].tolist()
         raise ValueError(
             f"The data contain NaN or infinity, first at row {place[-2]}, column {place[-1]}. Impute or remove such "
-            "entries (for example with sklearn.impute.SimpleImputer)."
+            "entries (for example with sklearn.impute.SimpleImputer), or take gaps for what they are: Missing(kernel)."
         )
     return tensor
 
@@ -155,15 +157,12 @@ def as_list(X: Data, noun: str, who: str = "A kernel") -> list[Any]:
     return samples
 
 
-def first_positions(positions: Sequence[int]) -> str:
-    """The first positions of faulty samples, as an error names them."""
-    return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
-
-
 def take(X: Data, rows: Tensor) -> Data:
     """The samples with these numbers of prepared data."""
     if isinstance(X, Tensor):
         return X[rows]
+    if isinstance(X, Records):
+        return X.take(rows.cpu().numpy())
     # NumPy would read a tensor of one row number as that number.
     return X[rows.cpu().numpy()] if isinstance(X, np.ndarray | SparseRows) else [X[int(i)] for i in rows]
 

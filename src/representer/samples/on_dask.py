@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from sklearn.utils._set_output import _get_output_config
 
-from representer.samples.in_memory import Block, Data, InMemory, Samples, Step
+from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.in_memory import is_dask as is_dask
+from representer.samples.records import Data
 
 # So many partial sums are added by one task.
 FAN_IN = 8
@@ -53,6 +54,21 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
     if sizes and np.isnan(collection.shape[0]):
         raise ValueError(f"{name} has chunks of unknown sizes. Call {name}.compute_chunk_sizes() first.")
     return collection
+
+
+def largest_target(y: Data) -> float:
+    """The largest absolute value of targets in a Dask collection, by a pass over them; 0 where it is not known yet."""
+    rows = as_rows(y, "y", sizes=False)
+    if rows.dtype.kind not in "iuf":
+        return 0.0
+    dask = require_dask()
+    chunks = [dask.delayed(_largest)(chunk) for chunk in rows.to_delayed().ravel()]
+    return max(dask.compute(*chunks), default=0.0)
+
+
+def _largest(chunk: np.ndarray) -> float:
+    """The largest absolute value of a chunk; what is not finite is refused later."""
+    return float(np.abs(chunk).max(initial=0.0, where=np.isfinite(chunk)))
 
 
 def refuse_frames(transformer: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.linalg import row_blocks
+from representer.linalg import power_of_two, row_blocks
 from representer.samples import Data
 from representer.samples import rows as limits
 
@@ -48,7 +48,10 @@ class System(ABC):
         raise self._unavailable("Leave-one-out predictions")
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a target is missing."""
+        """The variance (n, p) of y_i − f₋ₛ(x_i), S the sample's group, in units of the prior's scale.
+
+        NaN where a target is missing.
+        """
         raise self._unavailable("Variances of left-out samples")
 
     def variance(self, X: Data) -> Tensor:
@@ -101,10 +104,25 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
     info = torch.finfo(trace.dtype)
     share, least = info.eps**DIGITS, info.tiny ** (1 / 2)
     low = trace * share
-    if values is not None and len(values):
+    if values is not None and bool((values > 0).any()):
         known = values[values > share**2 * values.max()]
         low = torch.minimum(low, known.min() * FITTED * share)
     return low.clamp(min=least), (10.0 * trace).clamp(min=10.0 * least / share)
+
+
+def relative_norm(missed: Tensor, right: Tensor) -> float:
+    """‖missed‖ / ‖right‖, in units in which squares are in range; what misses nothing of zero misses nothing.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems.base import relative_norm
+    >>> relative_norm(torch.tensor([1e200]).double(), torch.tensor([2e200]).double())
+    0.5
+    """
+    unit = power_of_two(torch.maximum(missed.abs().amax(), right.abs().amax())) if missed.numel() else 1.0
+    size = (right / unit).norm().clamp(min=torch.finfo(right.dtype).tiny)
+    return float((missed / unit).norm() / size)
 
 
 def probes(size: int, *, like: Tensor) -> Tensor:

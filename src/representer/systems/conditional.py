@@ -18,7 +18,7 @@ from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_
 from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, Groups, System, probes
+from representer.systems.base import Criterion, Groups, System, probes, relative_norm
 from representer.systems.ridge import SummedSystem, normal_equations, summed_system
 from representer.systems.scalar import DenseSystem
 from representer.systems.sums import NormalStep, NormalSums, add_gram
@@ -195,7 +195,7 @@ class WeightSystem(System):
         w = matrix.new_ones(len(matrix)) if self._system.sample_weight is None else self._system.sample_weight
         missing = (matrix @ solved)[rows] + self.weights.shift * solved[rows] / w[rows, None] - signs[rows]
         missing = missing if g is None else missing + g @ signs
-        return float(missing.norm() / signs.norm())
+        return relative_norm(missing, signs)
 
     def left_out(self, groups: Tensor | None = None) -> Tensor:
         """The weights (n, n) that the fit without a sample, or without its group, gives it; its own are zero."""

@@ -49,7 +49,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, count, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, shift_range
+from representer.systems.base import Criterion, System, group_members, relative_norm, shift_range
 
 Solver = Literal["auto", "dense", "iterative"]
 
@@ -210,9 +210,21 @@ class GramInverse:
             return dual / self.diagonal[:, None]
         found = torch.zeros_like(dual)
         for index in blocks:
+            if index.shape[1] == 1 and not mean:
+                rows = index[:, 0]
+                found[rows] = dual[rows] / self.diagonal[rows, None]
+                continue
             P = self.blocks(index)
             P = P.mean(0, keepdim=True).expand_as(P) if mean else P
             found[index] = torch.linalg.solve(P, dual[index])
+        return found
+
+    def left_out_variance(self, blocks: list[Tensor] | None) -> Tensor:
+        """The diagonal (N,) of the inverted blocks P_SS of what is left out together; without ``blocks``, 1 / P_ii."""
+        found = 1.0 / self.diagonal
+        for index in [] if blocks is None else blocks:
+            if index.shape[1] > 1:
+                found[index] = torch.linalg.inv(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return found
 
     def explained(self, cross: Tensor) -> Tensor:
@@ -603,7 +615,7 @@ class Slopes:
             X, Y = X - self.middle, Y - weighted_mean(Y, self.root)
         X, targets = self.root[:, None] * X, self.root[:, None] * Y
         missed = X.mT @ (targets - self.scale * (X @ slopes)) - self.shift * slopes
-        return float(missed.norm() / (X.norm() * targets.norm()).clamp(min=torch.finfo(Y.dtype).tiny))
+        return relative_norm(missed, X.norm() * targets)
 
     def variance(self, X: Tensor) -> Tensor:
         """The variance (m,) of f + b at new points."""
@@ -734,16 +746,16 @@ class SeparateOutputs(System):
 
     def residual(self) -> float:
         """That of the slopes of few features; else of all equations, or of some of many."""
-        rotated, least = self._rotate(self.data.targets), torch.finfo(self.data.Y.dtype).tiny
+        rotated = self._rotate(self.data.targets)
         if self._by_slopes is not None:
             pairs = zip(self.parts, self._by_slopes, strict=True)
             return max((own.residual(self.data.X[p.rows], rotated[p.index]) for p, own in pairs), default=0.0)
-        missed, size = rotated.new_zeros(()), rotated.new_zeros(())
+        missed, right = [rotated.new_zeros(0)], [rotated.new_zeros(0)]
         for part in self.parts:
-            rows = torch.from_numpy(limits.residual_rows(len(part.rows)))
-            misses = self._missed(part, part.rows[rows], rows, rotated)
-            missed, size = missed + misses.square().sum(), size + rotated[part.index][rows].square().sum()
-        return float((missed / size.clamp(min=least)).sqrt())
+            places = torch.from_numpy(limits.residual_rows(len(part.rows)))
+            missed.append(self._missed(part, part.rows[places], places, rotated).flatten())
+            right.append(rotated[part.index][places].flatten())
+        return relative_norm(torch.cat(missed), torch.cat(right))
 
     def _missed(self, part: ScalarPart, rows: Tensor, places: Tensor, rotated: Tensor) -> Tensor:
         """What the equations of some rows miss, which have these places in their part."""
@@ -789,10 +801,10 @@ class SeparateOutputs(System):
         return fitted - (change * together).mT @ residuals
 
     def left_out_variance(self) -> Tensor:
-        """1 / P_ii in rotated coordinates; where a target is missing, the variance is not defined (NaN)."""
+        """The diagonals of P_SS⁻¹ in rotated coordinates; where a target is missing, it is not defined (NaN)."""
         variance = self.form.weights.new_full(self.data.Y.shape, torch.nan)
         for part in self.parts:
-            variance[part.index] = 1.0 / part.inverse.diagonal[:, None]
+            variance[part.index] = part.inverse.left_out_variance(self.data.blocks(part.rows))[:, None]
         return self._variances_back(variance)
 
     def leverage(self) -> Tensor:
@@ -902,11 +914,8 @@ class CoupledOutputs(System):
         return flat.reshape(n, p)
 
     def left_out_variance(self) -> Tensor:
-        """The diagonals of the inverted blocks of samples; NaN where a target is missing."""
-        found = torch.empty_like(self._dual)[:, 0]
-        for index in group_members(self.entries // self.data.Y.shape[1]):
-            found[index] = torch.linalg.inv(self.inverse.blocks(index)).diagonal(dim1=-2, dim2=-1)
-        return self._unflat(found, torch.nan)
+        """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""
+        return self._unflat(self.inverse.left_out_variance(self.data.entry_blocks()), torch.nan)
 
     def leverage(self) -> Tensor:
         """1 − noise_i P_ii; NaN where a target is missing."""

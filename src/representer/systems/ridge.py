@@ -56,6 +56,8 @@ from representer.systems.sums import (
 
 AlphaRule = Callable[["FittedSystem"], tuple[float, float | None]]
 
+# alpha is raised by no more than this factor, if replicates ask for more noise.
+RAISED = 1e15
 # The share of the noise, as a power of eps, up to which rounding of k(x, x) in a variance is no news: it leaves four
 # digits, in single precision two.
 DEVIATION_DIGITS = 0.25
@@ -100,13 +102,17 @@ class FittedSystem(System):
     def function(self) -> Expansion | FeatureFunction:
         """The fitted f + b, as a learner keeps it."""
 
-    def left_out_alone(self) -> LeftOutAlone:
-        """Samples of positive weight that stand for all, or all, each of which was left out alone."""
+    def left_out_moments(self) -> LeftOutMoments:
+        """Samples of positive weight that stand for all, or all, each of which was left out with its group."""
         raise self._unavailable("Deviations")
 
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
-        return self.left_out_alone().scale()
+        return self.left_out_moments().scale()
+
+    def noise(self) -> Tensor:
+        """The variance s²·alpha·Σw (p,) of the noise of a sample of weight one."""
+        return self.prior_scale() * (self.alpha * self.weight)
 
     @abstractmethod
     def norm(self) -> float:
@@ -155,6 +161,21 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
+    def raised(self, noise: Tensor) -> Self:
+        """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
+
+        A warning says so where that is a larger one.
+        """
+        system: Self = self
+        while bool((system.noise() < noise).any()) and system.alpha < RAISED * self.alpha:
+            system = system.changed(alpha=2.0 * system.alpha)
+        if system is not self:
+            warn(
+                f"alpha was raised from {self.alpha:.3g} to {system.alpha:.3g}: samples with equal inputs differ by "
+                "more than the noise that it stands for. Give alpha a number to keep it."
+            )
+        return system
+
     @property
     def has_slopes(self) -> bool:
         """Is f found from the features themselves? Then coefficients of the samples have fewer digits than f."""
@@ -172,10 +193,10 @@ class FittedSystem(System):
 
 
 @dataclass(frozen=True)
-class LeftOutAlone:
-    """Samples that stand for all, or all, each left out alone: targets, predictions and variances (n, p).
+class LeftOutMoments:
+    """Samples that stand for all, or all, each left out with its group: targets, predictions and variances (n, p).
 
-    Variances are those of y_i − f₋ᵢ(x_i) in units of the prior's scale; missing targets are NaN.
+    Variances are those of y_i − f₋ₛ(x_i) in units of the prior's scale; missing targets are NaN.
     """
 
     Y: Tensor
@@ -184,7 +205,33 @@ class LeftOutAlone:
 
     def scale(self) -> Tensor:
         """s² (p,), with which the residuals have the variance that the model gives them."""
-        return ((self.Y - self.mean) ** 2 / self.variance).nanmean(0)
+        return robust_scale((self.Y - self.mean) ** 2 / self.variance)
+
+
+# Residuals count as if they were at most so many standard deviations.
+OUTLYING = 5.0
+
+
+def robust_scale(squares: Tensor) -> Tensor:
+    """The s² (p,) that is the mean of min(u_i, 25 s²) over squared residuals u_i (n, p); NaN are left out.
+
+    It is the mean itself unless some residuals are beyond five deviations (Huber's second proposal).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.systems.ridge import robust_scale
+    >>> squares = torch.ones(100, 1)
+    >>> squares[0] = 1e6
+    >>> round(float(robust_scale(squares)), 4)
+    1.32
+    """
+    scale = squares.nanmean(0)
+    for _ in range(100):
+        last, scale = scale, torch.minimum(squares, OUTLYING**2 * scale).nanmean(0)
+        if not bool((scale < 0.999999 * last).any()):
+            break
+    return scale
 
 
 # -- the fit at its own samples ---------------------------------------------------------------------------------------
@@ -342,7 +389,7 @@ class ExactSystem(FittedSystem):
         return self._block, self._system.left_out()
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
+        """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale; NaN where a sample has no weight."""
         variance = self._system.left_out_variance()
         return self._scattered(variance, variance.new_tensor(torch.nan))
 
@@ -366,10 +413,10 @@ class ExactSystem(FittedSystem):
         diagonal = data.kernel.diag(data.X, data.Y.shape[1]) if data.gram is None else data.gram.diagonal()
         return Report.of(loss(self._fitted(), data.Y), self._block.weights, diagonal)
 
-    def left_out_alone(self) -> LeftOutAlone:
+    def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
-        return LeftOutAlone(Y, system.left_out(torch.arange(len(Y))), system.left_out_variance())
+        return LeftOutMoments(Y, system.left_out(), system.left_out_variance())
 
     def prior_scale(self) -> Tensor:
         if not isinstance(self._system, IterativeOutputs):
@@ -555,7 +602,7 @@ class SummedSystem(FeatureSystem):
         return held, coordinates
 
     def _residuals(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
-        """y_i − f₋ₛ(x_i), −f₋ₛ without a target; the variance of y_i − f₋ᵢ(x_i); and the leverages, (n, p) each."""
+        """y_i − f₋ₛ(x_i), −f₋ₛ without a target; its variance; and, of samples alone, the leverages, (n, p) each."""
         ridge, features = self.ridge, self.map
         residuals = ridge.cross.new_empty(len(block), ridge.cross.shape[1])
         variances, leverages = torch.empty_like(residuals), torch.empty_like(residuals)
@@ -593,16 +640,16 @@ class SummedSystem(FeatureSystem):
         return held, held.Y.double() - self._residuals(held)[0]
 
     def left_out_variance(self) -> Tensor:
-        """The variance (n, p) of y_i − f₋ᵢ(x_i) in units of the prior's scale, of the held samples."""
+        """The variance (n, p) of y_i − f₋ₛ(x_i) in units of the prior's scale, of the held samples."""
         held = self.block(self.held)
         return torch.where(held.Y.isnan(), torch.nan, self._residuals(held)[1])
 
-    def left_out_alone(self) -> LeftOutAlone:
-        """The held samples, each of which was left out alone."""
-        held = replace(self.block(self.held).positive_part(), groups=None)
+    def left_out_moments(self) -> LeftOutMoments:
+        """The held samples, each of which was left out with its group."""
+        held = self.block(self.held).positive_part()
         residuals, variances, _ = self._residuals(held)
         Y = held.Y.to(residuals)
-        return LeftOutAlone(Y, Y.nan_to_num(0.0) - residuals, variances)
+        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
@@ -679,6 +726,10 @@ class FalkonSystem(FeatureSystem):
 
     def residual(self) -> float:
         return self.error
+
+    def raised(self, noise: Tensor) -> Self:
+        """The system itself, because its noise is not known."""
+        return self
 
     def _unavailable(self, what: str) -> ValueError:
         return ValueError(

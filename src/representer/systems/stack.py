@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.functions import Stacked, StoredFeatures
 from representer.samples import Block, Data, HeldSamples, plain
 from representer.systems.base import System
-from representer.systems.ridge import AlphaRule, FittedSystem
+from representer.systems.ridge import AlphaRule, FittedSystem, robust_scale
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,13 @@ class StackedSystem(System):
     @cached_property
     def inflation(self) -> np.ndarray:
         """The mean over left-out samples of squared residuals over the mixture's variance, for each output (p,)."""
-        alone = [system.left_out_alone() for system in self.systems]
-        variances = [left.variance * left.scale() for left in alone]
-        mixed = self._mixed(variances, [left.mean for left in alone])
-        missed = [(left.Y - left.mean) * factor for left, factor in zip(alone, self.optimism.tolist(), strict=True)]
-        return plain((self.mean(missed) ** 2 / mixed).nanmean(0))
+        members = [system.left_out_moments() for system in self.systems]
+        variances = [left.variance * left.scale() for left in members]
+        mixed = self._mixed(variances, [left.mean for left in members])
+        missed = [(left.Y - left.mean) * factor for left, factor in zip(members, self.optimism.tolist(), strict=True)]
+        squares = self.mean(missed) ** 2
+        exact = (squares == 0) & (mixed == 0)  # as of targets that are all zero: no variance, and none is missing
+        return plain(robust_scale(torch.where(exact, torch.ones_like(squares), squares / mixed)))
 
     def _shares(self, like: Tensor) -> Tensor:
         """The weights (m, 1, p) of a stack of values."""

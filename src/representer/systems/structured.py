@@ -54,7 +54,7 @@ from representer.operators import (
 )
 from representer.samples import Block, Data, HeldSamples, InMemory, Samples, count, plain, sampling_keys, take
 from representer.samples import rows as limits
-from representer.systems.base import Criterion, System, group_members, group_residuals, probes
+from representer.systems.base import Criterion, System, group_members, group_residuals, probes, relative_norm
 from representer.systems.sums import NormalRidge, NormalStep, NormalSums, symmetric
 
 CONDITIONAL = "The conditional covariance of the outputs"
@@ -547,7 +547,7 @@ class DiagonalRegression:
         signs = probes(C.shape[1], like=C)
         image = regression.inputs.product((C * self.values) @ signs)
         missing = image + regression.weight * alpha * (C @ signs) - self.Z @ signs
-        return float(missing.norm() / (self.Z @ signs).norm().clamp(min=torch.finfo(C.dtype).tiny))
+        return relative_norm(missing, self.Z @ signs)
 
     def left_out(self, alpha: float) -> Tensor:
         """The coordinates (n, s) of √w_i (φ(y_i) − g₋(x_i)): g₋ is the fit without i, or without the group of i.

@@ -441,15 +441,26 @@ class NormalRidge:
 
     def _without_groups(self, rows: Tensor, block: Block, residuals: Tensor) -> Tensor:
         """y_i − f₋ₛ(x_i) (n, p) from y_i − f(x_i); ``rows`` Z have the leverages w_i Z_iZ_iᵀ, but for constants."""
-        assert block.groups is not None
-        w = residuals.new_ones(len(residuals)) if block.weights is None else block.weights.double()
         found = torch.empty_like(residuals)
+        for index, change in self._changes(rows, block):
+            found[index] = torch.linalg.solve(change, residuals[index])
+        return found
+
+    def _shares_without_groups(self, rows: Tensor, block: Block) -> Tensor:
+        """The numbers r_i (n,) with which alpha·Σw/(w_i r_i) are the variances of y_i − f₋ₛ(x_i)."""
+        found = rows.new_empty(len(rows))
+        for index, change in self._changes(rows, block):
+            found[index] = 1.0 / torch.linalg.inv(change).diagonal(dim1=-2, dim2=-1)
+        return found
+
+    def _changes(self, rows: Tensor, block: Block) -> Iterator[tuple[Tensor, Tensor]]:
+        """The groups of each size, and the matrices I − H_SS diag(w_S) of their leverages."""
+        assert block.groups is not None
+        w = rows.new_ones(len(rows)) if block.weights is None else block.weights.double()
         for index in group_members(block.groups):
             Z = rows[index]
             change = Z @ Z.mT + (1.0 / self.sums.weight if self.intercept else 0.0)
-            change = torch.eye(index.shape[1], dtype=Z.dtype) - change * w[index][:, None, :]
-            found[index] = torch.linalg.solve(change, residuals[index])
-        return found
+            yield index, torch.eye(index.shape[1], dtype=Z.dtype) - change * w[index][:, None, :]
 
     def leave_one_out(self, coordinates: Tensor, block: Block, alphas: Tensor, limit: int | None = None) -> Tensor:
         """The mean squared leave-one-out errors of many alphas, over some of the samples of the fit."""
@@ -497,7 +508,10 @@ class NormalRidge:
             yield outputs, coordinates * (scale / (scale * self.spectrum.values + alpha * self.weight)).sqrt()
 
     def left_out_at(self, features: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
-        """What ``left_out`` gives, of one alpha and to more digits: from features of the samples, (n, p) each."""
+        """What ``left_out`` gives, of one alpha and to more digits: from features of the samples, (n, p) each.
+
+        Of samples in groups, the second is what 1 − h_i stands for in the variance of y_i − f₋ₛ(x_i).
+        """
         Y = self._rotated(block.Y.double() - self.target_mean)
         w = Y.new_ones(len(Y)) if block.weights is None else block.weights.double()
         rest = 1.0 - w[:, None] * self._leverages(features, alpha)
@@ -509,6 +523,7 @@ class NormalRidge:
         found = torch.empty_like(missed)
         for outputs, rows in self._rows(features, alpha):
             found[:, outputs] = self._without_groups(rows, block, missed[:, outputs])
+            rest[:, outputs] = self._shares_without_groups(rows, block)[:, None]
         return found, rest
 
     def residual(self, alpha: float) -> float:

@@ -1,0 +1,524 @@
+"""Which kernel suits which data: a look at the samples, what they are taken for, and why."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from html import escape
+from typing import Any, Literal
+
+import numpy as np
+from scipy.sparse import issparse
+
+from representer.kernels.base import Kernel
+from representer.kernels.columns import Columns
+from representer.kernels.families import family
+from representer.kernels.graphs import is_graph
+from representer.kernels.molecules import are_smiles, has_rdkit, is_molecule
+from representer.kernels.objects import Delta
+from representer.kernels.stack import Stack
+from representer.kernels.strings import Spectrum, WeightedDegree
+from representer.kernels.tables import (
+    Category,
+    Date,
+    Encoding,
+    Missing,
+    Number,
+    Optional,
+    Ordered,
+    Pixels,
+    Standardized,
+    Table,
+    Words,
+    as_level,
+    as_numbers,
+    as_seconds_since_1970,
+)
+from representer.kernels.time_series import GlobalAlignment, Signature
+from representer.kernels.vectors import Gaussian, Laplacian
+from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
+from representer.values import is_real
+
+# A column of texts is one of categories if each level has so many entries in the mean, or if there are few levels.
+ENTRIES_A_LEVEL, FEW_LEVELS = 2.0, 10
+# A text has so many words in the middle; below, it is a name or a code.
+WORDS_OF_TEXT = 4
+# A sequence over a small alphabet has so many symbols in the middle.
+SYMBOLS_OF_SEQUENCE = 8
+# An array is a picture if both of its sides have so many entries.
+SIDE_OF_PICTURE = 6
+# How many samples are looked at.
+LOOKED_AT = 2000
+
+NUCLEOTIDES, AMINO_ACIDS = set("ACGTUN-"), set("ACDEFGHIKLMNPQRSTVWYXBZUOJ*-")
+DATE = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?\s*")
+LIKE_DATE = re.compile(r"\s*(\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4})(\s.*)?")
+STRUCTURE = re.compile(r"[()=#\[\]@/\\%+]|[A-Za-z]\d")  # what SMILES of more than a chain have, and words have not
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a column, or all samples, were taken for.
+
+    Parameters
+    ----------
+    column : str or None
+        The name of the column; None for samples without columns.
+    kind : str
+        What its entries are.
+    why : str
+        What was seen.
+    part : Encoding, Kernel or None
+        Its part of the kernel; None if it is left out.
+    family : tuple of Kernel
+        Kernels for such objects, where they are all that there is.
+    doubt : str or None
+        Why this may be wrong, and how to overrule it.
+    association : float or None
+        The adjusted share of the variance of y that it explains by itself, linearly in its coordinates.
+    """
+
+    column: str | None
+    kind: str
+    why: str
+    part: Encoding | Kernel | None = None
+    family: tuple[Kernel, ...] = ()
+    doubt: str | None = None
+    association: float | None = None
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A kernel for some data, and what the data were taken for; printed as a table and as code.
+
+    Parameters
+    ----------
+    kernel : Stack
+        What supervised learners take: kernels whose fits they average.
+    single : Kernel
+        One kernel, for learners that take one.
+    findings : tuple of Finding
+        What each column was taken for.
+    """
+
+    kernel: Stack
+    single: Kernel
+    findings: tuple[Finding, ...]
+
+    @property
+    def doubts(self) -> list[str]:
+        """What may be wrong, in sentences that say how to overrule it."""
+        return [finding.doubt for finding in self.findings if finding.doubt is not None]
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("column", "taken for", "because", "kernel", "explains")]
+        for own in self.findings:
+            share = "" if own.association is None else f"{own.association:.2f}"
+            part = "left out" if own.part is None else repr(own.part)
+            rows.append((own.column or "(all)", own.kind, own.why, part, share))
+        known = any(own.association is not None for own in self.findings)
+        return rows if known else [row[:-1] for row in rows]
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        notes = [f"Note: {doubt}" for doubt in self.doubts]
+        return "\n".join([*lines, *notes, f"kernel = {self.kernel!r}"])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._rows()
+        cells = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+        lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in body)
+        notes = "".join(f"<p>{escape(doubt)}</p>" for doubt in self.doubts)
+        return f"<table><tr>{cells}</tr>{lines}</table>{notes}<pre>{escape(repr(self.kernel))}</pre>"
+
+
+def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch"] | None = None) -> Suggestion:
+    """The kernel that ``kernel="auto"`` means for some data, with what each column was taken for, and why.
+
+    Parameters
+    ----------
+    X : array, sparse matrix, frame (pandas, polars, pyarrow), list of dictionaries, or list of objects
+        The samples.
+    y : array-like, default=None
+        Targets: with them the table says how much of their variance each column explains by itself.
+    features : {"frequencies", "sketch"} or None, default=None
+        Of vectors, only kernels with such features: stationary ones, or polynomials.
+
+    Returns
+    -------
+    suggestion : Suggestion
+        Its ``kernel`` prints as code that one can copy, change and pass to a learner.
+
+    Examples
+    --------
+    >>> from representer.kernels import suggest
+    >>> suggest({"size": [1.0, 2.5, None], "colour": ["red", "blue", "red"]}).findings[1].kind
+    'categories'
+    >>> suggest(["ACGTTGCAACGT", "ACGTTGGAACGA", "TTGTTGCAACGT"]).findings[0].kind
+    'DNA or RNA sequences'
+    """
+    X = plain(X)
+    if issparse(X):
+        return _of_sparse(X)
+    if is_dask(X):
+        return _of_vectors(X, features)
+    if is_frame(X):
+        return _of_frame(X, y)
+    if hasattr(X, "shape") and len(X.shape) == 2:
+        return _of_vectors(_as_floats(X), features)
+    rows = None if hasattr(X, "shape") else _as_rows(X)
+    return _of_objects(list(as_items(X))) if rows is None else _of_vectors(rows, features)
+
+
+def _as_floats(X: Data) -> np.ndarray:
+    """A matrix of numbers; one of words is refused, because its columns have no names to speak of."""
+    try:
+        if X.dtype.kind in "biufO":
+            return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]), so "
+        "that each is taken for what it is, or convert it: X.astype(float)."
+    )
+
+
+def is_frame(X: Data) -> bool:
+    """Do samples have columns with names: a frame, a dictionary of columns, a structured array, dictionaries?"""
+    return frame_columns(X) is not None
+
+
+def _as_rows(X: Data) -> np.ndarray | None:
+    """Lists of numbers, all of the same length, as a matrix; None for anything else."""
+    if not all(isinstance(row, list | tuple) and row and all(map(_is_number_or_gap, row)) for row in X):
+        return None
+    if len({len(row) for row in X}) != 1:
+        return None
+    return np.array([[np.nan if is_missing(entry) else entry for entry in row] for row in X], dtype=np.float64)
+
+
+def _is_number_or_gap(entry: object) -> bool:
+    return is_real(entry) or is_missing(entry) or isinstance(entry, bool | np.bool_)
+
+
+# -- samples without names --------------------------------------------------------------------------------------------
+def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> Suggestion:
+    """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
+    gaps = not is_dask(X) and bool(np.isnan(X).any())
+    if gaps and bool(np.isnan(X).all()):
+        raise ValueError("X contains NaN only: there is nothing to learn from. Look at how it was read.")
+    seen = f"an array of {X.shape[1]} columns" + (", with gaps" if gaps else "")
+
+    def dressed(kernel: Kernel) -> Kernel:
+        return Standardized(Missing(kernel) if gaps else kernel)
+
+    stack = Stack([dressed(kernel) for kernel in family("vectors", X.shape[1], features=features).kernels])
+    single = dressed(Gaussian("auto"))
+    return Suggestion(stack, single, (Finding(None, "numbers", seen, single),))
+
+
+def _of_sparse(X: Data) -> Suggestion:
+    """Sparse rows: how much they have in common."""
+    kernels = tuple(family("sparse").kernels)
+    return _of_family(Finding(None, "sparse rows", f"a sparse matrix of {X.shape[1]} columns", kernels[0], kernels))
+
+
+def _of_objects(entries: Column) -> Suggestion:
+    """One object a sample."""
+    finding = kind_of_column(None, entries)
+    if isinstance(finding.part, Category):
+        finding = replace(finding, part=Delta(), family=(Delta(),))
+    if isinstance(finding.part, Encoding) or finding.part is None:
+        raise ValueError(
+            f"The samples are one column of {finding.kind} ({finding.why}). Give it a name, pandas.DataFrame({{'x': "
+            "values}), or make it a matrix, np.reshape(values, (-1, 1))."
+        )
+    return _of_family(finding)
+
+
+def _of_family(finding: Finding) -> Suggestion:
+    single = finding.family[0]
+    return Suggestion(Stack(list(finding.family)), single, (finding,))
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+def _of_frame(X: Data, y: Data) -> Suggestion:
+    """A frame: coordinates of numbers, categories and dates together, and a kernel for each column of objects."""
+    columns = frame_columns(X)
+    assert columns is not None
+    findings = [kind_of_column(name, column) for name, column in columns.items()]
+    if y is not None:
+        findings = [_associated(own, columns[own.column], y) for own in findings]
+    encodings = {own.column: own.part for own in findings if isinstance(own.part, Encoding)}
+    objects = [own for own in findings if isinstance(own.part, Kernel)]
+    if not encodings and not objects:
+        named = ", ".join(f"{own.column!r} ({own.kind})" for own in findings)
+        raise ValueError(f"No column has anything to learn from: {named}.")
+    kernel, single = _frame_kernels(encodings, objects)
+    return Suggestion(kernel, single, tuple(findings))
+
+
+def _frame_kernels(encodings: dict[Any, Any], objects: list[Finding]) -> tuple[Stack, Kernel]:
+    """The kernels of a frame, to be stacked, and one for all: coordinates, objects, sums and products of both."""
+    tables = [Table(kernel, encodings) for kernel in family("vectors", len(encodings)).kernels] if encodings else []
+    if not objects:
+        return Stack(tables), Table(Gaussian("auto"), encodings)
+    if not encodings and len(objects) == 1:
+        members = [Columns({str(own.column): kernel}) for own in objects for kernel in own.family]
+        return Stack(members), members[0]
+    parts: dict[Any, Any] = {own.column: own.part for own in objects}
+    total = Columns(parts, weights="auto")
+    if not encodings:
+        return Stack([total, Columns(parts, "product")]), total
+    mixed: list[Kernel] = [*tables, total]
+    for kernel in (Gaussian("auto"), Laplacian("auto")):
+        table = Table(kernel, encodings)
+        mixed += [table + total, table * (total + 1.0)]
+    return Stack(mixed), Table(Gaussian("auto"), encodings) + total
+
+
+def _associated(finding: Finding, column: Column, y: Data) -> Finding:
+    """The finding with the adjusted R² of y on the coordinates of its column."""
+    if not isinstance(finding.part, Encoding):
+        return finding
+    Z = finding.part.fitted(column).coordinates(column)
+    Y = np.asarray(plain(y))
+    Y = Y.reshape(len(Y), -1) if Y.dtype.kind in "iuf" else (Y[:, None] == np.unique(Y)).astype(np.float64)
+    if len(Y) != len(Z):
+        raise ValueError(f"y has {len(Y)} entries, but the frame has {len(Z)} rows.")
+    known = np.isfinite(Y).all(1)
+    Z, Y = np.column_stack([Z, np.ones(len(Z))])[known], Y[known] - Y[known].mean(0)
+    rank = np.linalg.matrix_rank(Z)
+    left = Y - Z @ np.linalg.lstsq(Z, Y, rcond=None)[0]
+    total = float((Y**2).sum())
+    if not total > 0 or len(Y) <= rank:
+        return finding
+    share = 1.0 - float((left**2).sum()) / total * (len(Y) - 1) / (len(Y) - rank)
+    return replace(finding, association=max(0.0, share))
+
+
+# -- one column -------------------------------------------------------------------------------------------------------
+def kind_of_column(name: Any, column: Column) -> Finding:
+    """What the entries of a column are, from their type and a look at them."""
+    declared = _declared(name, column)
+    if declared is not None:
+        return declared
+    entries = list(column)
+    present = [entry for entry in entries if not is_missing(entry)]
+    gaps = len(present) < len(entries)
+    if not present:
+        return Finding(name, "nothing", "all entries are missing", doubt=f"Column {name!r} is empty and is left out.")
+    for look in (_numbers, _dates, _texts, _things):
+        finding = look(name, present)
+        if finding is not None:
+            return _with_gaps(finding) if gaps else finding
+    return _mixed(name, present)
+
+
+def _mixed(name: Any, present: list[Any]) -> Finding:
+    """Entries of several types: categories where they are words and numbers, else an error."""
+    kinds = sorted({type(entry).__name__ for entry in present})
+    if name is not None and all(isinstance(entry, str | bool) or is_real(entry) for entry in present):
+        doubt = f"Column {name!r} mixes {' and '.join(kinds)} and is taken for categories. Convert it to one type."
+        return Finding(name, "categories", f"entries of several types: {', '.join(kinds)}", Category(), doubt=doubt)
+    what = "The samples are" if name is None else f"Column {name!r} has entries that are"
+    raise ValueError(
+        f"{what} {', '.join(kinds)}, for which no kernel is known. Convert them to one kind of data, or give a kernel: "
+        "Callable(function) takes any objects."
+    )
+
+
+def _with_gaps(finding: Finding) -> Finding:
+    """The finding for a column with gaps: a kernel of objects is told what a gap is."""
+    why = f"{finding.why}, with gaps"
+    if isinstance(finding.part, Kernel):
+        return replace(finding, why=why, part=Optional(finding.part), family=tuple(map(Optional, finding.family)))
+    return replace(finding, why=why)
+
+
+def _declared(name: Any, column: Column) -> Finding | None:
+    """What a frame itself says of a column: categories of pandas or polars."""
+    dtype = getattr(column, "dtype", None)
+    if type(dtype).__name__ not in ("CategoricalDtype", "Categorical", "Enum"):
+        return None
+    present = set(map(as_level, column)) - {None}
+    levels = [level for level in map(as_level, getattr(dtype, "categories", ())) if level is not None]
+    if len(present) < 2:
+        return Finding(name, "a constant", "one level")
+    if getattr(dtype, "ordered", False) or type(dtype).__name__ == "Enum":
+        return Finding(name, "ordered categories", f"{len(levels)} levels, declared in order", Ordered(levels))
+    return Finding(name, "categories", f"{len(present)} levels, declared", Category())
+
+
+def _numbers(name: Any, present: list[Any]) -> Finding | None:
+    """Numbers and truth values."""
+    if all(isinstance(entry, bool | np.bool_) for entry in present):
+        if len(set(map(bool, present))) == 1:
+            return Finding(name, "a constant", f"always {present[0]}")
+        return Finding(name, "yes or no", "truth values", Category())
+    if not all(is_real(entry) or isinstance(entry, Decimal | bool | np.bool_) for entry in present):
+        return None
+    if len({float(entry) for entry in present}) == 1:
+        return Finding(name, "a constant", f"always {present[0]}")
+    return Finding(name, "numbers", f"{len(set(map(float, present)))} different numbers", Number())
+
+
+def _dates(name: Any, present: list[Any]) -> Finding | None:
+    """Dates and times."""
+    if not all(isinstance(entry, datetime.date | np.datetime64) for entry in present):
+        return None
+    if len(set(map(str, present))) == 1:
+        return Finding(name, "a constant", f"always {present[0]}")
+    return Finding(name, "dates", "datetime objects", Date())
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+def _texts(name: Any, present: list[Any]) -> Finding | None:
+    """Texts: numbers and dates that are written out, codes, molecules, sequences, names, sentences."""
+    if not all(isinstance(entry, str) for entry in present):
+        return None
+    levels = set(present)
+    if len(levels) == 1 and name is not None:
+        return Finding(name, "a constant", f"always {present[0]!r:.40}")
+    seen = list(levels)[:LOOKED_AT]
+    for look in (_written_numbers, _written_dates):
+        finding = look(name, seen, present)
+        if finding is not None:
+            return finding
+    if len(levels) * ENTRIES_A_LEVEL <= len(present) or len(levels) < min(FEW_LEVELS, len(present)):
+        return Finding(name, "categories", f"{len(levels)} levels of {len(present)} entries", Category())
+    for look in (_smiles, _sequences):
+        finding = look(name, seen, present)
+        if finding is not None:
+            return finding
+    words = float(np.median([len(text.split()) for text in seen]))
+    if words >= WORDS_OF_TEXT:
+        kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
+        return Finding(name, "text", f"{words:.0f} words in the middle", kernels[0], kernels)
+    kernels = (Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1))
+    return Finding(name, "names", f"{len(levels)} different short texts of {len(present)}", kernels[0], kernels)
+
+
+def _written_numbers(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+    """Numbers that are stored as text, unless zeros in front say that they are codes."""
+    try:
+        numbers = as_numbers(seen)
+    except ValueError:
+        return None
+    if any(re.fullmatch(r"0\d+", text.strip()) for text in seen):
+        return Finding(name, "categories", "digits with zeros in front: codes", Category())
+    if not np.isfinite(numbers).all():
+        return None
+    return Finding(
+        name,
+        "numbers",
+        "texts that are numbers",
+        Number(),
+        doubt=f"Column {name!r} has numbers that are stored as text, and is taken for numbers. For categories, make it "
+        "a categorical column: astype('category').",
+    )
+
+
+def _written_dates(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+    """Dates that are stored as text: ISO dates are read, others are a matter of convention."""
+    if all(DATE.fullmatch(text) for text in seen):
+        try:
+            as_seconds_since_1970(seen)
+        except ValueError:
+            return None
+        return Finding(name, "dates", "texts like 2024-03-31", Date())
+    if sum(LIKE_DATE.fullmatch(text) is not None for text in seen) < 0.9 * len(seen):
+        return None
+    common = len(seen) * ENTRIES_A_LEVEL <= len(present)
+    kernel = Spectrum((1, 3)).normalized()
+    return Finding(
+        name,
+        "categories" if common else "names",
+        f"texts that may be dates, such as {seen[0]!r}",
+        Category() if common else kernel,
+        () if common else (kernel,),
+        doubt=f"Column {name!r} seems to have dates that are not in the form 2024-03-31. Convert it with "
+        "pandas.to_datetime.",
+    )
+
+
+def _smiles(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+    """Molecules: texts with brackets, bonds or rings, all of which RDKit can read."""
+    structured = sum(STRUCTURE.search(text) is not None for text in seen)
+    if structured < 0.5 * len(seen) or any(" " in text.strip() for text in seen) or not are_smiles(seen):
+        return None
+    if not has_rdkit():
+        kernel = Spectrum((1, 4)).normalized()
+        hint = f"Column {name!r} looks like SMILES, but RDKit is not installed: pip install 'representer[molecules]'."
+        return Finding(name, "names", "texts like SMILES, without RDKit", kernel, (kernel,), doubt=hint)
+    return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads all of {len(seen)}")
+
+
+def _sequences(name: Any, seen: list[str], present: list[str]) -> Finding | None:
+    """Sequences over a small alphabet: DNA, RNA, proteins."""
+    symbols = set("".join(seen).upper())
+    middle = float(np.median([len(text) for text in seen]))
+    if middle < SYMBOLS_OF_SEQUENCE or not symbols <= AMINO_ACIDS or sum(map(str.isupper, seen)) < 0.9 * len(seen):
+        return None
+    kind = "DNA or RNA sequences" if symbols <= NUCLEOTIDES else "protein sequences"
+    lengths = ((3, 6), (2, 4), (1, 3)) if symbols <= NUCLEOTIDES else ((1, 3), (2, 3), (1, 2))
+    kernels: list[Kernel] = [Spectrum(own).normalized() for own in lengths]
+    if len({len(text) for text in seen}) == 1:
+        kernels.append(WeightedDegree((1, 3)).normalized())
+    why = f"{len(symbols)} symbols, {middle:.0f} letters in the middle"
+    return Finding(name, kind, why, kernels[0], tuple(kernels))
+
+
+def _member_of(family_name: str, name: Any, kind: str, why: str, doubt: str | None = None) -> Finding:
+    """A column whose kernels are a family; the third is the one to take alone, or the first of few."""
+    kernels = tuple(family(family_name).kernels)
+    return Finding(name, kind, why, kernels[min(2, len(kernels) - 1)], kernels, doubt)
+
+
+# -- other objects ----------------------------------------------------------------------------------------------------
+def _things(name: Any, present: list[Any]) -> Finding | None:
+    """Graphs, molecules, arrays, sets, records."""
+    if all(map(is_molecule, present)):
+        return _member_of("molecules", name, "molecules", "molecules of RDKit")
+    if all(map(is_graph, present)):
+        return _member_of("graphs", name, "graphs", f"objects of type {type(present[0]).__name__}")
+    if all(isinstance(entry, Mapping) for entry in present):
+        inner = suggest(list(present))
+        return Finding(name, "records", "dictionaries", inner.single, (inner.single,))
+    if all(isinstance(e, set | frozenset | list | tuple) and all(isinstance(w, str) for w in e) for e in present):
+        kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)))
+        return Finding(name, "words", "lists of words", kernels[0], kernels)
+    return _arrays(name, present)
+
+
+def _arrays(name: Any, present: list[Any]) -> Finding | None:
+    """Curves, series, bags of points and pictures."""
+    if all(isinstance(entry, tuple) and len(entry) == 2 and np.ndim(entry[0]) == 1 for entry in present):
+        return _member_of("curves", name, "curves", "pairs (times, values)")
+    try:
+        arrays = [np.asarray(plain(entry), dtype=np.float64) for entry in present]
+    except (TypeError, ValueError):
+        return None
+    shapes = {array.shape for array in arrays}
+    if len({array.ndim for array in arrays}) > 1 or arrays[0].ndim == 0:
+        return None
+    if len(shapes) == 1 and (arrays[0].ndim > 2 or (arrays[0].ndim == 2 and min(arrays[0].shape) >= SIDE_OF_PICTURE)):
+        kernels: tuple[Kernel, ...] = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
+        return Finding(name, "pictures", f"arrays of shape {arrays[0].shape}", kernels[0], kernels)
+    if arrays[0].ndim == 1 and len(shapes) == 1:
+        kernels = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
+        return Finding(name, "curves", f"{arrays[0].shape[0]} numbers each", kernels[0], kernels)
+    if arrays[0].ndim == 1:
+        kernels = (GlobalAlignment(), Signature(3).normalized())
+        return Finding(name, "series", "numbers in series of different lengths", kernels[0], kernels)
+    if arrays[0].ndim == 2 and len({shape[1] for shape in shapes}) == 1:
+        doubt = None
+        if arrays[0].shape[1] <= SIDE_OF_PICTURE and len(shapes) > 1 and name is not None:
+            doubt = f"Column {name!r} has bags of points, without an order. For series in time use GlobalAlignment()."
+        return _member_of("bags", name, "bags of points", f"arrays of {arrays[0].shape[1]} columns", doubt)
+    return None

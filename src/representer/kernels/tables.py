@@ -1,0 +1,653 @@
+"""Kernels of tables: numbers, categories and dates, with gaps, become coordinates that a kernel on vectors compares."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.kernels.base import Domain, Kernel, Wrapped
+from representer.kernels.learned import Mapped
+from representer.kernels.strings import Spectrum
+from representer.samples import (
+    Column,
+    Data,
+    Record,
+    Records,
+    as_list,
+    as_records,
+    as_vectors,
+    column_of,
+    first_positions,
+    is_missing,
+    plain,
+)
+from representer.values import Rule, Value, as_tensor, instance_of, is_real, same
+
+# Seconds of the cycles that a date has, by the name of the encoding's argument.
+CYCLES = {"year": 365.2425 * 86_400.0, "week": 7 * 86_400.0, "day": 86_400.0}
+
+
+def as_numbers(column: Column) -> np.ndarray:
+    """The entries of a column as numbers (n,), with NaN for gaps."""
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biuf":
+        return column.astype(np.float64)
+    entries = [np.nan if is_missing(entry) else entry for entry in column]
+    numbers = np.array([_as_number(entry) for entry in entries], dtype=object)
+    wrong = [i for i, entry in enumerate(numbers) if entry is None]
+    if wrong:
+        raise ValueError(
+            f"Row(s) {first_positions(wrong)} are no numbers; the first of them is {entries[wrong[0]]!r}. Convert the "
+            "column (pandas.to_numeric), or take it for categories: Category()."
+        )
+    return numbers.astype(np.float64)
+
+
+def _as_number(entry: Any) -> float | None:
+    """A real number, a truth value, or the text of a number; None for anything else."""
+    if is_real(entry) or isinstance(entry, bool | np.bool_ | Decimal):
+        return float(entry)
+    try:
+        return float(entry) if isinstance(entry, str) else None
+    except ValueError:
+        return None
+
+
+# -- one column ---------------------------------------------------------------------------------------------------
+class Encoding(Value, ABC):
+    """How the entries of one column become coordinates (n, q); what the data decide is ``"data"`` until they do."""
+
+    @abstractmethod
+    def fitted(self, column: Column) -> Self:
+        """The encoding with what a column decides: its mean and deviation, its levels, its cycles."""
+
+    @abstractmethod
+    def coordinates(self, column: Column) -> np.ndarray:
+        """The coordinates (n, q) of the entries of a column."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """The number q of coordinates of a fitted encoding."""
+
+
+class Number(Encoding):
+    """(x − center) / scale; a gap is the center, and where the column had gaps, one more coordinate says so.
+
+    Parameters
+    ----------
+    center, scale : float or "data"
+        The mean and the deviation of the column that is fitted to.
+    gaps : bool or "data"
+        Is a gap a thing of its own? ``"data"``: if that column has some.
+
+    Examples
+    --------
+    >>> from representer.kernels import Number
+    >>> Number().fitted([1.0, None, 3.0])
+    Number(center=2.0, scale=1.0, gaps=True)
+    >>> Number(2.0, 1.0, gaps=True).coordinates([5.0, None]).tolist()
+    [[3.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(self, center: Any = "data", scale: Any = "data", gaps: Any = "data"):
+        self.center = center
+        self.scale = scale
+        self.gaps = gaps
+
+    def fitted(self, column: Column) -> Self:
+        return self._of(as_numbers(column))
+
+    def _of(self, numbers: np.ndarray) -> Self:
+        present = numbers[~np.isnan(numbers)]
+        if np.isinf(present).any():
+            raise ValueError("The column has infinite entries. Mark them as gaps (NaN), or cut them.")
+        center, scale = _center_and_scale(present)
+        gaps = len(present) < len(numbers)
+        found = {"center": center, "scale": scale, "gaps": gaps}
+        return self._rebuild(lambda name, own: found[name] if isinstance(own, str) else own)
+
+    def coordinates(self, column: Column) -> np.ndarray:
+        return self._scaled(as_numbers(column))
+
+    def _scaled(self, numbers: np.ndarray) -> np.ndarray:
+        absent = np.isnan(numbers)
+        scaled = np.where(absent, 0.0, (numbers - self.center) / self.scale)
+        return np.stack([scaled, absent.astype(np.float64)] if self.gaps else [scaled], 1)
+
+    @property
+    def width(self) -> int:
+        return 1 + bool(self.gaps)
+
+
+def _center_and_scale(present: np.ndarray) -> tuple[float, float]:
+    """The mean and the deviation of numbers; 0 and 1 of none, the deviation 1 where they are all equal.
+
+    They are computed in units of the largest number, so that squares are in range.
+    """
+    if not len(present):
+        return 0.0, 1.0
+    unit = float(np.abs(present).max()) or 1.0
+    center, scale = float((present / unit).mean()), float((present / unit).std())
+    constant = not scale > len(present) * np.finfo(np.float64).eps
+    return unit * center, 1.0 if constant else unit * scale
+
+
+class Category(Encoding):
+    """One coordinate for each level, 1 where an entry is that level; a gap is a level, and an unknown level is no one.
+
+    Two levels are √2 apart, as two numbers with deviation one are in the mean square. A level that the column did
+    not have has all coordinates 0: it is 1 away from every level, and equal to any other unknown one.
+
+    Parameters
+    ----------
+    levels : list or "data"
+        The levels, None for a gap among them.
+
+    Examples
+    --------
+    >>> from representer.kernels import Category
+    >>> Category().fitted(["red", "blue", "red"])
+    Category(levels=['blue', 'red'])
+    >>> Category(["blue", "red"]).coordinates(["red", "green"]).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
+
+    def __init__(self, levels: Any = "data"):
+        self.levels = levels
+
+    def fitted(self, column: Column) -> Self:
+        if not isinstance(self.levels, str):
+            return self
+        levels = sorted(set(map(as_level, column)), key=lambda level: (level is None, str(type(level)), str(level)))
+        return self._rebuild(lambda *_: levels)
+
+    def coordinates(self, column: Column) -> np.ndarray:
+        place = {level: i for i, level in enumerate(self.levels)}
+        codes = np.array([place.get(as_level(entry), -1) for entry in column])
+        return (codes[:, None] == np.arange(len(place))).astype(np.float64)
+
+    @property
+    def width(self) -> int:
+        return len(self.levels)
+
+
+def as_level(entry: Any) -> Hashable:
+    """A level of a category: None for a gap, numbers of NumPy as those of Python."""
+    if is_missing(entry):
+        return None
+    entry = entry.item() if isinstance(entry, np.generic) else entry
+    try:
+        hash(entry)
+    except TypeError:
+        raise ValueError(f"A category is a word, a number or a tuple of them; got {entry!r:.60}.") from None
+    return entry
+
+
+class Ordered(Encoding):
+    """The place of a level in a list of them, as a ``Number``; unknown levels are gaps.
+
+    Parameters
+    ----------
+    levels : list
+        The levels, from the least to the greatest.
+    center, scale, gaps
+        Those of ``Number``, in places.
+
+    Examples
+    --------
+    >>> from representer.kernels import Ordered
+    >>> Ordered(["low", "mid", "high"]).fitted(["low", "high"]).coordinates(["mid"]).tolist()
+    [[0.0]]
+    """
+
+    def __init__(self, levels: Any, center: Any = "data", scale: Any = "data", gaps: Any = "data"):
+        self.levels = levels
+        self.center = center
+        self.scale = scale
+        self.gaps = gaps
+
+    def _places(self, column: Column) -> np.ndarray:
+        place = {as_level(level): float(i) for i, level in enumerate(self.levels)}
+        return np.array([place.get(as_level(entry), np.nan) for entry in column])
+
+    def _number(self) -> Number:
+        return Number(self.center, self.scale, self.gaps)
+
+    def fitted(self, column: Column) -> Self:
+        found = self._number()._of(self._places(column))
+        return self._rebuild(lambda name, own: getattr(found, name) if isinstance(own, str) else own)
+
+    def coordinates(self, column: Column) -> np.ndarray:
+        return self._number()._scaled(self._places(column))
+
+    @property
+    def width(self) -> int:
+        return self._number().width
+
+
+class Date(Encoding):
+    """The time as a ``Number`` of seconds, and for each cycle two coordinates on a circle: trend and season.
+
+    Parameters
+    ----------
+    center, scale, gaps
+        Those of ``Number``, in seconds since 1970.
+    cycles : tuple of {"year", "week", "day"} or "data"
+        ``"data"``: those of which the column spans at least two, and sees more than one phase.
+
+    Examples
+    --------
+    >>> from representer.kernels import Date
+    >>> Date().fitted(["2020-01-01", "2021-07-01", "2023-03-01"]).cycles
+    ('year', 'week')
+    """
+
+    def __init__(self, center: Any = "data", scale: Any = "data", gaps: Any = "data", cycles: Any = "data"):
+        self.center = center
+        self.scale = scale
+        self.gaps = gaps
+        self.cycles = cycles
+
+    def _number(self) -> Number:
+        return Number(self.center, self.scale, self.gaps)
+
+    def fitted(self, column: Column) -> Self:
+        seconds = as_seconds_since_1970(column)
+        found = self._number()._of(seconds)
+        cycles = tuple(name for name, period in CYCLES.items() if _has_cycle(seconds, period))
+        known = {"center": found.center, "scale": found.scale, "gaps": found.gaps, "cycles": cycles}
+        return self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
+
+    def coordinates(self, column: Column) -> np.ndarray:
+        seconds = as_seconds_since_1970(column)
+        parts = [self._number()._scaled(seconds)]
+        for name in self.cycles:
+            angle = 2.0 * np.pi * seconds / CYCLES[name]
+            parts += [np.nan_to_num(np.stack([np.cos(angle), np.sin(angle)], 1))]
+        return np.concatenate(parts, 1)
+
+    @property
+    def width(self) -> int:
+        return self._number().width + 2 * len(self.cycles)
+
+
+def as_seconds_since_1970(column: Column) -> np.ndarray:
+    """Dates of Python, NumPy, pandas or ISO texts as seconds (n,), with NaN for gaps."""
+    try:
+        dates = [np.datetime64("NaT") if is_missing(entry) else _as_datetime(entry) for entry in column]
+        moments = np.array(dates, dtype="datetime64[us]")
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(
+            f"A date is a datetime, or a text like '2024-03-31' or '2024-03-31T12:00': {error}. Convert the column "
+            "(pandas.to_datetime)."
+        ) from None
+    return np.where(np.isnat(moments), np.nan, moments.astype(np.int64) / 1e6)
+
+
+def _as_datetime(entry: Any) -> np.datetime64:
+    """One date without its zone, in UTC."""
+    entry = entry.to_pydatetime() if hasattr(entry, "to_pydatetime") else entry
+    if getattr(entry, "tzinfo", None) is not None:
+        entry = (entry - entry.utcoffset()).replace(tzinfo=None)
+    return np.datetime64(entry.strip() if isinstance(entry, str) else entry, "us")
+
+
+def _has_cycle(seconds: np.ndarray, period: float) -> bool:
+    """Do the times span two periods, and have more than one phase of them?"""
+    present = seconds[~np.isnan(seconds)]
+    phases = np.unique(np.round(present % period / period, 2) % 1.0)
+    return len(present) > 1 and float(np.ptp(present)) >= 2.0 * period and len(phases) > 1
+
+
+# -- all columns ----------------------------------------------------------------------------------------------------
+def _are_encodings(columns: object) -> bool:
+    return isinstance(columns, Mapping) and bool(columns) and all(isinstance(v, Encoding) for v in columns.values())
+
+
+class Table(Mapped):
+    """A kernel on vectors, of the coordinates that the columns of a table have: k(c(x), c(y)).
+
+    The scale of a number, the name of a level and the order of the columns do not matter; columns that are not
+    named are ignored. A lengthscale for each feature (``"ard"``) is one for each *column*, whatever the number of its
+    coordinates.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors, such as ``Gaussian("auto")``.
+    columns : dict
+        The encoding of each column: ``Number()``, ``Category()``, ``Ordered([…])`` or ``Date()``.
+
+    Examples
+    --------
+    >>> from representer.kernels import Category, Gaussian, Number, Table
+    >>> k = Table(Gaussian(1.0), {"size": Number(), "colour": Category()})
+    >>> k({"size": [1.0, 3.0, None], "colour": ["red", "blue", "red"]}).round(decimals=3).tolist()
+    [[1.0, 0.05, 0.368], [0.05, 1.0, 0.135], [0.368, 0.135, 1.0]]
+    """
+
+    domain: Domain = "records"
+    rules = {
+        "kernel": instance_of("a kernel on vectors", Kernel),
+        "columns": Rule("a dictionary with an encoding, such as Number(), for each column", _are_encodings),
+    }
+
+    def __init__(self, kernel: Kernel, columns: Mapping[str, Encoding]):
+        self.kernel = kernel
+        self.columns = columns
+
+    def _children(self) -> Iterator[tuple[str, Value]]:
+        yield "kernel", self.kernel
+
+    def check_hyperparameters(self) -> None:
+        """Refuse what is inadmissible; the kernel must be one on vectors."""
+        super().check_hyperparameters()
+        if self.kernel.domain != "vectors":
+            raise ValueError(f"kernel of Table must take vectors; got {self.kernel!r}.")
+
+    def prepare(self, X: Data) -> Records:
+        """The records, which must have all columns."""
+        records = as_records(X).view()
+        for name in self.columns:
+            column_of(records, name, gaps=True)
+        return records
+
+    def _resolve(self, X: Sequence[Record]) -> Self:
+        fitted = {name: self._own(name, lambda e, column: e.fitted(column), X) for name in self.columns}
+        new = self._rebuild(lambda name, own: fitted if name == "columns" else own)
+        kernel = self.kernel._resolve(new._image(X))
+        return new._rebuild(lambda name, own: new._with_one_a_column(kernel) if name == "kernel" else own)
+
+    def _own(self, name: str, question: Callable[[Encoding, Column], Any], X: Sequence[Record]) -> Any:
+        """What the encoding of a column says of its entries; an error names the column."""
+        try:
+            return question(self.columns[name], column_of(X, name, gaps=True))
+        except ValueError as error:
+            raise ValueError(f"Column {name!r}: {error}") from error
+
+    # -- coordinates ------------------------------------------------------------------------------------------------
+    def _image(self, X: Sequence[Record]) -> Tensor:
+        """The coordinates (n, q) of all columns side by side; those of the same records are computed once."""
+        if isinstance(X, Records):
+            return X.remembered(self.columns, self._coordinates, same)
+        return self._coordinates(X)
+
+    def _coordinates(self, X: Sequence[Record]) -> Tensor:
+        parts = [self._own(name, lambda e, column: e.coordinates(column), X) for name in self.columns]
+        return torch.from_numpy(np.concatenate(parts, 1))
+
+    @property
+    def _widths(self) -> Tensor:
+        return torch.tensor([encoding.width for encoding in self.columns.values()])
+
+    # -- a lengthscale for each column --------------------------------------------------------------------------------
+    def _with_one_a_column(self, kernel: Kernel) -> Kernel:
+        """The kernel whose vectors of hyperparameters have one number for each column: the mean of its coordinates."""
+        means = {}
+        for name, value in kernel.hyperparameter_values().items():
+            if value.ndim == 1 and len(value) == int(self._widths.sum()):
+                means[name] = torch.stack([own.mean() for own in value.split(self._widths.tolist())]).numpy()
+        return kernel.replace(means)
+
+    @property
+    def _inner(self) -> Kernel:
+        """The kernel whose vectors of hyperparameters have one number for each coordinate."""
+        repeated = {}
+        for name, value in self.kernel.hyperparameter_values().items():
+            if value.ndim and value.shape[-1] == len(self.columns) > 1:
+                repeated[name] = value.repeat_interleave(self._widths.to(value.device), -1)
+        return self.kernel.replace(repeated) if repeated else self.kernel
+
+
+# -- vectors whose columns have units and gaps ------------------------------------------------------------------------
+class Standardized(Mapped):
+    """k((x − center) / scale, (y − center) / scale): the units of the columns do not matter.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors.
+    center, scale : array (n_features,) or "data"
+        The means and the deviations of the columns that are fitted to; a gap (NaN) counts for neither.
+
+    Examples
+    --------
+    >>> from representer.kernels import Gaussian, Standardized
+    >>> k = Standardized(Gaussian(1.0))
+    >>> bool((k([[1.0, 20.0], [2.0, 10.0]]) - k([[-5.0, 2.0], [-4.0, 1.0]])).abs().max() < 1e-12)
+    True
+    """
+
+    domain: Domain = "vectors"
+    rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
+
+    def __init__(self, kernel: Kernel, center: Any = "data", scale: Any = "data"):
+        self.kernel = kernel
+        self.center = center
+        self.scale = scale
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Does the kernel inside take NaN?"""
+        return self.kernel.takes_gaps
+
+    def prepare(self, X: Data) -> Data:
+        """Numbers as a tensor, with gaps where the kernel inside takes them."""
+        return as_vectors(X, gaps=self.takes_gaps)
+
+    def _resolve(self, X: Tensor) -> Self:
+        columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
+        found = np.array([_center_and_scale(column[~np.isnan(column)]) for column in columns.T])
+        known = {"center": found[:, 0], "scale": found[:, 1]}
+        new = self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
+        return new._rebuild(lambda name, own: own._resolve(new._image(X)) if name == "kernel" else own)
+
+    def _image(self, X: Tensor) -> Tensor:
+        return (X - as_tensor(self.center).to(X)) / as_tensor(self.scale).to(X)
+
+
+class Missing(Mapped):
+    """A kernel on vectors with gaps (NaN): the mean stands in a gap, and one more coordinate says that it is one.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors; it sees the columns, and beside them a column for each that had gaps: 0, or 1 in a gap.
+    center : array (n_features,) or "data"
+        What stands in a gap; ``"data"``: the mean of the column that is fitted to.
+    gaps : array of int or "data"
+        The columns in which a gap is a thing of its own; ``"data"``: those that have some.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear, Missing
+    >>> k = Missing(Linear()).resolve([[1.0, 5.0], [3.0, float("nan")]])
+    >>> k
+    Missing(kernel=Linear(), center=[2.0, 5.0], gaps=[1])
+    >>> k.features(k.prepare([[float("nan"), float("nan")]])).tolist()
+    [[2.0, 5.0, 1.0]]
+    """
+
+    domain: Domain = "vectors"
+    rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
+
+    def __init__(self, kernel: Kernel, center: Any = "data", gaps: Any = "data"):
+        self.kernel = kernel
+        self.center = center
+        self.gaps = gaps
+
+    @property
+    def takes_gaps(self) -> bool:
+        """Yes: that is what it is for."""
+        return True
+
+    def prepare(self, X: Data) -> Data:
+        """Numbers as a tensor, with NaN for gaps."""
+        return as_vectors(X, gaps=True)
+
+    def _resolve(self, X: Tensor) -> Self:
+        columns = X.detach().reshape(-1, X.shape[-1]).double().cpu().numpy()
+        absent = np.isnan(columns)
+        means = np.array([_center_and_scale(column[~np.isnan(column)])[0] for column in columns.T])
+        known = {"center": means, "gaps": np.flatnonzero(absent.any(0))}
+        new = self._rebuild(lambda name, own: known[name] if isinstance(own, str) else own)
+        return new._rebuild(lambda name, own: own._resolve(new._image(X)) if name == "kernel" else own)
+
+    def _image(self, X: Tensor) -> Tensor:
+        absent = X.isnan()
+        filled = torch.where(absent, as_tensor(self.center).to(X), X)
+        columns = torch.as_tensor(np.asarray(self.gaps, dtype=np.int64), device=X.device)
+        return torch.cat([filled, absent[..., columns].to(X)], -1)
+
+
+# -- texts, pictures, gaps --------------------------------------------------------------------------------------------
+class Words(Mapped):
+    """Texts by the words they have in common: the cosine of the numbers of times that runs of words occur.
+
+    Parameters
+    ----------
+    length : int or (int, int)
+        How many words a run has, or from how many to how many.
+
+    Examples
+    --------
+    >>> from representer.kernels import Words
+    >>> Words()(["a red house", "The red, red rose"]).round(decimals=3).tolist()
+    [[1.0, 0.471], [0.471, 1.0]]
+    """
+
+    domain: Domain = "objects"
+
+    def __init__(self, length: int | tuple[int, int] = 1):
+        self.length = length
+
+    @property
+    def kernel(self) -> Kernel:  # type: ignore[override]
+        """The kernel of lists of words."""
+        return Spectrum(self.length).normalized()
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The texts as lists of lower-case words; a list or a set of words is one already."""
+        texts = as_list(X, "texts", "Words")
+        wrong = [i for i, text in enumerate(texts) if not isinstance(text, str | list | tuple | set | frozenset)]
+        if wrong:
+            raise ValueError(
+                f"Words takes texts, or lists of words; got {type(texts[wrong[0]]).__name__} at position {wrong[0]}."
+            )
+        return list(map(_as_words, texts))
+
+    def _resolve(self, X: Data) -> Self:
+        return self
+
+    def _image(self, X: list[Any]) -> list[Any]:
+        return X
+
+
+def _as_words(text: Any) -> tuple[str, ...]:
+    """The words of a text in lower case; of a set, in order. A text without words has one, the empty word."""
+    if isinstance(text, tuple):
+        return text
+    words = re.findall(r"\w+", text.lower()) if isinstance(text, str) else sorted(text) if _is_set(text) else text
+    return tuple(words) or ("",)
+
+
+def _is_set(text: Any) -> bool:
+    return isinstance(text, set | frozenset)
+
+
+class Pixels(Mapped):
+    """A kernel on vectors, of arrays of one shape as they are: pictures, or curves on a common grid.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On vectors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.kernels import Linear, Pixels
+    >>> Pixels(Linear())(np.ones((2, 3, 4))).tolist()
+    [[12.0, 12.0], [12.0, 12.0]]
+    """
+
+    domain: Domain = "objects"
+    rules = {"kernel": instance_of("a kernel on vectors", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The arrays as a list, checked to have one shape."""
+        arrays = [np.asarray(plain(item), dtype=np.float64) for item in as_list(X, "arrays", "Pixels")]
+        shapes = sorted({array.shape for array in arrays})
+        if len(shapes) > 1:
+            raise ValueError(f"Pixels takes arrays of one shape; got {shapes[0]} and {shapes[1]}. Resize or cut them.")
+        as_vectors(np.stack([array.reshape(-1) for array in arrays]))
+        return arrays
+
+    def _image(self, X: list[Any]) -> Tensor:
+        return torch.from_numpy(np.stack([array.reshape(-1) for array in X]))
+
+
+class Optional(Wrapped):
+    """A kernel of objects some of which are missing (None or NaN): 1 of two gaps, 0 of an object and a gap.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On objects.
+
+    Examples
+    --------
+    >>> from representer.kernels import Optional, Spectrum
+    >>> Optional(Spectrum(1).normalized())(["ab", None, "ac"]).round(decimals=3).tolist()
+    [[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.5, 0.0, 1.0]]
+    """
+
+    rules = {"kernel": instance_of("a kernel object", Kernel)}
+
+    def __init__(self, kernel: Kernel):
+        self.kernel = kernel
+
+    def prepare(self, X: Data) -> list[Any]:
+        """The objects as the kernel takes them, and None for gaps."""
+        items = as_list(X, "objects", "Optional")
+        present = [item for item in items if not is_missing(item)]
+        prepared = iter(self.kernel.prepare(present) if present else [])
+        return [None if is_missing(item) else next(prepared) for item in items]
+
+    def _resolve(self, X: list[Any]) -> Self:
+        present = [item for item in X if item is not None]
+        return self._rebuild(lambda _, kernel: kernel._resolve(present) if present else kernel)
+
+    def _gram(self, X: list[Any], Y: list[Any] | None) -> Tensor:
+        left, right = _present(X), _present(X if Y is None else Y)
+        absent = torch.tensor([[x is None and y is None for y in (X if Y is None else Y)] for x in X])
+        gram = absent.to(torch.float64)
+        if len(left) and len(right):
+            rows = [X[i] for i in left]
+            inner = self.kernel._gram(rows, None if Y is None else [Y[j] for j in right])
+            gram = gram.to(inner.dtype).expand(*inner.shape[:-2], *gram.shape).clone()
+            gram[..., torch.tensor(left)[:, None], torch.tensor(right)] = inner
+        return gram
+
+    def _diag(self, X: list[Any]) -> Tensor:
+        present = _present(X)
+        diagonal = torch.ones(len(X), dtype=torch.float64)
+        if present:
+            inner = self.kernel._diag([X[i] for i in present])
+            diagonal = diagonal.to(inner.dtype).expand(*inner.shape[:-1], len(X)).clone()
+            diagonal[..., torch.tensor(present)] = inner
+        return diagonal
+
+
+def _present(X: list[Any]) -> list[int]:
+    return [i for i, item in enumerate(X) if item is not None]

@@ -1,0 +1,101 @@
+"""What is known of a fit beside its result: when it was, what its data looked like, and their fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from torch import Tensor
+
+from representer.persistence.container import ModelFileError
+from representer.persistence.known import known
+from representer.persistence.state import Writer
+from representer.samples import Data, is_dask
+
+# A fingerprint looks at all of the rows of arrays up to so many bytes, of longer ones and of objects at so many rows.
+WHOLE_BYTES = 2**24
+SAMPLED_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class FitRecord:
+    """When a learner was fitted, for how long, and to what."""
+
+    began: str  # in UTC
+    seconds: float
+    n_samples: int | None  # None where a collection on Dask does not know it
+    inputs: dict[str, Any] = field(default_factory=dict)
+    fingerprints: dict[str, str | None] = field(default_factory=dict)
+    batches: int = 1
+
+
+def schema(X: Data) -> dict[str, Any]:
+    """What inputs look like: the container, the columns with their types, or the kinds of objects."""
+    container = f"{type(X).__module__.partition('.')[0]}.{type(X).__name__}"
+    described: dict[str, Any] = {"container": container.removeprefix("builtins.")}
+    if not hasattr(X, "__len__"):
+        return described
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        described["columns"] = {str(name): str(kind) for name, kind in zip(X.columns, X.dtypes, strict=True)}
+    elif hasattr(X, "dtype") and hasattr(X, "shape"):
+        described |= {"dtype": str(X.dtype).removeprefix("torch."), "shape": [_count(n) for n in X.shape[1:]]}
+    else:
+        described["kinds"] = sorted({type(item).__name__ for item in list(X)[:SAMPLED_ROWS]})
+    return described
+
+
+def _count(n: Any) -> int | None:
+    return None if n != n else int(n)  # Dask has NaN where it does not know
+
+
+def fingerprint(data: Data) -> str | None:
+    """The SHA-256 digest of data: of all their rows, or of evenly spaced ones; None where that takes a pass over Dask.
+
+    Equal data have equal fingerprints. Long ones that differ in rows that are not looked at have, too.
+    """
+    if is_dask(data) or not hasattr(data, "__len__"):
+        return None
+    digest = hashlib.sha256()
+    if hasattr(data, "to_numpy"):
+        data = data.to_numpy()
+    if sparse.issparse(data):
+        data = sparse.csr_array(data)
+        for part in (data.indptr, data.indices, data.data):
+            _add_array(digest, part)
+        return digest.hexdigest()
+    data = data.detach().cpu() if isinstance(data, Tensor) else data
+    array = np.asarray(data) if hasattr(data, "__array__") else None
+    if array is not None and array.dtype.kind != "O":
+        _add_array(digest, array)
+        return digest.hexdigest()
+    return _objects_fingerprint(list(data))
+
+
+def _add_array(digest: Any, array: np.ndarray) -> None:
+    digest.update(f"{array.shape} {array.dtype.str}".encode())
+    rows = array if array.nbytes <= WHOLE_BYTES or not array.ndim else array[_some(len(array))]
+    digest.update(np.ascontiguousarray(rows).tobytes())
+
+
+def _objects_fingerprint(objects: list[Any]) -> str | None:
+    """The digest of objects as a model file would hold them; None where it could not."""
+    digest = hashlib.sha256(str(len(objects)).encode())
+    rows = [objects[i] for i in _some(len(objects))] if len(objects) > SAMPLED_ROWS else objects
+    try:
+        for row in rows:
+            writer = Writer(known())
+            root = writer.value(row)
+            digest.update(json.dumps([root, writer.nodes]).encode())
+            for array in writer.arrays.values():
+                _add_array(digest, array)
+    except ModelFileError:
+        return None
+    return digest.hexdigest()
+
+
+def _some(n: int) -> np.ndarray:
+    return np.linspace(0, n - 1, SAMPLED_ROWS).astype(int)

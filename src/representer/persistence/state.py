@@ -1,0 +1,421 @@
+"""The state of a fitted learner as JSON and arrays, and back.
+
+What JSON has stands as it is: None, truth values, integers, finite floats and texts. Everything else is an object with
+one key, its kind. What has an identity (arrays, lists, dicts, instances of classes) is a *node* of one list, and
+``{"node": i}`` refers to it, so that what was shared is shared again. A node refers only to nodes before it: there are
+no cycles, and a file is read in one pass.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import dataclasses
+import inspect
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from representer.persistence.container import ModelFileError
+from representer.persistence.known import PLAIN_TYPES, Known, name_of
+from representer.persistence.molecules import molecule_record, molecule_state
+from representer.samples import SparseRows
+
+SPARSE = {kind.__name__: kind for kind in (SparseRows, sparse.csr_array, sparse.csr_matrix)}
+TENSOR_TYPES = {
+    str(kind).removeprefix("torch."): kind
+    for kind in (torch.float64, torch.float32, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+}
+# Kinds of NumPy's types that safetensors has; the others are stored as bytes.
+NUMBERS = "biuf"
+OMITTED = ("_skl_callbacks",)  # callbacks watch a fit, and are no part of the model
+
+
+class Writer:
+    """Writes values into nodes and arrays, and says where something is that a file cannot hold."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self.nodes: list[dict[str, Any]] = []
+        self.arrays: dict[str, np.ndarray] = {}
+        self.foreign: set[str] = set()  # names that whoever loads the file must trust
+        self._places: dict[int, int] = {}
+        self._alive: list[Any] = []  # so that no identity is used twice
+        self._path: list[str] = []
+
+    def value(self, value: Any) -> Any:
+        """A value as JSON."""
+        kind = type(value)
+        if value is None or kind in (bool, int, str):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if kind in INLINE:
+            return INLINE[kind](self, value)
+        return {"node": self._node(value)}
+
+    def _node(self, value: Any) -> int:
+        place = self._places.get(id(value))
+        if place is None:
+            self._places[id(value)] = -1
+            self._alive.append(value)
+            node = self._described(value)
+            place = self._places[id(value)] = len(self.nodes)
+            self.nodes.append(node)
+        elif place < 0:
+            raise self._refusal("refers to itself", "Break the cycle.")
+        return place
+
+    def _described(self, value: Any) -> dict[str, Any]:
+        kind = type(value)
+        for base, describe in NODES.items():
+            if kind is base:
+                return describe(self, value)
+        if isinstance(value, torch.nn.Parameter):
+            return {"parameter": [self._array(value.detach().cpu().numpy()), value.requires_grad]}
+        if isinstance(value, np.generic):
+            return {"scalar": self._array(np.asarray(value))}
+        if isinstance(value, np.dtype):
+            return {"dtype": value.str}
+        if isinstance(value, type):
+            return self._type(value)
+        if isinstance(value, FunctionType | BuiltinFunctionType | np.ufunc):
+            return {"function": self._named(value, "function")}
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return {"record": [self._named(kind, "class"), self._items(value)]}
+        return molecule_state(value) or self._network(value) or self._instance(value)
+
+    # -- kinds --------------------------------------------------------------------------------------------------------
+    def _items(self, values: Any) -> list[Any]:
+        entries = []
+        for i, value in enumerate(values):
+            with self._at(f"[{i}]"):
+                entries.append(self.value(value))
+        return entries
+
+    def _pairs(self, values: dict[Any, Any]) -> list[Any]:
+        pairs = []
+        for key, value in values.items():
+            with self._at(f"[{key!r}]"):
+                pairs.append([self.value(key), self.value(value)])
+        return pairs
+
+    def _array(self, array: np.ndarray) -> dict[str, Any]:
+        """Where an array is stored; its type and shape where safetensors does not have them, and its order."""
+        if array.dtype.kind in "OV":
+            raise self._refusal(f"is an array of type {array.dtype}", "")
+        name = str(len(self.arrays))
+        order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+        stored = np.ascontiguousarray(array.T if order == "F" else array).reshape(
+            array.T.shape if order == "F" else array.shape
+        )
+        entry: dict[str, Any] = {"at": name, "order": order}
+        if array.dtype.kind not in NUMBERS or array.dtype.itemsize > 8 or not array.dtype.isnative:
+            entry |= {"dtype": array.dtype.str, "shape": list(stored.shape)}
+            stored = np.frombuffer(stored.tobytes(), dtype=np.uint8)
+        self.arrays[name] = stored
+        return entry
+
+    def _ndarray(self, array: np.ndarray) -> dict[str, Any]:
+        if array.dtype.kind == "O":
+            return {"objects": [list(array.shape), self._items(array.ravel().tolist())]}
+        return {"array": self._array(array)}
+
+    def _sparse(self, rows: Any) -> dict[str, Any]:
+        parts = [self._array(part) for part in (rows.data, rows.indices, rows.indptr)]
+        return {"sparse": [type(rows).__name__, list(rows.shape), *parts]}
+
+    def _random_state(self, generator: np.random.RandomState) -> dict[str, Any]:
+        name, keys, *rest = tuple(generator.get_state(legacy=True))
+        return {"random state": [name, self._array(np.asarray(keys)), *rest]}
+
+    def _network(self, graph: Any) -> dict[str, Any] | None:
+        """A networkx graph as its nodes and edges; None for anything else."""
+        kind = type(graph)
+        if kind.__module__ not in ("networkx.classes.graph", "networkx.classes.digraph"):
+            return None
+        edges = [(u, v, data) for u, v, data in graph.edges(data=True)]
+        parts = (graph.graph, [(node, data) for node, data in graph.nodes(data=True)], edges)
+        return {"network": [graph.is_directed(), *map(self.value, parts)]}
+
+    def _type(self, kind: type) -> dict[str, Any]:
+        if PLAIN_TYPES.get(kind.__name__) is kind:
+            return {"type": kind.__name__}
+        return {"type": self._named(kind, "class")}
+
+    def _instance(self, value: Any) -> dict[str, Any]:
+        kind = type(value)
+        name = self._named(kind, "class")
+        plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce_ex__", "__reduce__"))
+        state = value.__getstate__() if plain else 0
+        state = {} if state is None else state  # no attributes
+        if isinstance(state, tuple) and len(state) == 2:  # of slots
+            state = (state[0] or {}) | (state[1] or {})
+        if not isinstance(state, dict):
+            raise self._refusal(f"is a {name}, whose state is no dict of attributes", "")
+        fields: dict[str, Any] = {}
+        for attribute, part in state.items():
+            if attribute not in OMITTED and not is_cache(kind, attribute):
+                with self._at(f".{attribute}"):
+                    fields[attribute] = self.value(part)
+        return {"instance": [name, fields]}
+
+    # -- names --------------------------------------------------------------------------------------------------------
+    def _named(self, thing: Any, what: str) -> str:
+        """The name of a class or a function, which must be found where it says that it is."""
+        name = name_of(thing)
+        if "<" in name or name.startswith("None."):
+            advice = f"A {what} is found again by its name: define it at the top of a module."
+            raise self._refusal(
+                f"is the {what} {getattr(thing, '__qualname__', thing)!r}, which has no name there", advice
+            )
+        table = self.known.classes if isinstance(thing, type) else self.known.functions
+        if table.get(name) is not thing:
+            self.foreign.add(name)
+        return name
+
+    @contextmanager
+    def _at(self, step: str) -> Iterator[None]:
+        self._path.append(step)
+        yield
+        self._path.pop()
+
+    def _refusal(self, what: str, advice: str) -> ModelFileError:
+        path = "".join(self._path).lstrip(".") or "the model"
+        return ModelFileError(f"{path} {what}: a model file cannot hold it. {advice}".rstrip())
+
+
+def is_cache(kind: type, attribute: str) -> bool:
+    """Is an attribute of a class only kept to save time?"""
+    return isinstance(getattr(kind, attribute, None), cached_property)
+
+
+Describe = Callable[[Writer, Any], dict[str, Any]]
+# Immutable values, which have no identity.
+INLINE: dict[type, Describe] = {
+    tuple: lambda writer, value: {"tuple": writer._items(value)},
+    torch.Size: lambda writer, value: {"size": list(value)},
+    bytes: lambda writer, value: {"bytes": base64.b64encode(value).decode()},
+    complex: lambda writer, value: {"complex": [repr(value.real), repr(value.imag)]},
+    slice: lambda writer, value: {"slice": writer._items((value.start, value.stop, value.step))},
+    range: lambda writer, value: {"range": [value.start, value.stop, value.step]},
+    torch.dtype: lambda writer, value: {"torch type": str(value).removeprefix("torch.")},
+    torch.device: lambda writer, value: {"device": str(value)},
+}
+NODES: dict[type, Describe] = {
+    list: lambda writer, value: {"list": writer._items(value)},
+    dict: lambda writer, value: {"dict": writer._pairs(value)},
+    OrderedDict: lambda writer, value: {"ordered": writer._pairs(value)},
+    set: lambda writer, value: {"set": writer._items(sorted(value, key=repr))},
+    frozenset: lambda writer, value: {"frozenset": writer._items(sorted(value, key=repr))},
+    np.ndarray: Writer._ndarray,
+    Tensor: lambda writer, value: {"tensor": writer._array(value.detach().cpu().numpy())},
+    np.random.RandomState: Writer._random_state,
+    **dict.fromkeys(SPARSE.values(), Writer._sparse),
+}
+
+
+class Reader:
+    """Makes values of nodes and arrays, by the closed list of what may be made."""
+
+    def __init__(self, nodes: list[dict[str, Any]], arrays: dict[str, np.ndarray], known: Known) -> None:
+        self.arrays, self.known = arrays, known
+        self._made: list[Any] = []
+        for node in nodes:
+            self._made.append(self.value(node))
+
+    def value(self, entry: Any) -> Any:
+        """The value that JSON stands for."""
+        if entry is None or isinstance(entry, bool | int | str | float):
+            return entry
+        if not isinstance(entry, dict) or len(entry) != 1:
+            raise ModelFileError(f"The state holds {str(entry)[:60]!r}, which stands for nothing.")
+        ((kind, content),) = entry.items()
+        make = MAKERS.get(kind)
+        if make is None:
+            raise ModelFileError(f"The state holds something of the kind {kind!r}, which this version does not know.")
+        return make(self, content)
+
+    def values(self, entries: Any) -> list[Any]:
+        """The values of a list."""
+        if not isinstance(entries, list):
+            raise ModelFileError("The state lacks a list where one is expected.")
+        return [self.value(entry) for entry in entries]
+
+    def node(self, place: Any) -> Any:
+        """A node that has been made."""
+        if type(place) is not int or not 0 <= place < len(self._made):
+            raise ModelFileError(f"The state refers to node {place!r}, which does not come before.")
+        return self._made[place]
+
+    def array(self, entry: dict[str, Any]) -> np.ndarray:
+        """A stored array, with its own memory."""
+        stored = self.arrays[entry["at"]]
+        if "dtype" in entry:
+            dtype = plain_type(entry["dtype"])
+            stored = np.frombuffer(stored.tobytes(), dtype=dtype).reshape([int(n) for n in entry["shape"]])
+        array = stored.copy()
+        return array.T if entry["order"] == "F" else array
+
+    def instance(self, content: Any) -> Any:
+        """An instance of a class on the list, without a call of its constructor."""
+        name, fields = content
+        kind = self.known.class_called(name)
+        state = {attribute: self.value(part) for attribute, part in fields.items()}
+        made: Any = object.__new__(kind)
+        if name in self.known.plugins or issubclass(kind, torch.nn.Module):
+            restore = getattr(made, "__setstate__", None)
+            vars(made).update(state) if restore is None else restore(state)
+            return made
+        for attribute, part in completed_state(kind, state).items():
+            object.__setattr__(made, attribute, part)
+        return made
+
+    def record(self, content: Any) -> Any:
+        """A named tuple."""
+        name, entries = content
+        kind = self.known.class_called(name)
+        if not (issubclass(kind, tuple) and hasattr(kind, "_make")):
+            raise ModelFileError(f"{name} is no named tuple.")
+        return kind._make(self.values(entries))
+
+
+def completed_state(kind: type, state: dict[str, Any]) -> dict[str, Any]:
+    """The state with the defaults of arguments that it lacks, because an older version did not have them.
+
+    A state with attributes that the class does not have, or with some that hide its methods, is refused.
+    """
+    defaults = _defaults(kind)
+    state = {**{name: make() for name, make in defaults.items() if name not in state and make is not None}, **state}
+    if dataclasses.is_dataclass(kind):
+        wrong = set(defaults) ^ set(state)
+    else:
+        hidden = {name for name in state if _is_code(getattr(kind, name, None))}
+        wrong = (set(defaults) - set(state)) | (hidden - set(defaults)) | {n for n in state if not n.isidentifier()}
+    if wrong:
+        raise ModelFileError(
+            f"The state of a {kind.__name__} lacks or has too much: {', '.join(sorted(wrong))[:200]}. The file was "
+            "written by another version of the library, or by none; `representer describe` says which one."
+        )
+    return state
+
+
+def _defaults(kind: type) -> dict[str, Callable[[], Any] | None]:
+    """The attributes that a class needs, each with what makes its default; None where it has none."""
+    makers: dict[str, Callable[[], Any] | None] = {}
+    if dataclasses.is_dataclass(kind):
+        for field in dataclasses.fields(kind):
+            plain = None if field.default is dataclasses.MISSING else partial(_itself, field.default)
+            makers[field.name] = plain if field.default_factory is dataclasses.MISSING else field.default_factory
+    elif hasattr(kind, "get_params"):  # values and learners store the arguments of their constructors
+        for name, parameter in inspect.signature(kind).parameters.items():
+            empty = parameter.default is inspect.Parameter.empty
+            makers[name] = None if empty else partial(copy.deepcopy, parameter.default)
+    return makers
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _is_code(attribute: Any) -> bool:
+    """Is an attribute of a class a method or a property?"""
+    return callable(attribute) or isinstance(attribute, property | cached_property)
+
+
+def plain_type(text: Any) -> np.dtype:
+    """A NumPy type of fixed size, without objects."""
+    dtype = np.dtype(text) if isinstance(text, str) else None
+    if dtype is None or dtype.hasobject or dtype.names is not None or not dtype.itemsize:
+        raise ModelFileError(f"The state holds an array of the type {text!r}.")
+    return dtype
+
+
+def _sparse_rows(reader: Reader, content: Any) -> Any:
+    name, shape, *parts = content
+    data, indices, indptr = (reader.array(part) for part in parts)
+    rows = SPARSE[name]((data, indices, indptr), shape=tuple(int(n) for n in shape))
+    rows.check_format(full_check=True)
+    return rows
+
+
+def _objects(reader: Reader, content: Any) -> np.ndarray:
+    shape, entries = content
+    values = reader.values(entries)
+    array = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):
+        array[i] = value
+    return array.reshape([int(n) for n in shape])
+
+
+def _random_generator(reader: Reader, content: Any) -> np.random.RandomState:
+    name, keys, *rest = content
+    generator = np.random.RandomState(0)
+    generator.set_state((str(name), reader.array(keys), *map(reader.value, rest)))
+    return generator
+
+
+def _networkx_graph(reader: Reader, content: Any) -> Any:
+    import networkx
+
+    directed, attributes, nodes, edges = content
+    graph = networkx.DiGraph() if directed else networkx.Graph()
+    graph.graph.update(reader.value(attributes))
+    graph.add_nodes_from(reader.value(nodes))
+    graph.add_edges_from(reader.value(edges))
+    return graph
+
+
+def _type_called(reader: Reader, name: Any) -> type:
+    return PLAIN_TYPES[name] if name in PLAIN_TYPES else reader.known.class_called(name)
+
+
+def _parameter(reader: Reader, content: Any) -> torch.nn.Parameter:
+    entry, learned = content
+    return torch.nn.Parameter(torch.from_numpy(reader.array(entry)), requires_grad=bool(learned))
+
+
+def _pairs(reader: Reader, content: Any) -> list[tuple[Any, Any]]:
+    return [(reader.value(key), reader.value(value)) for key, value in content]
+
+
+MAKERS: dict[str, Callable[[Reader, Any], Any]] = {
+    "node": Reader.node,
+    "float": lambda reader, text: {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}[text],
+    "tuple": lambda reader, content: tuple(reader.values(content)),
+    "size": lambda reader, content: torch.Size([int(n) for n in content]),
+    "bytes": lambda reader, text: base64.b64decode(text, validate=True),
+    "complex": lambda reader, content: complex(*map(float, content)),
+    "slice": lambda reader, content: slice(*reader.values(content)),
+    "range": lambda reader, content: range(*map(int, content)),
+    "torch type": lambda reader, name: TENSOR_TYPES[name],
+    "device": lambda reader, name: torch.device(name),
+    "list": Reader.values,
+    "dict": lambda reader, content: dict(_pairs(reader, content)),
+    "ordered": lambda reader, content: OrderedDict(_pairs(reader, content)),
+    "set": lambda reader, content: set(reader.values(content)),
+    "frozenset": lambda reader, content: frozenset(reader.values(content)),
+    "array": Reader.array,
+    "objects": _objects,
+    "tensor": lambda reader, entry: torch.from_numpy(reader.array(entry)),
+    "parameter": _parameter,
+    "scalar": lambda reader, entry: reader.array(entry)[()],
+    "dtype": lambda reader, text: plain_type(text),
+    "sparse": _sparse_rows,
+    "random state": _random_generator,
+    "type": _type_called,
+    "function": lambda reader, name: reader.known.function_called(name),
+    "record": Reader.record,
+    "molecule": molecule_record,
+    "network": _networkx_graph,
+    "instance": Reader.instance,
+}

@@ -1,0 +1,220 @@
+"""Samples with named columns: frames of any library, dictionaries of columns, lists of dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+Data = Any  # samples as a user passes them
+Record = Mapping[Hashable, Any]
+Column = Sequence[Any] | np.ndarray
+
+# How many results records remember: the members of a stack share their columns, and a search has one kernel.
+REMEMBERED = 4
+
+
+class Absent:
+    """What stands in a column where a dictionary has no entry of that name."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = Absent()
+
+
+class Records(Sequence[Record]):
+    """Samples as columns of entries; it is a sequence of dictionaries, and remembers what was computed of it.
+
+    Parameters
+    ----------
+    columns : dict
+        The entries of each column: arrays of numbers, or lists.
+
+    Examples
+    --------
+    >>> from representer.samples import Records
+    >>> records = Records({"name": ["a", "b"], "size": [1, 2]})
+    >>> records[1], len(records)
+    ({'name': 'b', 'size': 2}, 2)
+    """
+
+    def __init__(self, columns: Mapping[Any, Column]):
+        self.columns = dict(columns)
+        self._memory: list[tuple[Any, Any]] = []
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    @overload
+    def __getitem__(self, index: int) -> Record: ...
+    @overload
+    def __getitem__(self, index: slice | list[int] | np.ndarray) -> Records: ...
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Records({name: column[index] for name, column in self.columns.items()})
+        if isinstance(index, list | np.ndarray):
+            return self.take(np.asarray(index))
+        return {name: column[index] for name, column in self.columns.items() if column[index] is not ABSENT}
+
+    def take(self, rows: np.ndarray) -> Records:
+        """The records with these numbers."""
+        return Records({name: _taken(column, rows) for name, column in self.columns.items()})
+
+    def view(self) -> Records:
+        """The same columns with a memory of their own, which goes when the view does."""
+        return Records(self.columns)
+
+    def copy(self) -> Records:
+        """The same records in lists and arrays of their own."""
+        return Records({name: column.copy() for name, column in self.columns.items()})
+
+    def remembered(self, key: Any, compute: Callable[[Records], Any], equal: Callable[[Any, Any], bool]) -> Any:
+        """What was computed for an equal key, or is now."""
+        for known, result in self._memory:
+            if known is key or equal(known, key):
+                return result
+        result = compute(self)
+        self._memory = [*self._memory[1 - REMEMBERED :], (key, result)]
+        return result
+
+    def __iter__(self) -> Iterator[Record]:
+        return (self[i] for i in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Records, (self.columns,)  # what is remembered only saves time
+
+
+def _taken(column: Column, rows: np.ndarray) -> Column:
+    return column[rows] if isinstance(column, np.ndarray) else [column[int(i)] for i in rows]
+
+
+def frame_columns(X: Data) -> dict[Any, Any] | None:
+    """The columns of a frame (pandas, polars, pyarrow), a dictionary, a structured array or dictionaries, by name.
+
+    None where the samples have no columns with names.
+    """
+    if isinstance(X, Records):
+        return X.columns
+    if isinstance(X, Mapping):
+        return dict(X)
+    if hasattr(X, "column_names") and hasattr(X, "column"):  # pyarrow, whose own columns are chunks of scalars
+        names = list(X.column_names)
+        _refuse_equal_names(names)
+        return {name: X.column(name).to_pylist() for name in names}
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        _refuse_equal_names(names)
+        return {name: X[name] for name in names}
+    if isinstance(X, np.ndarray):
+        return None if X.dtype.names is None else {name: X[name] for name in X.dtype.names}
+    if isinstance(X, list | tuple) and X and all(isinstance(row, Mapping) for row in X):
+        names = list(dict.fromkeys(name for row in X for name in row))
+        return {name: [row.get(name, ABSENT) for row in X] for name in names}
+    return None
+
+
+def _refuse_equal_names(names: list[Any]) -> None:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"The columns of the frame must have different names; {', '.join(map(repr, twice))} stand(s) for several."
+        )
+
+
+def as_records(X: Data) -> Records:
+    """The records of a frame, a dictionary of columns, a structured array or a list of dictionaries.
+
+    Examples
+    --------
+    >>> from representer.samples import as_records
+    >>> as_records({"name": ["a", "b"], "size": [1, 2]})
+    [{'name': 'a', 'size': 1}, {'name': 'b', 'size': 2}]
+    """
+    if isinstance(X, Records):
+        return X
+    columns = frame_columns(X)
+    if columns is None:
+        raise _no_records(X)
+    single = [
+        name for name, column in columns.items() if isinstance(column, str | bytes) or not hasattr(column, "__len__")
+    ]
+    if single:
+        raise ValueError(
+            f"Columns takes records in a list, or a dictionary of columns; got a dictionary whose {single[0]!r} is one "
+            f"{type(columns[single[0]]).__name__}. Put a single record in a list."
+        )
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The columns must have the same length; got {lengths}.")
+    if not any(lengths.values()):
+        raise ValueError("Found 0 records: a kernel needs at least one.")
+    return Records({name: _stored(column) for name, column in columns.items()})
+
+
+def _no_records(X: Data) -> ValueError:
+    """The error for samples that have no columns."""
+    if hasattr(X, "__len__") and not len(X):
+        return ValueError("Found 0 records: a kernel needs at least one.")
+    rows = enumerate(X) if isinstance(X, list | tuple | np.ndarray) else ()
+    stranger = next(((i, row) for i, row in rows if not isinstance(row, Mapping)), None)
+    at = "" if stranger is None else f" with a {type(stranger[1]).__name__} at position {stranger[0]}"
+    return ValueError(
+        "Columns takes a data frame, a dictionary of columns, a structured array or a list of dictionaries; got "
+        f"{type(X).__name__}{at}. An array has no names: pandas.DataFrame(X, columns=[…]) gives it some."
+    )
+
+
+def _stored(column: Any) -> Column:
+    """Numbers as an array, anything else as a list."""
+    array = column.to_numpy() if hasattr(column, "to_numpy") else column
+    if isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "biuf":
+        return array
+    return list(column)
+
+
+def column_of(records: Sequence[Record], name: Any, *, gaps: bool = False) -> Column:
+    """The entries of a column, or an error where they are missing; ``gaps`` allows None and NaN."""
+    records = as_records(records)
+    column: Any = records.columns.get(name, ())
+    absent = list(range(len(records))) if not len(column) else _positions(column, lambda entry: entry is ABSENT)
+    if absent:
+        which = "The data have" if len(absent) == len(records) else f"Records {absent[:5]} have"
+        present = ", ".join(map(repr, records[absent[0]]))
+        raise ValueError(f"{which} no column {name!r}; there are: {present}.")
+    missing = [] if gaps else _positions(column, is_missing)
+    if missing:
+        raise ValueError(
+            f"Column {name!r} has no value in row(s) {first_positions(missing)} (None or NaN). Impute these values, "
+            "leave the rows out, or use a kernel that takes gaps, such as Table."
+        )
+    return column
+
+
+def _positions(column: Column, question: Callable[[Any], bool]) -> list[int]:
+    """Where the answer is yes; an array of integers has no gaps."""
+    if isinstance(column, np.ndarray):
+        return np.flatnonzero(column != column).tolist() if question is is_missing else []
+    return [i for i, entry in enumerate(column) if question(entry)]
+
+
+def first_positions(positions: Sequence[int]) -> str:
+    """The first positions of faulty samples, as an error names them."""
+    return ", ".join(map(str, positions[:5])) + (" …" if len(positions) > 5 else "")
+
+
+def is_missing(value: object) -> bool:
+    """Is it None, NaN, or one of the missing values of pandas?"""
+    missing = value is None or (isinstance(value, float | np.floating) and value != value)
+    missing = missing or (isinstance(value, np.datetime64) and bool(np.isnat(value)))
+    return missing or type(value).__name__ in ("NAType", "NaTType")

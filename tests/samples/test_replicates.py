@@ -1,0 +1,86 @@
+"""Equal inputs: found by a double loop, joined to groups, and what they say of the noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse, stats
+
+from representer.kernels import Gaussian, Precomputed, Spectrum, Stack
+from representer.operators import Decomposable, replicates
+from representer.samples import equal_rows, groups_with_replicates, joined_groups, least_noise
+
+RNG = np.random.default_rng(0)
+ROWS = RNG.integers(0, 3, (40, 3)).astype(float)
+
+
+def together(numbers: np.ndarray) -> np.ndarray:
+    return numbers[:, None] == numbers
+
+
+def test_equal_rows_are_those_of_a_double_loop():
+    expected = np.array([[np.array_equal(a, b) for b in ROWS] for a in ROWS])
+    np.testing.assert_array_equal(together(equal_rows(ROWS)), expected)
+    np.testing.assert_array_equal(together(equal_rows(sparse.csr_array(ROWS))), expected)
+    np.testing.assert_array_equal(together(equal_rows(ROWS * 1e-200)), expected)
+
+
+def test_rounding_makes_no_difference_and_minus_zero_is_zero():
+    shaken = ROWS / 7.0 * (1.0 + 1e-13 * RNG.standard_normal(ROWS.shape))
+    shaken[ROWS == 0] = -0.0
+    np.testing.assert_array_equal(together(equal_rows(np.vstack([ROWS / 7.0, shaken])))[:40, 40:], together_rows())
+    assert len(np.unique(equal_rows(ROWS[:1] + 1e-6 * np.arange(9)[:, None]))) == 9
+
+
+def together_rows() -> np.ndarray:
+    return np.array([[np.array_equal(a, b) for b in ROWS] for a in ROWS])
+
+
+def test_objects_are_equal_that_a_kernel_does_not_tell_apart():
+    words = ["".join(RNG.permutation(list("aabc"))[: RNG.integers(2, 5)]) for _ in range(60)]
+    letters = ["".join(sorted(word)) for word in words]
+    expected = np.array([[a == b for b in letters] for a in letters])
+    numbers = replicates(Spectrum(1), words)
+    assert numbers is not None
+    np.testing.assert_array_equal(together(numbers), expected)
+    both = replicates(Stack([Decomposable(Spectrum(1)), Decomposable(Spectrum(2))]), words)
+    assert both is not None
+    np.testing.assert_array_equal(together(both), expected)
+    gram = torch.as_tensor(Spectrum(1)(words), dtype=torch.float64)
+    precomputed = replicates(Precomputed(), gram)
+    assert precomputed is not None
+    np.testing.assert_array_equal(together(precomputed), expected)
+    assert replicates(Gaussian(1.0), torch.arange(5.0)[:, None]) is None
+
+
+def test_joined_groups_are_connected_components():
+    one, two = np.array([0, 0, 1, 2, 3, 4]), np.array([5, 6, 6, 7, 7, 8])
+    assert joined_groups(one, two).tolist() == [0, 0, 0, 1, 1, 2]
+    assert joined_groups(one, None).tolist() == one.tolist()
+    assert joined_groups(None) is None
+
+
+def test_replicates_are_left_aside_where_few_inputs_are_distinct():
+    levels = np.arange(60) % 5
+    assert groups_with_replicates(None, levels) is None
+    assert groups_with_replicates(None, np.arange(60)) is None
+    pairs = np.arange(60) // 2
+    np.testing.assert_array_equal(groups_with_replicates(None, pairs), pairs)
+    patients = np.arange(60) // 3
+    np.testing.assert_array_equal(groups_with_replicates(patients, pairs), np.arange(60) // 6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_limit_of_the_noise_covers_it(weighted):
+    """The limit is below the variance in 99 % of draws, and the textbook's for pairs."""
+    numbers = np.repeat(np.arange(12), 2)
+    w = 0.5 + np.arange(24) % 3 if weighted else None
+    draws = RNG.standard_normal((24, 2000)) / (1.0 if w is None else np.sqrt(w)[:, None])
+    limits = least_noise(draws, numbers, w)
+    assert abs((limits < 1.0).mean() - 0.99) < 0.01
+    if w is None:
+        half = (draws[::2] - draws[1::2]) ** 2 / 2.0
+        np.testing.assert_allclose(limits, half.sum(0) / stats.chi2(12).ppf(0.99))
+    draws[:8] = np.nan
+    assert (least_noise(draws[:14], numbers[:14], None) == 0.0).all()  # three pairs are too few
