@@ -58,7 +58,7 @@ def levels() -> None:
     for name, X, y, sizes in labelled():
         n = int(TRAINING * len(X))
         former: dict[str, Any] = {"kernel": "rbf", "center": "data"}
-        for options in (former, {"kernel": "rbf"}, {}):
+        for options in (former, {"kernel": "rbf"}, {"kernel": "auto"}):
             model = DeepKernelPCA(sizes, **options, random_state=0).fit(X[:n])
             train, test = (model.transform(part, level=1) for part in (X[:n], X[n:]))
             accuracy = KNeighborsClassifier(5).fit(train, y[:n]).score(test, y[n:])

@@ -424,7 +424,7 @@ def test_the_smoother_has_the_width_that_is_best_for_samples_left_out(X):
 
 
 def test_the_width_of_the_first_kernel_is_that_of_cross_validation(X):
-    model = DeepKernelPCA([2, 2], random_state=0)
+    model = DeepKernelPCA([2, 2], "auto", random_state=0)
     problem = LevelsProblem(
         InMemory(Block(X, torch.zeros(60, 0))),
         LevelModel.of([2, 2], "auto", 1.0),
@@ -432,7 +432,7 @@ def test_the_width_of_the_first_kernel_is_that_of_cross_validation(X):
         Representation(torch.float64),
     ).settled()
     median = Gaussian("median").resolve(torch.from_numpy(X)).lengthscale
-    parts = np.array_split(np.random.default_rng(seed_of(0)).permutation(60), 3)
+    parts = np.array_split(np.random.default_rng(0).permutation(60), 3)
     errors = {}
     for width in WIDTHS:
         by_hand = DeepKernelPCA([2, 2], [Gaussian(float(width * median)), "rbf"], solver="levelwise")
@@ -629,7 +629,7 @@ def test_pipelines_frames_tensors_pickles(X):
     assert np.allclose(model.transform(torch.tensor(X)), model.transform(X))
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.transform(X[:5]), model.transform(X[:5]))
-    assert np.array_equal(DeepKernelPCA([2, 2]).fit_transform(X), np.concatenate(model.hidden_, 1))
+    assert np.array_equal(model.fit_transform(X), np.concatenate(model.hidden_, 1))
 
 
 def test_fractions_count_components(X):

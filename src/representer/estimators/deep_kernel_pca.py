@@ -18,7 +18,7 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of
+from representer.estimators.validation import Check, approximated_by, kernel_domain, one_kernel, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
@@ -64,7 +64,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         For each level, the number of components, or the share of the level's variance (between 0 and 1) that they are
         to hold in kernel PCA of one level after the other. This argument, ``kernel`` and ``eta`` are lists with one
         entry for each level; what is no list holds for all of them.
-    kernel : Kernel, str or list of these, default="auto"
+    kernel : Kernel, str or list of these, default="rbf"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
         where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
@@ -180,7 +180,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     def __init__(
         self,
         n_components: float | Sequence[float] = (2, 2),
-        kernel: Kernel | str | Sequence[Kernel | str] = "auto",
+        kernel: Kernel | str | Sequence[Kernel | str] = "rbf",
         *,
         eta: float | Sequence[float] = 1.0,
         center: bool | str = True,
@@ -256,8 +256,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def __sklearn_tags__(self) -> Any:
         tags, kernel = super().__sklearn_tags__(), self.kernel
-        first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
+        first = one_kernel(kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel)
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
+        if isinstance(kernel, str):
+            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------

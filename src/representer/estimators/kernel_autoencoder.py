@@ -416,6 +416,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        if isinstance(self.kernel, str):
+            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         try:
             first = self._first_kernel()
         except (ValueError, TypeError):  # fit will say what is wrong

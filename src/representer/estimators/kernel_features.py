@@ -95,6 +95,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
+        if isinstance(self.kernel, str):
+            tags.input_tags.allow_nan, tags.input_tags.sparse = False, takes_sparse(self.named_kernel(self.kernel))
         if self.dtype == "float32":
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags

@@ -957,7 +957,7 @@ class LevelsProblem(Problem):
         model, search = self.model, self.search
         if not model.learns_width:
             return self
-        rows = self.samples.random_rows(limits.WIDTH_ROWS, self.seed)
+        rows = self.samples.random_rows(limits.WIDTH_ROWS, 0)  # A fit to all samples depends on no seed.
         X = plain(self.samples.rows(rows).X)
         median = model.kernels[0].resolve(self._represented(X).inputs(model.kernels[0], X))
         unit = number(median, "lengthscale", self.representation.tensor(np.zeros(1))).item()
@@ -966,7 +966,7 @@ class LevelsProblem(Problem):
         counts = sum(size for size in model.sizes if isinstance(size, int))
         if len(rows) * (WIDTH_FOLDS - 1) // WIDTH_FOLDS <= max(counts, WIDTH_FOLDS):  # too few to hold some of them out
             return LevelsProblem(self.samples, model, search, self.representation)
-        parts = np.array_split(np.random.default_rng(self.seed).permutation(len(rows)), WIDTH_FOLDS)
+        parts = np.array_split(np.random.default_rng(0).permutation(len(rows)), WIDTH_FOLDS)
         folds = [(np.concatenate([*parts[:i], *parts[i + 1 :]]), part) for i, part in enumerate(parts)]
         few = InMemory(Block(X, torch.zeros(len(rows), 0)))
         quiet = replace(search, solver="levelwise", settings=replace(search.settings, verbose=0, callback=keep_going))
