@@ -14,7 +14,7 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of
 from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
-from representer.operators import Adapted, Representation, original
+from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
 
