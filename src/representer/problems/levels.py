@@ -54,8 +54,12 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
+<<<<<<< HEAD
 from representer.samples import Block, Data, InMemory, Samples, plain, take
 from representer.samples import rows as limits
+=======
+from representer.samples import Data, Samples, digest, plain, remembered
+>>>>>>> main
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
@@ -806,7 +810,8 @@ class Alternation:
         if self.seen == 0:
             self.begin(point)
         self.seen = (self.seen + len(rows)) % len(self.X)
-        return with_gradient(self.loss)(point, rows)
+        loss = with_gradient(self.loss)
+        return remembered(lambda: f"networks at {digest(plain(point))}", lambda: loss(point, rows))
 
     def run(self, settings: SearchSettings) -> TrainedNetworks:
         """Train, and keep the best pass."""
