@@ -54,12 +54,8 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
-<<<<<<< HEAD
-from representer.samples import Block, Data, InMemory, Samples, plain, take
+from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
 from representer.samples import rows as limits
-=======
-from representer.samples import Data, Samples, digest, plain, remembered
->>>>>>> main
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
