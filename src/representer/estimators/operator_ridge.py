@@ -99,7 +99,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         ``Gaussian("ard")`` by the ``criterion``, with gradients.
     operator : Operator, "learn" or None, default=None
         The output operator A of a scalar kernel. None is the identity; ``"learn"`` learns a dense one by the
-        ``criterion``.
+        ``criterion``, beside the kernel that is best with the identity, for about the price of one more fit. It pays
+        where noisy outputs share causes and samples are few; where outputs have little noise, or nothing in common, the
+        identity is as good, and quicker.
     alpha : float, array-like or "auto", default="auto"
         The weight of ‖f‖²; several candidates, or all positive numbers, are compared by the ``criterion`` for the price
         of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled). 0
