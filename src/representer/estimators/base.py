@@ -23,6 +23,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from representer.estimators.intervals import FoldFits
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -34,8 +35,10 @@ from representer.estimators.validation import (
     check_weights,
     kernel_domain,
     needs_approximation,
+    seed_of,
     warn_unconverged,
 )
+from representer.inspection.intervals import check_coverage
 from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
@@ -44,7 +47,17 @@ from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
-from representer.samples import Data, OnDask, Records, as_records, is_dask, map_rows, plain, refuse_frames
+from representer.samples import (
+    Data,
+    OnDask,
+    Records,
+    TrainingSamples,
+    as_records,
+    is_dask,
+    map_rows,
+    plain,
+    refuse_frames,
+)
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
@@ -104,7 +117,7 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fit)
     def all_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
         draft = object.__new__(type(self))
-        vars(draft).update(vars(self))
+        vars(draft).update({name: value for name, value in vars(self).items() if not name.startswith("_cached")})
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
         managed(draft, *args, **kwargs)
         del draft._deadline
@@ -168,6 +181,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+    random_state: Any = None
+    _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
@@ -352,6 +367,27 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
         return call
 
+    # -- fits without folds -------------------------------------------------------------------------------------------
+    def _fold_fits(self) -> FoldFits:
+        """Fits without each of five folds, which repeat the search; the first call makes them."""
+        fits: FoldFits | None = self.__dict__.get("_cached_folds")
+        if fits is None:
+            samples = self._training_samples
+            if samples is None:
+                raise ValueError(
+                    "Fits without some of the samples need all of them with their targets, and a fit by batches, on "
+                    "Dask or to more samples than inner layers see does not keep them. Fit to fewer ones in memory."
+                )
+            fits = self.__dict__["_cached_folds"] = FoldFits.of(self, samples, seed_of(self.random_state))
+        return fits
+
+    def _check_question(self, X: Data, coverage: Any) -> None:
+        """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""
+        check_is_fitted(self)
+        check_coverage(coverage)
+        if is_dask(X):
+            raise ValueError("Intervals and sets are for data in memory; map them over the chunks yourself.")
+
     # -- what matters -------------------------------------------------------------------------------------------------
     @property
     def relevance_(self) -> np.ndarray:
@@ -382,7 +418,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if method == "transform":
             refuse_frames(self)
         light = copy.copy(self)
-        for name in (*self.training_data, "feature_names_in_"):  # chunks are arrays, without names
+        for name in (*self.training_data, "_training_samples", "feature_names_in_"):  # chunks are arrays, without names
             light.__dict__.pop(name, None)
         answer = partial(getattr(light, method), *first, **options)
         return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))
