@@ -1,4 +1,4 @@
-"""The measured tables of README.md and docs/measured.md, written from docs/measured/*.json.
+"""The measured tables of docs/measured.md, written from docs/measured/*.json.
 
 ``python docs/measured.py`` writes the tables. With ``--bench FILE …`` (of ``python -m benchmarks --out FILE``) and
 ``--reproductions FOLDER …`` (of ``python -m papers --out FOLDER``) it takes new measurements first. A test
@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))  # for papers
 BENCH, REPRODUCTIONS = HERE / "measured" / "bench.json", HERE / "measured" / "reproductions.json"
-README, PAGE = HERE.parent / "README.md", HERE / "measured.md"
+PAGE = HERE / "measured.md"
 SUBJECTS = [path.stem.removeprefix("bench_") for path in sorted((HERE.parent / "benchmarks").glob("bench_*.py"))]
 UNFINISHED = ("not run", "interrupted", "failed")
 LONGEST = 140  # characters of a claim in the overview
@@ -239,7 +239,7 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         "# Measured",
         "Written by `docs/measured.py` from `docs/measured/*.json`, not by hand. To measure everything again (an hour "
         "for the timings, some hours for the papers; `REPRESENTER_DATA` names the folder of the data sets) and write "
-        "this page and the tables of the README:",
+        "this page:",
         "```bash\n"
         "OMP_NUM_THREADS=1 .venv/bin/python -m benchmarks --out bench_output/bench.json\n"
         ".venv/bin/python -m papers all --out reproduce_output/full\n"
@@ -248,6 +248,7 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
         "## Speed",
         f"{met} of {len(judged)} goals met. {machine(bench)}. Medians of runs in turns; below a ratio of 1 ours is "
         "faster. A row without a goal is only shown.",
+        speed_goals(bench, subjects),
     ]
     for subject, found in by_subject(bench).items():
         rows = (
@@ -283,26 +284,10 @@ def measured_page(bench: dict[str, Any], reproductions: dict[str, Any], subjects
     return "\n\n".join(parts) + "\n"
 
 
-def with_tables(readme: str, tables: dict[str, str]) -> str:
-    """The page with new text between ``<!-- name -->`` and ``<!-- end of name -->``."""
-    for name, text in tables.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, found, rest = readme.partition(begin)
-        _, closed, after = rest.partition(end)
-        if not found or not closed:
-            raise ValueError(f"README.md needs {begin} and {end} around the table.")
-        readme = f"{before}{begin}\n{text}\n{end}{after}"
-    return readme
-
-
 def pages() -> dict[Path, str]:
-    """What README.md and docs/measured.md should be."""
+    """What docs/measured.md should be."""
     bench, reproductions = (json.loads(path.read_text(encoding="utf-8")) for path in (BENCH, REPRODUCTIONS))
-    tables = {"speed goals": speed_goals(bench, SUBJECTS), "verdicts": verdicts(reproductions)}
-    return {
-        README: with_tables(README.read_text(encoding="utf-8"), tables),
-        PAGE: measured_page(bench, reproductions, SUBJECTS),
-    }
+    return {PAGE: measured_page(bench, reproductions, SUBJECTS)}
 
 
 def main() -> None:

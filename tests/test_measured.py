@@ -1,4 +1,4 @@
-"""The measured tables of README.md and docs/measured.md are those of docs/measured/*.json."""
+"""The measured tables of docs/measured.md are those of docs/measured/*.json."""
 
 from __future__ import annotations
 
@@ -154,10 +154,3 @@ def test_a_subject_that_was_measured_again_takes_the_place_of_the_old_one(measur
     taken = measured.take_bench(files)
     assert taken["rows"] == [{**again, "note": "by hand; cores 4"}, second]
     assert taken["machine"] == BENCH["machine"]
-
-
-def test_a_readme_without_places_for_tables_is_refused(measured: ModuleType) -> None:
-    page = measured.with_tables("a\n<!-- t -->\nold\n<!-- end of t -->\nb\n", {"t": "new"})
-    assert page == "a\n<!-- t -->\nnew\n<!-- end of t -->\nb\n"
-    with pytest.raises(ValueError, match="<!-- t -->"):
-        measured.with_tables("a\n", {"t": "new"})
