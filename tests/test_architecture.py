@@ -301,6 +301,14 @@ def test_every_room_has_its_tests() -> None:
     assert folders <= rooms | {"benchmarks", "examples", "fuzz", "papers", "runs"}
 
 
+def test_every_public_name_is_where_the_package_looks_for_it() -> None:
+    import representer
+
+    assert all(getattr(representer, name) is not None for name in representer.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Learner'"):
+        _ = representer.Learner  # type: ignore[attr-defined]
+
+
 def test_no_import_cycles() -> None:
     sources = {module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in PATHS}
     found = cycle(sources)

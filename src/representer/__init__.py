@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     )
     from representer.functions import Layer, herd, mean_embedding
     from representer.metrics import mmd
+    from representer.persistence import Checkpoint
 
 __version__ = version("representer")
 
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "Checkpoint",
     "CollapsedComponentWarning",
     "ConditionalMeanEmbedding",
     "DeepKernelClassifier",
@@ -62,7 +64,13 @@ __all__ = [
 
 
 # Where the public names that are no rooms themselves stand; all others are estimators.
-HOMES = {"Layer": "functions", "herd": "functions", "mean_embedding": "functions", "mmd": "metrics"}
+HOMES = {
+    "Checkpoint": "persistence",
+    "Layer": "functions",
+    "herd": "functions",
+    "mean_embedding": "functions",
+    "mmd": "metrics",
+}
 ROOMS = ("approximation", "datasets", "kernels", "metrics", "operators", "plotting", "preimage")
 
 

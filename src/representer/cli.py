@@ -68,13 +68,16 @@ def make_application() -> "typer.Typer":
         data: Annotated[Path, typer.Argument(help=table_file)],
         target: Annotated[str, typer.Option(help="The column to predict from all others.")],
         out: Annotated[Path, typer.Option(help="The folder for the model.")],
+        ignore: Annotated[
+            list[str] | None, typer.Option(help="A column to leave out, such as numbers of rows.")
+        ] = None,
         learner: Annotated[str | None, typer.Option(help="Default: by the target, numbers or classes.")] = None,
         budget: Annotated[str | None, typer.Option("--time", help="For all fits, such as 90s, 5m or 1h.")] = None,
         folds: Annotated[int, typer.Option(min=2, help="Parts that are held out in turn.")] = 5,
         json_output: as_json = False,
     ) -> None:
         """Fit a model to a table, beside simple rivals on held-out rows, and save it."""
-        raise typer.Exit(fit_table(data, target, out, learner, budget, folds, json_output))
+        raise typer.Exit(fit_table(data, target, ignore or [], out, learner, budget, folds, json_output))
 
     @application.command("predict")
     def predict(
@@ -165,7 +168,14 @@ class Steps:
 
 
 def fit_table(
-    data: Path, target: str, out: Path, learner: str | None, budget: str | None, folds: int, json_output: bool
+    data: Path,
+    target: str,
+    ignored: list[str],
+    out: Path,
+    learner: str | None,
+    budget: str | None,
+    folds: int,
+    json_output: bool,
 ) -> int:
     """Compare a learner with rivals on held-out rows, fit it to all of them, and write the model and a report."""
     console = console_for(json_output)
@@ -179,7 +189,7 @@ def fit_table(
 
         max_time = None if budget is None else as_seconds(budget) / (folds + 1)
         table = read_table(data)
-        frame, y = split_target(table, target)
+        frame, y = split_target(table, target, ignored)
         model = learner_for(y, learner, max_time)
         suggestion = suggest(frame, y.to_numpy())
         _refuse_other_folders(out)

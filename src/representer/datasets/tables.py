@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -91,7 +92,11 @@ def _as_numbers(column: pd.Series[Any]) -> pd.Series[Any]:
 def _read_json_lines(path: Path, texts: Collection[str]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.read_json(path, lines=True, convert_dates=False, dtype=False)
+    with path.open(encoding="utf-8-sig") as lines:
+        rows = [json.loads(line) for line in lines if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise UnreadableTableError(f'{path} has lines that are no JSON objects, like {{"size": 1.5}}.')
+    return pd.DataFrame(rows)
 
 
 def _read_parquet(path: Path, texts: Collection[str]) -> pd.DataFrame:
@@ -145,13 +150,20 @@ READERS: dict[str, Callable[[Path, Collection[str]], Any]] = {
 }
 
 
-def split_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The other columns and the target, of the rows whose target is known."""
-    if target not in frame.columns:
-        raise UnreadableTableError(f"There is no column {target!r}; there are: {', '.join(map(repr, frame.columns))}.")
-    if len(frame.columns) == 1:
-        raise UnreadableTableError(f"There is no column beside {target!r} to predict it from.")
+def split_target(
+    frame: pd.DataFrame, target: str, ignored: Collection[str] = ()
+) -> tuple[pd.DataFrame, pd.Series[Any]]:
+    """The columns that are not ignored, and the target, of the rows whose target is known."""
+    unknown = [name for name in (target, *ignored) if name not in frame.columns]
+    if unknown:
+        there = ", ".join(map(repr, frame.columns))
+        raise UnreadableTableError(f"There is no column {unknown[0]!r}; there are: {there}.")
+    if target in ignored:
+        raise UnreadableTableError(f"{target!r} is the target, and ignored.")
     known = frame[frame[target].notna()].reset_index(drop=True)
     if not len(known):
         raise UnreadableTableError(f"All entries of {target!r} are missing.")
-    return known.drop(columns=target), known[target]
+    others = known.drop(columns=[target, *ignored])
+    if not len(others.columns):
+        raise UnreadableTableError(f"There is no column beside {target!r} to predict it from.")
+    return others, known[target]

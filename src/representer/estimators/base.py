@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import os
 import threading
@@ -79,16 +80,19 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     the model before. Callbacks see the fit begin and end, and the copy.
     """
 
+    signature = inspect.signature(fit)
+
     @functools.wraps(fit)
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
         context = learner._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=learner)
-        X = args[0] if args else kwargs.get("X")
+        passed = dict(signature.bind(learner, *args, **kwargs).arguments)
+        X, y = passed.get("X"), passed.get("y")
+        others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
+        context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
         began, ticks = datetime.now(UTC), time.perf_counter()
         with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
-        y = args[1] if len(args) > 1 else kwargs.get("y")
         seconds = time.perf_counter() - ticks
         learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)

@@ -45,6 +45,7 @@ from representer.samples import (
     is_dask,
     is_single,
     plain,
+    remembered,
     require_dask,
     sample_groups,
 )
@@ -751,7 +752,7 @@ def check_lengths(n: int, n_targets: int) -> None:
 
 def seed_of(random_state: Any) -> int:
     """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 
 
 def warn_unconverged(message: str) -> None:

@@ -2,7 +2,7 @@
 
 from representer.functions.base import Expansion, Function
 from representer.functions.chain import Chain, Layer
-from representer.functions.composed import Composed, CompositionNetwork, Stacked
+from representer.functions.composed import Composed, CompositionNetwork, Stacked, StackedNetwork
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -28,6 +28,7 @@ __all__ = [
     "Layer",
     "OutputFunction",
     "Stacked",
+    "StackedNetwork",
     "StoredFeatures",
     "herd",
     "herd_rows",
