@@ -29,7 +29,7 @@ from representer.estimators.deep_regressor import (
     settings_of,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, as_operator_kernel, check_inputs, seed_of
-from representer.functions import Composed, Layer
+from representer.functions import Composed, Expansion, Layer
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -661,6 +661,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supported_function(self) -> Expansion:
+        return self.function_.first
+
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
 
