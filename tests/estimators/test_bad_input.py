@@ -53,6 +53,11 @@ def test_zero_targets_with_landmarks_are_fitted_by_zero():
     assert (OperatorRidge(approximation=Nystroem(5)).fit(X, 0.0 * y).predict(X) == 0.0).all()
 
 
+def test_a_stack_of_zero_targets_has_no_deviation():
+    mean, deviation = OperatorRidge("auto", max_iter=3).fit(X, np.zeros((60, 2))).predict(X, return_std=True)
+    assert (mean == 0.0).all() and (deviation == 0.0).all()
+
+
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "pivots", "kmeans"])
 def test_sampling_of_huge_inputs_answers_or_refuses(sampling):
     model = OperatorRidge(approximation=Nystroem(5, sampling=sampling), random_state=0)

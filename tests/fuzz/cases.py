@@ -204,8 +204,8 @@ class Draw:
         return self.one(kernel, kernel, kernel, f"{kernel} + 0.5", f"2.0 * {kernel}", f"{kernel}.centered()")
 
     def stack(self, kernel: str, kind: str, unit: float) -> str:
-        """Two kernels that are fitted by themselves, with learned or given weights; or the family of vectors."""
-        if kind == "vectors" and self.chance(0.2):
+        """Two kernels that are fitted by themselves, with learned or given weights; or the family for such data."""
+        if kind in ("vectors", "strings", "graphs", "molecules", "bags", "fingerprints") and self.chance(0.2):
             return "'auto'"
         other = self.vector_kernel(unit) if kind == "vectors" else self.object_kernel(kind)
         weights = self.one("", ", weights=[0.25, 0.75]", ", alphas=[0.1, 0.001]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import os
 import threading
@@ -40,7 +41,7 @@ from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
-from representer.operators import OperatorKernel, Representation, takes_sparse
+from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
 from representer.samples import Data, HeldSamples, OnDask, is_dask, map_rows, plain, refuse_frames
@@ -85,16 +86,19 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     the model before. Callbacks see the fit begin and end, and the copy.
     """
 
+    signature = inspect.signature(fit)
+
     @functools.wraps(fit)
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
         context = learner._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=learner)
-        X = args[0] if args else kwargs.get("X")
+        passed = dict(signature.bind(learner, *args, **kwargs).arguments)
+        X, y = passed.get("X"), passed.get("y")
+        others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
+        context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
         began, ticks = datetime.now(UTC), time.perf_counter()
         with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
-        y = args[1] if len(args) > 1 else kwargs.get("y")
         seconds = time.perf_counter() - ticks
         learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
@@ -189,6 +193,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
+        given = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
+        tags.input_tags.allow_nan = takes_gaps(self.kernel) if given else self.kernel == "auto"
         return tags
 
     def named_kernel(self, name: str) -> Kernel:
@@ -293,7 +299,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         reset: bool = True,
     ) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
         """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=reset)
         return X, check_weights(sample_weight, X), check_groups(groups, len(X))
 
     def _batch_groups(self, groups: Data, n: int, *, first: bool) -> np.ndarray | None:
@@ -320,7 +326,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
+        return check_inputs(self, X, kernel, reset=False)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""

@@ -32,7 +32,7 @@ from representer.estimators.validation import (
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
 from representer.kernels import Gaussian, Kernel, as_kernel
-from representer.operators import original, replicates, takes_sparse
+from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
@@ -359,7 +359,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
-        X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
+        X = check_inputs(self, X, given, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X

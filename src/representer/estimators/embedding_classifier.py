@@ -36,7 +36,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
 from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
-from representer.operators import Representation, original, replicates, takes_sparse
+from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
@@ -358,7 +358,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
                 "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
                 "of the classes as a dict."
             )
-        X = check_inputs(self, in_memory(X), kernel.domain, reset=first, sparse=takes_sparse(kernel))
+        X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
@@ -446,7 +446,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _samples_in_memory(
         self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Data, InMemory]:
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)

@@ -30,7 +30,7 @@ from representer.estimators.validation import (
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Expansion, FeatureFunction, Stacked
+from representer.functions import Composed, Expansion, FeatureFunction, Stacked
 from representer.kernels import Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, Representation, original, replicates
 from representer.optimize import SearchSettings
@@ -446,7 +446,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     def _first(self) -> Expansion | FeatureFunction:
         """The function, or the first of a stack."""
         f = self.function_
-        return f.functions[0] if isinstance(f, Stacked) else f
+        first = f.functions[0] if isinstance(f, Stacked) else f
+        assert not isinstance(first, Composed)
+        return first
 
     @property
     def _width(self) -> int:

@@ -23,7 +23,6 @@ from representer.operators import (
     as_operator,
     original,
     replicates,
-    takes_sparse,
 )
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
@@ -359,7 +358,7 @@ class StructuredPredictor(KernelLearner):
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
     ) -> tuple[Pairs, None]:
         """The samples in memory."""
-        inputs = validation.check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        inputs = validation.check_inputs(self, X, kernel, reset=True)
         y = validation.as_collection(y, output, "y must hold one output for each sample")
         known, labelled = validation.labelled_outputs(output, y)
         outputs, self._flat = validation.check_outputs(output, known, reset=True)
@@ -391,7 +390,7 @@ class StructuredPredictor(KernelLearner):
         source = OnDask(X, y, sample_weight, dtype=validation.DTYPES[self.dtype], groups=groups)
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
-        inputs = validation.check_inputs(self, source.X[index].compute(), kernel.domain, reset=True)
+        inputs = validation.check_inputs(self, source.X[index].compute(), kernel, reset=True)
         outputs, _ = validation.check_outputs(output, Y, reset=True)
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]

@@ -2,7 +2,7 @@
 
 from representer.functions.base import Expansion, Function, Span
 from representer.functions.chain import Chain, Layer
-from representer.functions.composed import Composed, CompositionNetwork, Stacked
+from representer.functions.composed import Composed, CompositionNetwork, Stacked, StackedNetwork
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -29,6 +29,7 @@ __all__ = [
     "OutputFunction",
     "Span",
     "Stacked",
+    "StackedNetwork",
     "StoredFeatures",
     "herd",
     "herd_rows",

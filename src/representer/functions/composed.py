@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,6 +64,20 @@ class CompositionNetwork(torch.nn.Module):
         return ", ".join(map(repr, self.kernels))
 
 
+class StackedNetwork(torch.nn.Module):
+    """Σ_m w_m f_m of networks f_m as a ``torch.nn.Module``; the weights (m, p), or (m, 1), are a parameter."""
+
+    def __init__(self, networks: Sequence[torch.nn.Module], weights: Tensor):
+        super().__init__()
+        self.networks = torch.nn.ModuleList(networks)
+        self.weights = torch.nn.Parameter(weights.detach().clone())
+
+    def forward(self, X: Data) -> Tensor:
+        """The values (n, p)."""
+        values = [network(X) for network in self.networks]
+        return sum(w.to(value) * value for w, value in zip(self.weights, values, strict=True))
+
+
 @dataclass(frozen=True)
 class Composed(Function):
     """f_L ∘ … ∘ f_1 + b, each f_l in the RKHS of a kernel of its own.
@@ -95,6 +111,11 @@ class Composed(Function):
         first = self.inner[0] if self.inner else self.outer
         assert isinstance(first, Expansion)  # features are of images
         return first
+
+    @property
+    def intercept(self) -> Any:
+        """The constant b (p,), None for zero."""
+        return self.outer.intercept
 
     def inputs(self, X: Data) -> Any:
         """Checked inputs as the first kernel takes them."""
@@ -223,8 +244,27 @@ class Stacked(Function):
     [[5.0]]
     """
 
-    functions: tuple[Expansion | FeatureFunction, ...]
+    functions: tuple[Expansion | FeatureFunction | Composed, ...]
     weights: np.ndarray
+
+    @property
+    def kernel(self) -> OperatorKernel:
+        """The kernel of the first member that sees the data."""
+        first = self.functions[0]
+        return Decomposable(first.features.kernel) if isinstance(first, FeatureFunction) else first.kernel
+
+    def kernel_of_data(self) -> Kernel:
+        """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs."""
+        kernels = [
+            f.kernel_of_data() if isinstance(f, Composed) else Composed((), f).kernel_of_data() for f in self.functions
+        ]
+        terms = [float(w.mean()) * k for k, w in zip(kernels, self.weights, strict=True) if w.any()]
+        return functools.reduce(operator.add, terms)
+
+    def network(self) -> StackedNetwork:
+        """The stack as a ``torch.nn.Module`` on the processor."""
+        networks = [f.network() if isinstance(f, Composed) else Composed((), f).network() for f in self.functions]
+        return StackedNetwork(networks, torch.as_tensor(self.weights))
 
     def __call__(self, X: Data) -> Tensor:
         """The weighted sum of the members' values (n, p); a member of weight zero is not evaluated."""

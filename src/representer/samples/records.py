@@ -21,6 +21,9 @@ class Absent:
     def __repr__(self) -> str:
         return "absent"
 
+    def __reduce__(self) -> str:
+        return "ABSENT"  # there is one, which is told from others by its identity
+
 
 ABSENT = Absent()
 
@@ -63,6 +66,10 @@ class Records(Sequence[Record]):
         """The records with these numbers."""
         return Records({name: _taken(column, rows) for name, column in self.columns.items()})
 
+    def view(self) -> Records:
+        """The same columns with a memory of their own, which goes when the view does."""
+        return Records(self.columns)
+
     def copy(self) -> Records:
         """The same records in lists and arrays of their own."""
         return Records({name: column.copy() for name, column in self.columns.items()})
@@ -87,8 +94,8 @@ class Records(Sequence[Record]):
     def __repr__(self) -> str:
         return repr(list(self))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.columns,)  # what is remembered only saves time
+    def __getstate__(self) -> dict[str, Any]:
+        return {"columns": self.columns, "_memory": []}  # what is remembered only saves time
 
 
 def _taken(column: Column, rows: np.ndarray) -> Column:

@@ -20,6 +20,7 @@ RESIDUAL_LIMIT, RESIDUAL_ROWS, PROBES = 2000, 64, 4  # equations whose residual 
 
 # -- deep kernel machines ---------------------------------------------------------------------------------------------
 DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chosen
+DEPTH_ROWS = 250  # random samples on which it is looked for whether an inner layer pays
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
 # -- structured outputs -----------------------------------------------------------------------------------------------
