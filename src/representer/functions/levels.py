@@ -193,6 +193,15 @@ class Recovery(NamedTuple):
         return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
 
 
+def smoothed(rows: Tensor, values: Tensor, sharpness: float) -> Tensor:
+    """Means of values (N, S), weighted by a power of kernels (m, N) with at least one positive entry in each row.
+
+    The power is a width: of a Gaussian kernel, k^p has the lengthscale ℓ/√p.
+    """
+    weights = (rows / rows.amax(1, keepdim=True)).pow(sharpness)  # of the largest one, no power underflows
+    return weights @ values / weights.sum(1, keepdim=True)
+
+
 # -- all levels -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Levels(Function):
@@ -212,6 +221,7 @@ class Levels(Function):
     coupled: bool = True  # whether the levels feel those above them
     extension: str = "exact"  # or "smoother"
     center: bool = False  # Are the features of the levels above the first centred?
+    sharpness: float = 1.0  # the power of the first kernel that weighs samples in the smoother
 
     @property
     def sizes(self) -> list[int]:
@@ -323,7 +333,7 @@ class Levels(Function):
         return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
 
     def _smoothed(self, rows: Tensor) -> Tensor:
-        """The mean of the training samples' hidden features, weighted by k(x, x_n)."""
+        """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""
         far = int((rows == 0).all(1).sum())
         if far:
             raise ValueError(
@@ -336,7 +346,7 @@ class Levels(Function):
                 "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
                 "Use a kernel that is not (rbf, laplacian), or extension='exact'."
             )
-        return rows @ torch.cat(self.equations.hidden, 1) / rows.sum(1, keepdim=True)
+        return smoothed(rows, torch.cat(self.equations.hidden, 1), self.sharpness)
 
 
 @dataclass(frozen=True)
