@@ -21,6 +21,7 @@ from representer.approximation import Approximation, RandomFeatures, TensorSketc
 from representer.kernels import (
     FAMILIES,
     Domain,
+    Gaussian,
     Kernel,
     Neural,
     Overlap,
@@ -99,6 +100,11 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
     for doubt in suggestion.doubts:
         warn(doubt, UserWarning)
     return suggestion.kernel
+
+
+def one_kernel(kernel: Any, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
@@ -703,10 +709,12 @@ ARGUMENTS: dict[str, Check] = {
 }
 
 
-def check_alpha(alpha: Any) -> float | np.ndarray | None:
-    """A positive number, an array of candidates, or None for ``"auto"``."""
+def check_alpha(alpha: Any, *, interpolates: bool = False) -> float | np.ndarray | None:
+    """A positive number, an array of candidates, or None for ``"auto"``; 0 where ``interpolates`` allows it."""
     if isinstance(alpha, float) and 0.0 < alpha < math.inf:
         return float(alpha)
+    if interpolates and is_real(alpha) and alpha == 0:
+        return 0.0
     if isinstance(alpha, str):
         if alpha == "auto":
             return None
