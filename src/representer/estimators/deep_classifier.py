@@ -501,6 +501,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             )
         return self.calibration_(decisions)
 
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
     deep_kernel_ = DeepKernelRegressor.deep_kernel_

@@ -74,6 +74,7 @@ from representer.problems.stack import (
 from representer.samples import (
     Block,
     Data,
+    HeldSamples,
     InMemory,
     OnDask,
     Samples,
@@ -944,6 +945,13 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supporting_samples(self) -> dict[str, HeldSamples]:
+        """The samples that the inner layers have seen; those that a fit by sums holds are images."""
+        return {"held": HeldSamples(np.empty(0), self.X_fit_, None, None)}
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     def transform_layers(self, X: Data) -> list[np.ndarray]:

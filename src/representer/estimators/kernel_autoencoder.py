@@ -36,7 +36,7 @@ from representer.estimators.validation import (
     one_kernel,
     seed_of,
 )
-from representer.functions import Composed, Layer
+from representer.functions import Composed, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -682,6 +682,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supported_function(self) -> Expansion:
+        return self.function_.first
+
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
 
