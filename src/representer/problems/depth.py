@@ -60,7 +60,7 @@ class LightRegression(DeepRegression):
         choice = super().choose(settings)
         if choice.images is None and self._last is not None:
             choice = replace(choice, images=self._everywhere(self._last))
-        return choice
+        return replace(choice, settings=replace(settings, n_restarts=1))  # the restarts have raced before
 
     def _folds(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
         return super()._folds(criterion)[:SEARCHED_FOLDS]
