@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import math
 import os
 import threading
@@ -35,14 +36,15 @@ from representer.estimators.validation import (
     needs_approximation,
     warn_unconverged,
 )
+from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
-from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
+from representer.samples import Data, OnDask, Records, as_records, is_dask, map_rows, plain, refuse_frames
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
@@ -79,16 +81,19 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     the model before. Callbacks see the fit begin and end, and the copy.
     """
 
+    signature = inspect.signature(fit)
+
     @functools.wraps(fit)
     def announced(learner: Any, *args: Any, **kwargs: Any) -> Any:
         context = learner._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=learner)
-        X = args[0] if args else kwargs.get("X")
+        passed = dict(signature.bind(learner, *args, **kwargs).arguments)
+        X, y = passed.get("X"), passed.get("y")
+        others = {name: value for name, value in passed.items() if name not in ("self", "X", "y")}
+        context.call_on_fit_task_begin(estimator=learner, X=X, y=y, metadata=others)
         began, ticks = datetime.now(UTC), time.perf_counter()
         with threads_for(_size(X)), noted_rounding() as notes:
             result = fit(learner, *args, **kwargs)
             learner._report_rounding(X, notes)
-        y = args[1] if len(args) > 1 else kwargs.get("y")
         seconds = time.perf_counter() - ticks
         learner._record = _fit_record(learner, X, y, began, seconds, more=fit.__name__ == "partial_fit")
         context.call_on_fit_task_end(estimator=learner)
@@ -346,6 +351,24 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             return bool(task.call_on_fit_task_end(estimator=self))
 
         return call
+
+    # -- what matters -------------------------------------------------------------------------------------------------
+    @property
+    def relevance_(self) -> np.ndarray:
+        """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
+
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        """
+        check_is_fitted(self)
+        X = getattr(self, "X_fit_", None)
+        X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
+        if not isinstance(X, Records) and (not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf"):
+            raise AttributeError(
+                "relevance_ is one of columns, and this model has no columns of its training samples: they are "
+                "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
+            )
+        methods = (getattr(self, name, None) for name in ("predict_proba", "predict", "transform"))
+        return total_effects(next(method for method in methods if method is not None), X)
 
     # -- answers on Dask ----------------------------------------------------------------------------------------------
     def _lazily(self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -13,7 +13,6 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
-from torch import Tensor
 
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
@@ -35,7 +34,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
+from representer.kernels import Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -164,10 +163,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         ``function_.functions`` has its own.
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
-    feature_relevance_ : ndarray of shape (n_features,)
-        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some; of a
-        stack the weighted mean over kernels with a lengthscale for each feature, where the largest of each is 1. Not
-        there for kernels without lengthscales of the features, such as ``Neural``.
+    relevance_ : ndarray of shape (n_features,)
+        How much each feature matters to the probabilities, computed at first use.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
         Estimates for each sample by the embedding of the others, or of other groups, with ``calibration="loo"``; with
         an approximation and more than 5,000 samples, for 5,000 random ones.
@@ -203,8 +200,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     >>> model = EmbeddingClassifier().fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.93), model.predict_proba(X[1::2]).shape
     (True, (75, 3))
-    >>> relevance = model.feature_relevance_ * X.std(0)
-    >>> sorted(int(i) for i in relevance.argsort()[-2:])  # the petals matter
+    >>> sorted(int(i) for i in model.relevance_.argsort()[-2:])  # the petals matter
     [2, 3]
     """
 
@@ -731,35 +727,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks
 
-    @property
-    def feature_relevance_(self) -> np.ndarray:
-        """Inverse lengthscales, one a feature: of the first part of a sum or product that has them, not of a network.
-
-        A feature that was constant in training has the relevance 0.
-        """
-        check_is_fitted(self)
-        X, relevances = self.X_fit_, [self._relevance(kernel) for kernel in self._kernels]
-        weights = self.weights_ if isinstance(self.kernel_, Stack) else [1.0]
-        pairs = [(own, weight) for own, weight in zip(relevances, weights, strict=True) if own is not None]
-        if not pairs:
-            raise AttributeError(
-                f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
-            )
-        relevance = pairs[0][0]
-        if isinstance(self.kernel_, Stack):
-            told = [(own, weight) for own, weight in pairs if np.ptp(own) > 0] or pairs
-            relevance = sum(weight * own / own.max() for own, weight in told) / sum(weight for _, weight in told)
-        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
-
-    def _relevance(self, kernel: Kernel) -> np.ndarray | None:
-        """The inverse lengthscales of a kernel, one a feature; None where it has none."""
-        d = getattr(self, "n_features_in_", None)
-        for value in _lengthscales(kernel):
-            inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
-            if d is not None and inverse.numel() in (1, d):
-                return inverse.expand(d).numpy()
-        return None
-
 
 def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
     """A block with its weights and groups as tensors."""
@@ -769,15 +736,3 @@ def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | Non
         None if weights is None else how.tensor(weights),
         None if groups is None else torch.from_numpy(groups),
     )
-
-
-def _lengthscales(kernel: Kernel) -> Iterator[Tensor]:
-    """Those of parts that see the data themselves, not images of them such as the hidden units of a network."""
-    if isinstance(kernel, Mapped):
-        return
-    own = kernel.hyperparameter_values().get("lengthscale")
-    if own is not None:
-        yield own
-    for _, child in kernel._children():
-        if isinstance(child, Kernel):
-            yield from _lengthscales(child)

@@ -93,7 +93,8 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         ``criterion``.
     alpha : float, array-like or "auto", default="auto"
         The weight of ‖f‖²; several candidates, or all positive numbers, are compared by the ``criterion`` for the price
-        of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled).
+        of one eigendecomposition (on a random subset, with a warning, where more than 8,000 outputs are coupled). 0
+        interpolates, for a kernel with numbers: it is the smallest alpha that leaves digits.
     criterion : {"loo", "gcv"}, default="loo"
         Closed-form leave-one-out error, or generalised cross-validation.
     fit_intercept : bool, default=True
@@ -191,6 +192,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     training_data = ("system_", "history_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
+        "alpha": lambda name, value: check_alpha(value, interpolates=True),
         "criterion": one_of("loo", "gcv"),
         "solver": one_of("auto", "direct", "cg") | instance_of("Falkon(...)", Falkon),
     }
@@ -332,7 +334,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     def _models(self, kernel: OperatorKernel | Stack) -> list[RidgeModel]:
         """What is fitted: one model, or one for each kernel of a stack."""
-        alpha, stacked = check_alpha(self.alpha), isinstance(kernel, Stack)
+        alpha, stacked = check_alpha(self.alpha, interpolates=True), isinstance(kernel, Stack)
         kernels: list[OperatorKernel] = kernel.kernels if isinstance(kernel, Stack) else [kernel]
         alphas = [alpha] * len(kernels)
         if isinstance(kernel, Stack) and kernel.alphas is not None:
@@ -377,7 +379,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 f"{kernel!r} has {expected} outputs on these inputs, but y has {targets.shape[1]}. Give y one column "
                 "for each output of the kernel."
             )
-        searched = isinstance(kernel, Stack) or (self.fit_intercept and not isinstance(check_alpha(self.alpha), float))
+        searched = isinstance(kernel, Stack) or (
+            self.fit_intercept and not isinstance(check_alpha(self.alpha, interpolates=True), float)
+        )
         if searched and reset:
             check_left_out(len(X), None)
         w = None if weights is None else how.tensor(weights)

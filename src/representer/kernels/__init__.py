@@ -47,6 +47,8 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
+    AdditiveChi2,
+    Chi2,
     Gaussian,
     Laplacian,
     Linear,
@@ -54,6 +56,7 @@ from representer.kernels.vectors import (
     Polynomial,
     Radial,
     RationalQuadratic,
+    Sigmoid,
     Stationary,
     TensorMatern,
 )
@@ -61,9 +64,11 @@ from representer.kernels.vectors import (
 __all__ = [
     "FAMILIES",
     "NAMES",
+    "AdditiveChi2",
     "Callable",
     "Category",
     "Centered",
+    "Chi2",
     "Columns",
     "Constant",
     "Date",
@@ -108,6 +113,7 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "ShortestPath",
+    "Sigmoid",
     "Signature",
     "Spectrum",
     "Stack",

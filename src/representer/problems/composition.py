@@ -683,10 +683,9 @@ def minimise(
         if problem.unconverged is not None:
             raise NotConvergedError(f"The inner layers have no value to start from: {problem.unconverged}")
     unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
-    evaluations = [first]  # the search begins with that of the starts
 
     def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
-        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
+        values, gradients = first if torch.equal(points, starts) else problem.value_and_gradient(points)
         return values / unit, gradients / unit
 
     options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}

@@ -54,7 +54,7 @@ from representer.problems.composition import (
     random_starts,
 )
 from representer.problems.outer import OuterFit, fit_outer
-from representer.samples import Block, Data, InMemory, Samples, SparseRows, plain, take
+from representer.samples import Block, Data, InMemory, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems.exact import RidgeData, has_few_features
 from representer.values import Packing
@@ -218,7 +218,7 @@ class HyperparameterSearch:
     def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient at one h, in units of the first E; the folds are solved anew from where the best h left
         them."""
-        value, gradient, solved = self.evaluate(h)
+        value, gradient, solved = remembered(lambda: f"held-out error at {digest(plain(h))}", lambda: self.evaluate(h))
         if float(value) < self.best:
             self.best = float(value)
             self._keep(solved)

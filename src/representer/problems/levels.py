@@ -54,7 +54,7 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
-from representer.samples import Data, Samples, plain
+from representer.samples import Data, Samples, digest, plain, remembered
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
@@ -801,7 +801,8 @@ class Alternation:
         if self.seen == 0:
             self.begin(point)
         self.seen = (self.seen + len(rows)) % len(self.X)
-        return with_gradient(self.loss)(point, rows)
+        loss = with_gradient(self.loss)
+        return remembered(lambda: f"networks at {digest(plain(point))}", lambda: loss(point, rows))
 
     def run(self, settings: SearchSettings) -> TrainedNetworks:
         """Train, and keep the best pass."""

@@ -75,9 +75,9 @@ class RidgeModel:
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
-        """alpha, or what chooses it for a system."""
+        """alpha, or what chooses it for a system; 0 is the smallest alpha that leaves digits."""
         if isinstance(self.alpha, float):
-            return self.alpha
+            return self.alpha or (lambda system: (float(system.alpha_range()[0]), None))
         return partial(system_alpha, candidates=self.alpha, criterion=self.criterion)
 
 
@@ -175,7 +175,12 @@ class RidgeProblem(Problem):
         """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair."""
         alpha = self.model.alpha
         if not self.free:
-            return Choice(self._start.kernel, alpha if isinstance(alpha, float) else math.nan)
+            return Choice(self._start.kernel, alpha if isinstance(alpha, float) and alpha > 0 else math.nan)
+        if isinstance(alpha, float) and not alpha > 0:
+            raise ValueError(
+                f"alpha=0 interpolates, and an interpolation cannot choose {', '.join(self.free)}. Give them numbers "
+                "(kernel='rbf' takes the median of distances), or let alpha='auto' be chosen, too."
+            )
         with silent_repairs():  # the fit speaks of the last Gram matrix
             choice = self._criterion.minimised(settings, self.model.criterion)
         stays = isinstance(alpha, float) or (alpha is None and self.approximation is None)

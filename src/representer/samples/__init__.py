@@ -19,6 +19,7 @@ from representer.samples.in_memory import (
     same_features,
     take,
 )
+from representer.samples.journal import Journal, close_journal, digest, open_journal, remembered
 from representer.samples.on_dask import OnDask, as_rows, largest_target, map_rows, refuse_frames, require_dask
 from representer.samples.records import (
     Column,
@@ -41,6 +42,7 @@ __all__ = [
     "Data",
     "HeldSamples",
     "InMemory",
+    "Journal",
     "OnDask",
     "Record",
     "Records",
@@ -53,8 +55,10 @@ __all__ = [
     "as_rows",
     "as_scipy",
     "as_vectors",
+    "close_journal",
     "column_of",
     "count",
+    "digest",
     "equal_rows",
     "evenly_spaced",
     "first_positions",
@@ -67,8 +71,10 @@ __all__ = [
     "largest_target",
     "least_noise",
     "map_rows",
+    "open_journal",
     "plain",
     "refuse_frames",
+    "remembered",
     "require_dask",
     "same_features",
     "sample_groups",

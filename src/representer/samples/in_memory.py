@@ -14,6 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite, recycling, row_blocks
+from representer.samples.journal import summed
 from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
@@ -312,11 +313,13 @@ class InMemory(Samples):
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
-        result = None
+
+        def add(rows: slice, result: Any) -> Any:
+            return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
+
+        blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
         with torch.no_grad(), recycling():
-            for rows in row_blocks(count(X), step.bytes_per_row, limit):
-                result = step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
-        return result
+            return summed(f"{type(step).__name__} of {self.n} samples in {len(blocks)} blocks", blocks, add)
 
 
 @dataclass(frozen=True)
