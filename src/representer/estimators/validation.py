@@ -21,6 +21,7 @@ from representer.approximation import Approximation, RandomFeatures, TensorSketc
 from representer.kernels import (
     FAMILIES,
     Domain,
+    Gaussian,
     Kernel,
     Neural,
     Overlap,
@@ -99,6 +100,11 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
     for doubt in suggestion.doubts:
         warn(doubt, UserWarning)
     return suggestion.kernel
+
+
+def one_kernel(kernel: Any, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
