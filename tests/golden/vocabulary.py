@@ -35,6 +35,7 @@ def _levels(arguments: dict[str, Any]) -> dict[str, Any]:
 def _structured(arguments: dict[str, Any]) -> dict[str, Any]:
     """The identity is None, and the epsilon of a conditional covariance is its own."""
     epsilon, operator = arguments.pop("epsilon", None), arguments.get("operator")
+    arguments = {"kernel": "rbf", **arguments}
     if operator == "conditional_covariance" and epsilon is not None:
         return {**arguments, "operator": ConditionalCovariance(epsilon)}
     return {**arguments, "operator": None} if operator == "identity" else arguments
@@ -64,6 +65,7 @@ VALUES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "DeepKernelClassifier": _calibrated,
     "OperatorRidge": _one_kernel,
     "EmbeddingClassifier": _one_class_kernel,
+    "ConditionalMeanEmbedding": _one_class_kernel,
 }
 
 # Attribute in the cases -> the names under which it is looked for; the first that exists is taken.

@@ -79,7 +79,7 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
     --------
     >>> from representer.kernels import family
     >>> len(family("vectors", 3).kernels), len(family("vectors", 100).kernels)
-    (6, 4)
+    (7, 4)
     >>> family("sparse")
     Stack(kernels=[MinMax(), Tanimoto()])
     """
@@ -94,6 +94,8 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
         members.append(Linear())
     if n_features <= ARD_FEATURES:
         members += [Laplacian("ard"), Gaussian("ard")]
+        if features is None:
+            members.append(Gaussian("ard") + "auto" * Linear())  # what bends, beside a trend that goes on
     return Stack(members)
 
 
@@ -148,7 +150,7 @@ def family_of(X: Any, *, features: Literal["frequencies", "sketch"] | None = Non
     >>> import numpy as np
     >>> from representer.kernels import family_of
     >>> len(family_of(np.zeros((5, 3))).kernels)
-    6
+    7
     """
     kind = kind_of(X)
     if kind != "vectors":
