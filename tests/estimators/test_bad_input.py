@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from representer import (
     EmbeddingClassifier,
     KernelAutoencoder,
     KernelFeatures,
+    Layer,
     OperatorRidge,
     StructuredPredictor,
 )
@@ -33,6 +35,7 @@ from representer.kernels import Gaussian, GlobalAlignment, Molecule, Signature, 
 from representer.objectives import Hinge
 from representer.operators import Diagonal
 from representer.optimize import lbfgs
+from representer.problems.deep import DeepRegression
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -48,6 +51,11 @@ def test_constant_inputs_have_one_pivot():
 
 def test_zero_targets_with_landmarks_are_fitted_by_zero():
     assert (OperatorRidge(approximation=Nystroem(5)).fit(X, 0.0 * y).predict(X) == 0.0).all()
+
+
+def test_a_stack_of_zero_targets_has_no_deviation():
+    mean, deviation = OperatorRidge("auto", max_iter=3).fit(X, np.zeros((60, 2))).predict(X, return_std=True)
+    assert (mean == 0.0).all() and (deviation == 0.0).all()
 
 
 @pytest.mark.parametrize("sampling", ["uniform", "leverage", "pivots", "kmeans"])
@@ -364,6 +372,25 @@ def test_an_interrupt_of_a_solver_in_c_answers_at_once():
     assert time.perf_counter() - began < 2.0
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_calibration_after_an_interrupt_searches_no_inner_layers(monkeypatch):
+    """Folds of an interrupted fit keep its inner layers, at which they solve for the outer function only."""
+    searches = []
+    original = DeepRegression.minimise
+
+    def counted(self, problem, starts, settings, *, description):
+        searches.append(description)
+        result = original(self, problem, starts, settings, description=description)
+        return replace(result, interrupted=True) if description == "objective" else result
+
+    monkeypatch.setattr(DeepRegression, "minimise", counted)
+    layers = [Layer(Gaussian(1.0), 1, alpha=0.01)]
+    model = DeepKernelClassifier(layers, Gaussian(1.0), alpha=0.01, n_restarts=1, max_iter=3, cv=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        probabilities = model.fit(X, LABELS).predict_proba(X)
+    assert searches == ["objective"] and np.isfinite(probabilities).all()
+
+
 # -- warnings ---------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("wrap", ["bare", "pipeline", "grid search", "frames"])
 @pytest.mark.parametrize("name", ["OperatorRidge", "DeepKernelRegressor", "EmbeddingClassifier", "DeepKernelPCA"])
@@ -397,9 +424,12 @@ def test_a_kernel_that_is_zero_has_no_pivots():
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e100])
-def test_targets_beyond_the_reach_of_inner_penalties_are_refused(size):
-    with pytest.raises(ValueError, match="Divide y by its deviation"):
-        DeepKernelRegressor(random_state=0).fit(X, y * size)
+def test_targets_of_any_size_have_inner_penalties_in_their_units(size):
+    options = {"max_iter": 5, "n_restarts": 1, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        usual, other = (DeepKernelRegressor(**options).fit(X, y * scale).predict(X) for scale in (1.0, size))
+    np.testing.assert_allclose(other / size, usual, atol=1e-3)
 
 
 @pytest.mark.parametrize(("dtype", "size", "wider"), [("float64", 2e307, False), ("float32", 1e100, True)])
@@ -421,3 +451,32 @@ def test_losses_that_libsvm_cannot_solve_at_any_start_say_what_to_do():
     model = DeepKernelClassifier([1], "linear", "hinge", 1e-12, max_iter=5, random_state=0)
     with pytest.raises(ValueError, match=r"libsvm stopped.*Increase alpha, scale X.*squared_hinge"):
         model.fit(np.random.default_rng(0).normal(size=(60, 3)) * 1e6, LABELS)
+
+
+HUGE = {
+    "single precision": lambda: OperatorRidge(dtype="float32").fit(X, y * 1e100).predict(X),
+    "deviations": lambda: OperatorRidge().fit(X, y * 1e200).predict(X, return_std=True),
+    "weights": lambda: OperatorRidge().fit(X, y, sample_weight=np.full(60, 1e308)).predict(X),
+    "weights of landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X, y, sample_weight=np.full(60, 1e308)).predict(X)
+    ),
+    "one weight": lambda: ConditionalMeanEmbedding().fit(X, y, np.where(np.arange(60) == 0, 1e308, 1.0)).predict(X),
+    "embedded": lambda: ConditionalMeanEmbedding().fit(X, y * 1.7e308).predict(X),
+    "landmarks": lambda: (
+        OperatorRidge(approximation=Nystroem(5), random_state=0).fit(X * 1e9, y * 1e307).predict(X * 1e9)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_answers_to_huge_numbers_are_finite_or_refused_with_advice(name):
+    try:
+        assert np.isfinite(HUGE[name]()).all()
+    except ValueError as error:
+        assert re.search(r"scale", str(error), re.IGNORECASE), error
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_constant_outputs_have_no_covariance_and_are_predicted(dtype):
+    model = StructuredPredictor("linear", Gaussian(0.8), operator="covariance", fit_intercept=True, dtype=dtype)
+    assert (np.asarray(model.fit(X, np.zeros((60, 2))).predict(X[:5])) == 0.0).all()

@@ -713,11 +713,11 @@ def test_what_would_be_converted_silently_is_refused(data):
     X, Y = data
     dates = np.array(["2026-01-01"] * 40, dtype="datetime64[D]")
     _bad(data, r"X holds strings such as .*X.astype\(float\)", X=X.astype(str))
-    _bad(data, "X holds dates or bytes such as", X=pd.DataFrame({"when": dates, "x": X[:, 0]}))
+    _bad(data, "X holds dates or bytes such as", X=pd.DataFrame({"when": dates, "x": X[:, 0]}), kernel="rbf")
     _bad(data, "y holds dates or bytes such as '2026-01-01'", y=dates)
     _bad(data, r"y holds strings such as .*y.astype\(float\)", y=Y[:, 0].astype(str))
     _bad(data, r"X holds strings such as .*X.astype\(float\)", X=X.astype(str).astype(object))
-    _bad(data, r"X holds strings such as .*X.astype\(float\)", X=pd.DataFrame(X).assign(a="3"))
+    _bad(data, r"X holds strings such as .*X.astype\(float\)", X=pd.DataFrame(X).assign(a="3"), kernel="rbf")
     _bad(data, r"y holds strings such as .*y.astype\(float\)", y=pd.Series(["1"] * 40))
     _bad(data, "y holds dates or bytes such as", y=np.array([pd.Timestamp("2026-01-01")] * 40, dtype=object))
     _bad(data, "alpha must be a positive number", alpha=True)

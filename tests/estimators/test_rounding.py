@@ -218,6 +218,12 @@ BAD = {
         lambda: OperatorRidge(Polynomial(1), fit_intercept=False).fit(FAR["timestamps"][0], y),
         "drowns it",
     ),
+    "dependent landmarks": (
+        lambda: ConditionalMeanEmbedding(
+            Polynomial(3) + 0.5, alpha=6e-4, fit_intercept=False, approximation=Nystroem(30), random_state=0
+        ).fit(1e3 * (X + 10.0), y),
+        "times larger than their sum",
+    ),
     "scale": (
         lambda: DeepKernelRegressor([], Polynomial(2), alpha=1e-6).fit(X * [1e5, 1.0], y),
         "very different scales",

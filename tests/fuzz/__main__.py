@@ -10,6 +10,8 @@ from collections import Counter
 from fuzz.cases import random_case
 from fuzz.judge import judge
 
+COUNT_EVERY = 30.0  # seconds from one line that counts to the next
+
 
 def main() -> int:
     """Judge the cases, print the faults, and return how the process ends."""
@@ -18,10 +20,15 @@ def main() -> int:
     parser.add_argument("--start", type=int, default=0, help="the seed of the first case")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after this time")
     options = parser.parse_args()
-    end, outcomes, faults, warned = time.perf_counter() + 60.0 * options.minutes, Counter[str](), 0, 0
+    began = printed = time.perf_counter()
+    outcomes, faults, warned = Counter[str](), 0, 0
     for seed in range(options.start, options.start + options.cases):
-        if time.perf_counter() > end:
+        now = time.perf_counter()
+        if now - began > 60.0 * options.minutes:
             break
+        if now - printed > COUNT_EVERY:
+            printed = now
+            print(f"{seed - options.start} cases, {faults} faults, {now - began:.0f} s", flush=True)
         verdict = judge(random_case(seed))
         outcomes[verdict.outcome] += 1
         warned += verdict.warned

@@ -21,6 +21,7 @@ for _module in (representer, kernels, operators, approximation, preimage):
 # Powers of ten of the units of X and y; the last ones are beyond what squares survive.
 USUAL_POWERS, LARGE_POWERS = (0, 0, 0, -3, 3), (-12, 12, -100, 100, -160, 160, 300)
 N_QUERIES = 7
+MOST_DEEP = 18  # samples of deep learners, whose cases take most of the time
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Case:
         """Are all numbers given, and none of the samples drawn at random?"""
         text = self.code
         return not any(
-            word in text for word in ("'auto'", "'median'", "'rbf'", "'ard'", "'learn'", "Nystroem", "Random")
+            word in text for word in ("'auto'", "'median'", "'rbf'", "'ard'", "'learn'", "Nystroem", "Random", "Stack")
         )
 
     def model(self) -> Any:
@@ -202,6 +203,14 @@ class Draw:
         )
         return self.one(kernel, kernel, kernel, f"{kernel} + 0.5", f"2.0 * {kernel}", f"{kernel}.centered()")
 
+    def stack(self, kernel: str, kind: str, unit: float) -> str:
+        """Two kernels that are fitted by themselves, with learned or given weights; or the family for such data."""
+        if kind in ("vectors", "strings", "graphs", "molecules", "bags", "fingerprints") and self.chance(0.2):
+            return "'auto'"
+        other = self.vector_kernel(unit) if kind == "vectors" else self.object_kernel(kind)
+        weights = self.one("", ", weights=[0.25, 0.75]", ", alphas=[0.1, 0.001]")
+        return f"Stack([{kernel}, {other}]{weights})"
+
     def object_kernel(self, kind: str) -> str:
         """A kernel of objects."""
         return self.one(
@@ -246,11 +255,18 @@ def random_case(seed: int) -> Case:
     unit = 10.0 ** fields.get("x_power", 0)
     kernel = draw.vector_kernel(unit) if kind == "vectors" else draw.object_kernel(kind)
     learner = draw.one(*LEARNERS)
+    if learner in ("OperatorRidge", "EmbeddingClassifier") and kind != "gram" and draw.chance(0.2):
+        kernel = draw.stack(kernel, kind, unit)
     arguments, fields["target"] = LEARNERS[learner](draw, kernel, kind)
+    if learner.startswith("Deep"):
+        fields["n"] = min(fields["n"], MOST_DEEP)
     if learner in ("KernelAutoencoder", "DeepKernelPCA", "KernelFeatures"):
         fields["weighted"] = fields["grouped"] = False
     if learner != "KernelFeatures" and draw.chance(0.1):
         arguments["dtype"] = "'float32'"
+    if learner != "KernelFeatures" and draw.chance(0.1):
+        # No time at all ends every search at its first point, and an hour none: both are repeatable.
+        arguments["max_time"] = draw.one("1e-9", "'1h'")
     arguments["random_state"] = "0"
     return Case(seed, learner, arguments, **fields)
 
@@ -270,11 +286,14 @@ def _ridge(draw: Draw, kernel: str, kind: str) -> Drawn:
 
 
 def _deep(draw: Draw, kernel: str, kind: str, losses: tuple[str, ...]) -> dict[str, str]:
-    arguments = {"layers": "[]", "kernel": kernel, "alpha": draw.alpha(), "loss": repr(draw.one(*losses)), "cv": "3"}
+    loss = draw.one(*losses)
+    arguments = {"layers": "[]", "kernel": kernel, "alpha": draw.alpha(), "loss": repr(loss), "cv": "3"}
+    if loss not in ("hinge", "epsilon_insensitive"):  # libsvm fits an intercept, always
+        arguments["fit_intercept"] = repr(draw.chance(0.7))
     if draw.chance(0.5):
         arguments["layers"] = f"[Layer(as_kernel({kernel}), {draw.one(1, 2)}, alpha=0.01)]"
         arguments["kernel"] = draw.one("Laplacian(1.0)", "Matern(1.5, 1.0)", "'rbf'")
-    return arguments | {"n_restarts": "2", "max_iter": "5"}
+    return arguments | {"n_restarts": draw.one("1", "2"), "max_iter": "4"}
 
 
 def _regressor(draw: Draw, kernel: str, kind: str) -> Drawn:
@@ -282,12 +301,15 @@ def _regressor(draw: Draw, kernel: str, kind: str) -> Drawn:
 
 
 def _classifier(draw: Draw, kernel: str, kind: str) -> Drawn:
-    return _deep(draw, kernel, kind, ("squared", "logistic", "hinge")), draw.one("labels", "pair")
+    arguments = _deep(draw, kernel, kind, ("squared", "logistic", "hinge"))
+    if draw.chance(0.6):  # it takes as many fits as there are folds
+        arguments["calibration"] = "None"
+    return arguments, draw.one("labels", "pair")
 
 
 def _autoencoder(draw: Draw, kernel: str, kind: str) -> Drawn:
     arguments = {"n_components": draw.one("1", "2"), "kernel": kernel, "decoder_kernel": "Laplacian(1.0)"}
-    arguments |= {"alpha": "0.01", "encoder_alpha": "0.01", "n_restarts": "1", "max_iter": "5"}
+    arguments |= {"alpha": "0.01", "encoder_alpha": "0.01", "n_restarts": "1", "max_iter": "4"}
     return arguments, None
 
 

@@ -8,7 +8,7 @@ import scipy.sparse
 
 from representer import EmbeddingClassifier, OperatorRidge
 from representer.approximation import Nystroem, RandomFeatures, TensorSketch
-from representer.kernels import FAMILIES, Gaussian, Graph, Linear, as_kernel, family, family_of, is_several, kind_of
+from representer.kernels import FAMILIES, Gaussian, Graph, Linear, as_kernel, family, is_several, suggest
 from representer.testing import check_kernel
 
 WORDS = ["gattaca", "tacagatt", "attac", "cattag", "gagaga", "tttacg", "acgt", "ccattac"]
@@ -31,17 +31,6 @@ def bags(rng):
 @pytest.fixture
 def samples(rng):
     return {"molecules": SMILES, "strings": WORDS, "graphs": graphs(), "curves": curves(rng), "bags": bags(rng)}
-
-
-def test_the_type_tells_the_kind_of_data(rng):
-    X = rng.normal(size=(8, 3))
-    assert {kind_of(Z) for Z in (X, X.tolist(), WORDS, [], [[1.0, 2.0], [3.0, 4.0]])} == {"vectors"}
-    assert kind_of(scipy.sparse.csr_array(X)) == "sparse"
-    assert kind_of(graphs()) == "graphs" and kind_of(curves(rng)) == "curves" and kind_of(bags(rng)) == "bags"
-    networkx = pytest.importorskip("networkx")
-    assert kind_of([networkx.path_graph(3)]) == "graphs"
-    chem = pytest.importorskip("rdkit.Chem")
-    assert kind_of([chem.MolFromSmiles("CCO")]) == "molecules"
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
@@ -69,10 +58,12 @@ def test_words_and_types_of_objects_are_stacked(kind, samples):
 
 
 def test_vectors_have_fewer_kernels_where_features_are_many_or_random(rng):
-    assert [len(family("vectors", d).kernels) for d in (1, 40, 41)] == [7, 7, 4]
+    assert [len(family("vectors", d).kernels) for d in (1, 2, 40, 41)] == [3, 7, 7, 4]
     X = rng.normal(size=(30, 2))
-    assert family_of(X) == family_of(X.tolist()) == family("vectors", 2)
-    assert Linear() in family_of(X).kernels and Linear() not in family_of(X, features="frequencies").kernels
+    assert suggest(X).kernel == suggest(X.tolist()).kernel
+    assert [member.kernel for member in suggest(X).kernel.kernels] == family("vectors", 2).kernels
+    stationary = suggest(X, features="frequencies").kernel.kernels
+    assert Linear() not in [member.kernel for member in stationary]
     for approximation in (Nystroem(10), RandomFeatures(20), TensorSketch(20)):
         model = OperatorRidge(approximation=approximation, random_state=0, tol=1e-2).fit(X, X[:, 0])
         assert model.score(X, X[:, 0]) > 0.5
@@ -86,10 +77,7 @@ def test_sparse_rows_have_a_family(rng):
     np.testing.assert_allclose(regression.predict(X[:5]), regression.predict(X)[:5])
 
 
-def test_strings_are_not_guessed():
-    for X in (WORDS, SMILES):
-        with pytest.raises(ValueError, match=r"'strings'|'molecules'"):
-            OperatorRidge().fit(X, np.arange(8.0))
+def test_words_of_families_are_several_kernels():
     assert all(map(is_several, ("auto", *FAMILIES, family("sparse")))) and not is_several("rbf")
     with pytest.raises(ValueError, match="several kernels"):
         as_kernel("molecules")

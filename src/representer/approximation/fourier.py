@@ -23,6 +23,7 @@ from representer.kernels import (
     Scaled,
     Stationary,
     Sum,
+    seen_inside,
 )
 from representer.samples import Data
 from representer.values import Value, is_count, number
@@ -79,7 +80,7 @@ class FourierFeatures(FeatureMap):
     @property
     def n_features(self) -> int:
         """A cosine and a sine for each frequency, and one feature for each constant."""
-        terms = _terms(self.kernel, self.kernel)
+        terms = _terms(seen_inside(self.kernel)[0], self.kernel)
         waves = [term for term in terms if term.factors]
         return 2 * self._width(waves) * len(waves) + len(terms) - len(waves)
 
@@ -98,8 +99,8 @@ class FourierFeatures(FeatureMap):
 
     def __call__(self, X: Data) -> Tensor:
         """The cosines and sines φ(x_i) as rows, (n, m)."""
-        X = self.kernel.prepare(X)
-        terms = _terms(self.kernel, self.kernel)
+        kernel, X = seen_inside(self.kernel, self.kernel.prepare(X))
+        terms = _terms(kernel, self.kernel)
         width = self._width([term for term in terms if term.factors])
         if X.shape[-1] != len(self.frequencies):
             raise ValueError(f"X has {X.shape[-1]} features, but the frequencies are for {len(self.frequencies)}.")
@@ -122,7 +123,7 @@ class RandomFeatures(Approximation):
     """Replace a stationary kernel by random Fourier features (Rahimi & Recht, 2008): memory n·m instead of n².
 
     For the Gaussian, Laplacian, Matérn and rational quadratic kernels with one lengthscale or one a feature, and for
-    sums, products and multiples of them.
+    sums, products and multiples of them, also of transformed vectors (``Standardized``, ``Neural``).
 
     Parameters
     ----------
@@ -186,7 +187,8 @@ class RandomFeatures(Approximation):
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> FourierFeatures:
         """Draw the frequencies of a kernel with numbers for all hyperparameters but those that scale its inputs."""
         m = self.size(1)
-        waves = [term for term in _terms(kernel, kernel) if term.factors]
+        inner, X = seen_inside(kernel, X)
+        waves = [term for term in _terms(inner, kernel) if term.factors]
         generator = torch.Generator().manual_seed(seed)
         shape = X.shape[-1], -(-m // (2 * max(1, len(waves))))
         factors = [factor for term in waves for factor in term.factors]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation.base import Approximation, FeatureMap
-from representer.kernels import Kernel, Polynomial, Scaled
+from representer.kernels import Kernel, Polynomial, Scaled, seen_inside
 from representer.samples import Data
 from representer.values import is_count, number
 
@@ -42,7 +42,7 @@ class SketchFeatures(FeatureMap):
     def __call__(self, X: Data) -> Tensor:
         """The sketches φ(x_i) as rows, (n, m)."""
         polynomial, scale = _polynomial(self.kernel)
-        X = polynomial.prepare(X)
+        _, X = seen_inside(self.kernel, self.kernel.prepare(X))
         places, signs = self.table.to(X.device).long()
         if X.shape[-1] + 1 != places.shape[1]:
             raise ValueError(f"X has {X.shape[-1]} features, but the sketch is for {places.shape[1] - 1}.")
@@ -114,6 +114,7 @@ class TensorSketch(Approximation):
     def choose(self, kernel: Kernel, X: Tensor, seed: int) -> SketchFeatures:
         """Draw the hash functions; the data say how many features they serve."""
         polynomial, _ = _polynomial(kernel)
+        _, X = seen_inside(kernel, X)
         generator = torch.Generator().manual_seed(seed)
         shape = polynomial.degree, X.shape[-1] + 1
         places = torch.randint(self.size(1), shape, generator=generator)
@@ -126,10 +127,11 @@ class TensorSketch(Approximation):
 
 
 def _polynomial(kernel: Kernel) -> tuple[Polynomial, Scaled | None]:
-    base = kernel.kernel if isinstance(kernel, Scaled) else kernel
+    inner, _ = seen_inside(kernel)
+    base = inner.kernel if isinstance(inner, Scaled) else inner
     if not isinstance(base, Polynomial):
         raise ValueError(
             f"TensorSketch takes Polynomial, or a multiple of one; got {kernel!r}. Nystroem takes any kernel, "
             "RandomFeatures stationary ones."
         )
-    return base, kernel if isinstance(kernel, Scaled) else None
+    return base, inner if isinstance(inner, Scaled) else None

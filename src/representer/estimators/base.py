@@ -39,7 +39,7 @@ from representer.inspection.rounding import lost_digits
 from representer.kernels import NAMES, Kernel, Stack, as_kernel
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
-from representer.operators import OperatorKernel, Representation, takes_sparse
+from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
 from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
@@ -179,6 +179,8 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = kernel_domain(self.kernel) == "gram"
         tags.input_tags.sparse = takes_sparse(self.kernel)
+        given = isinstance(self.kernel, Kernel | OperatorKernel | Stack)
+        tags.input_tags.allow_nan = takes_gaps(self.kernel) if given else self.kernel == "auto"
         return tags
 
     def named_kernel(self, name: str) -> Kernel:
@@ -283,7 +285,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         reset: bool = True,
     ) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
         """Inputs in memory, their weights, and the numbers of their groups; None where there are none."""
-        X = check_inputs(self, X, kernel.domain, reset=reset, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=reset)
         return X, check_weights(sample_weight, X), check_groups(groups, len(X))
 
     def _batch_groups(self, groups: Data, n: int, *, first: bool) -> np.ndarray | None:
@@ -310,7 +312,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def _new_inputs(self, X: Data, kernel: Kernel | OperatorKernel | Stack) -> Any:
         """Checked inputs of a fitted learner."""
         check_is_fitted(self)
-        return check_inputs(self, X, kernel.domain, reset=False, sparse=takes_sparse(kernel))
+        return check_inputs(self, X, kernel, reset=False)
 
     def _keep_columns(self, X: Data) -> None:
         """Remember the columns of a Dask collection, as scikit-learn does those of arrays and frames."""

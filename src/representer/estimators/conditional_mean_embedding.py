@@ -23,17 +23,17 @@ from representer.estimators.validation import (
     check_outputs,
     check_weights,
     in_memory,
+    kernels_of,
     needs_approximation,
     only_one_alpha,
     seed_of,
-    stack_of,
     takes_batches,
     warn_unconverged,
 )
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
-from representer.kernels import Gaussian, Kernel, as_kernel, is_several, kind_of
-from representer.operators import original, replicates, takes_sparse
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several
+from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
     ConditionalModel,
@@ -347,11 +347,8 @@ class ConditionalMeanEmbedding(KernelLearner):
         They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
         """
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            inputs = self.approximation[0] if isinstance(self.approximation, tuple | list) else self.approximation
-            stack = stack_of(self.kernel, X, inputs)
-            assert stack is not None
-            kernels = [Gaussian("ard")] if self.kernel == "auto" and kind_of(X) == "vectors" else stack.kernels[:1]
-            return [on_device(k, self.device) for k in (kernels if self.criterion is None else stack.kernels)]
+            kernels = kernels_of(self.kernel, X, self.approximation, compared=self.criterion is not None)
+            return [on_device(kernel, self.device) for kernel in kernels]
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
         return [on_device(kernel.__sklearn_clone__().numbers(), self.device)]
@@ -372,7 +369,7 @@ class ConditionalMeanEmbedding(KernelLearner):
         self.X_fit_ = self.Y_fit_ = None
         if is_dask(X):
             return self._on_dask(model, X, y, sample_weight, groups, reset=reset)
-        X = check_inputs(self, X, given.domain, reset=reset, sparse=takes_sparse(given))
+        X = check_inputs(self, X, given, reset=reset)
         values, flat = self._targets(output, y)
         self._check_lengths(len(X), len(values))
         own = plain(X, copy=True) if reset else X

@@ -35,8 +35,8 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
-from representer.operators import Representation, original, replicates, takes_sparse
+from representer.kernels import TREND, Gaussian, Kernel, Mapped, Missing, Stack, Standardized, as_kernel, is_bounded
+from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
     EmbeddingCalibration,
@@ -60,7 +60,7 @@ from representer.samples import (
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
-from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, Rule, all_values, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -358,7 +358,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
                 "class_weight='balanced' needs the labels of all samples, which batches do not show. Give the weights "
                 "of the classes as a dict."
             )
-        X = check_inputs(self, in_memory(X), kernel.domain, reset=first, sparse=takes_sparse(kernel))
+        X = check_inputs(self, in_memory(X), kernel, reset=first)
         labels = self._batch_labels(X, in_memory(y), classes)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
@@ -435,6 +435,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
             kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
+            if isinstance(self.kernel, str):  # estimates of probabilities have no trend that goes on
+                kernels = [kernel for kernel in kernels if TREND not in all_values(kernel)]
             return Stack(kernels, stack.weights, stack.alphas)
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
@@ -446,7 +448,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     def _samples_in_memory(
         self, kernel: Kernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Data, InMemory]:
-        X = check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X = check_inputs(self, X, kernel, reset=True)
         self.classes_, labels = encode(X, y)
         weights = self._weights(X, labels, sample_weight)
         how = self._sparse_representation(X)
@@ -749,15 +751,22 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         if isinstance(self.kernel_, Stack):
             told = [(own, weight) for own, weight in pairs if np.ptp(own) > 0] or pairs
             relevance = sum(weight * own / own.max() for own, weight in told) / sum(weight for _, weight in told)
-        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
+        if not isinstance(X, np.ndarray):
+            return relevance
+        X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)  # gaps
+        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0)
 
     def _relevance(self, kernel: Kernel) -> np.ndarray | None:
         """The inverse lengthscales of a kernel, one a feature; None where it has none."""
         d = getattr(self, "n_features_in_", None)
-        for value in _lengthscales(kernel):
+        if isinstance(kernel, Standardized):
+            inner = self._relevance(kernel.kernel)
+            return None if inner is None else inner / np.asarray(kernel.scale)
+        with_gaps = isinstance(kernel, Missing)  # which tells the kernel inside of gaps, after the features
+        for value in _lengthscales(kernel.kernel if isinstance(kernel, Missing) else kernel):
             inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
-            if d is not None and inverse.numel() in (1, d):
-                return inverse.expand(d).numpy()
+            if d is not None and (inverse.numel() in (1, d) or with_gaps):
+                return inverse.expand(max(d, inverse.numel())).numpy()[:d]
         return None
 
 

@@ -511,7 +511,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         if candidates is None:
             objects = self.X_fit_
         else:
-            objects = check_inputs(self, candidates, domain, reset=False)
+            objects = check_inputs(self, candidates, space.kernel, reset=False)
         prepared = self._representation(sparse=isinstance(objects, SparseRows)).inputs(space.kernel, objects)
         norms = self._squared_norms(prepared, diagonal)
         distance = preimage.distances(values, space.coordinates(prepared), norms)

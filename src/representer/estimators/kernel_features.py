@@ -14,7 +14,7 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, seed_of
 from representer.functions import StoredFeatures
 from representer.kernels import Kernel, as_kernel
-from representer.operators import Adapted, Representation, original, takes_sparse
+from representer.operators import Adapted, Representation, original
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
 
@@ -134,7 +134,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         if is_dask(X):
             self._keep_columns(X)
             return OnDask(X, None, None, dtype=DTYPES[self.dtype]), self._representation()
-        X = check_inputs(self._speaker, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        X = check_inputs(self._speaker, X, kernel, reset=True)
         _copy_columns(self._speaker, self)
         representation = self._representation(sparse=isinstance(X, SparseRows))
         inputs = representation.inputs(kernel, X)
@@ -168,7 +168,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         if is_dask(X):
             return self._lazily("transform", X, self._n_features_out)
         _copy_columns(self, self._speaker)
-        X = check_inputs(self._speaker, X, self.kernel_.domain, reset=False, sparse=takes_sparse(self.kernel_))
+        X = check_inputs(self._speaker, X, self.kernel_, reset=False)
         with torch.no_grad():
             return plain(self.features_.map(self.features_.inputs(X)))
 

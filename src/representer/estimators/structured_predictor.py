@@ -23,7 +23,6 @@ from representer.operators import (
     as_operator,
     original,
     replicates,
-    takes_sparse,
 )
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
@@ -302,10 +301,7 @@ class StructuredPredictor(KernelLearner):
     def _kernels(self, X: Data) -> list[Kernel]:
         """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
         if isinstance(self.kernel, str) and is_several(self.kernel):
-            inputs = self.approximation[0] if isinstance(self.approximation, tuple | list) else self.approximation
-            stack = validation.stack_of(self.kernel, X, inputs)
-            assert stack is not None
-            return list(stack.kernels)
+            return validation.kernels_of(self.kernel, X, self.approximation)
         return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
@@ -377,7 +373,7 @@ class StructuredPredictor(KernelLearner):
         self, kernel: Kernel, output: Kernel, X: Data, y: Data, sample_weight: Data, groups: Data, seed: int
     ) -> tuple[Pairs, None]:
         """The samples in memory."""
-        inputs = validation.check_inputs(self, X, kernel.domain, reset=True, sparse=takes_sparse(kernel))
+        inputs = validation.check_inputs(self, X, kernel, reset=True)
         y = validation.as_collection(y, output, "y must hold one output for each sample")
         known, labelled = validation.labelled_outputs(output, y)
         outputs, self._flat = validation.check_outputs(output, known, reset=True)
@@ -409,7 +405,7 @@ class StructuredPredictor(KernelLearner):
         source = OnDask(X, y, sample_weight, dtype=validation.DTYPES[self.dtype], groups=groups)
         index = source.random_rows(rows.KNOWN_ROWS, seed)
         Y = source.Y[index].compute()
-        inputs = validation.check_inputs(self, source.X[index].compute(), kernel.domain, reset=True)
+        inputs = validation.check_inputs(self, source.X[index].compute(), kernel, reset=True)
         outputs, _ = validation.check_outputs(output, Y, reset=True)
         weights = None if source.weights is None else source.weights[index].compute()
         numbers = None if source.groups is None else source.groups[index]

@@ -21,6 +21,7 @@ from representer.approximation import Approximation, RandomFeatures, TensorSketc
 from representer.kernels import (
     FAMILIES,
     Domain,
+    Gaussian,
     Kernel,
     Neural,
     Overlap,
@@ -28,15 +29,16 @@ from representer.kernels import (
     are_smiles,
     as_kernel,
     family,
-    family_of,
     is_several,
+    suggest,
 )
 from representer.linalg import as_bytes
 from representer.notices import warn
-from representer.operators import Decomposable, Operator, OperatorKernel
+from representer.operators import Decomposable, Operator, OperatorKernel, takes_gaps, takes_sparse
 from representer.optimize import as_seconds
 from representer.samples import (
     Data,
+    Records,
     SparseRows,
     as_items,
     as_records,
@@ -63,6 +65,7 @@ from representer.values import (
     one_of,
 )
 
+FEATURES_OF: dict[type[Approximation], Any] = {RandomFeatures: "frequencies", TensorSketch: "sketch"}
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -88,9 +91,27 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
         return None
     if kernel in FAMILIES:
         return family(kernel)
-    if isinstance(approximation, TensorSketch):
-        return family_of(X, features="sketch")
-    return family_of(X, features="frequencies" if isinstance(approximation, RandomFeatures) else None)
+    X = plain(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.names is None:
+        refuse_non_numbers(X, "X", kernel)
+    features = next((word for kind, word in FEATURES_OF.items() if isinstance(approximation, kind)), None)
+    suggestion = suggest(X, features=features)
+    for doubt in suggestion.doubts:
+        warn(doubt, UserWarning)
+    return suggestion.kernel
+
+
+def kernels_of(word: str, X: Data, approximation: Any, *, compared: bool = True) -> list[Kernel]:
+    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them.
+
+    ``approximation`` is one of the inputs, or a pair for inputs and outputs.
+    """
+    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
+    several = stack_of(word, X, inputs)
+    assert several is not None  # a word of several kernels
+    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
+    return kernels if compared else (smooth or kernels)[:1]
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
@@ -115,19 +136,17 @@ def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> Operator
     return Decomposable(as_kernel(kernel), None if learn else operator).__sklearn_clone__().numbers()  # type: ignore[arg-type]
 
 
-def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse: bool = False) -> Any:
-    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects.
-
-    With ``sparse``, vectors may be a sparse matrix.
-    """
-    X = plain(X)
+def check_inputs(estimator: Any, X: Data, kernel: Kernel | OperatorKernel | Stack, *, reset: bool) -> Any:
+    """Inputs of the kernel's kind: checked arrays for vectors and Gram matrices, a sequence for other objects."""
+    X, domain = plain(X), kernel.domain
     refuse_unordered(X, "X")
     if domain in ("vectors", "gram"):
-        kernel = getattr(estimator, "kernel", None)
-        refuse_non_numbers(X, "X", kernel)
-        refuse_pictures(X, kernel)
-        accepted = "csr" if sparse and domain == "vectors" else False
-        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted)
+        stated = getattr(estimator, "kernel", None)
+        refuse_non_numbers(X, "X", stated)
+        refuse_pictures(X, stated)
+        accepted = "csr" if takes_sparse(kernel) and domain == "vectors" else False
+        finite = "allow-nan" if domain == "vectors" and takes_gaps(kernel) else True
+        X = validate_data(estimator, X, reset=reset, dtype=np.float64, accept_sparse=accepted, ensure_all_finite=finite)
         if domain == "gram" and reset:
             check_gram(X)
         return SparseRows(X) if issparse(X) else X
@@ -140,7 +159,7 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
         labels = check_array(X, dtype=None, ensure_2d=False, ensure_all_finite=False)
         return validate_data(estimator, labels.reshape(len(labels), -1), reset=reset, dtype=None)
     if domain == "records":
-        return as_records(X)  # names are kept; the kernel knows which it needs
+        return _named_columns(estimator, X, reset=reset)
     # Of a list it would take the length of the first object for the number of features.
     if hasattr(X, "shape"):
         validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -149,6 +168,21 @@ def check_inputs(estimator: Any, X: Data, domain: Domain, *, reset: bool, sparse
     if len(objects) == 0:
         raise ValueError("Found 0 samples; at least one object is needed.")
     return objects
+
+
+def _named_columns(estimator: Any, X: Data, *, reset: bool) -> Records:
+    """Records, whose names a fit remembers; an array at predict time has the columns of the fit in their order."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if not reset and names is not None and isinstance(X, np.ndarray) and X.ndim == 2:
+        validate_data(estimator, X, reset=False, skip_check_array=True)
+        return as_records({name: X[:, j] for j, name in enumerate(names)})
+    records = as_records(X)
+    if reset:
+        estimator.n_features_in_ = len(records.columns)
+        estimator.__dict__.pop("feature_names_in_", None)
+        if all(isinstance(name, str) for name in records.columns):
+            estimator.feature_names_in_ = np.array(list(records.columns), dtype=object)
+    return records
 
 
 def refuse_unordered(data: Data, name: str) -> None:

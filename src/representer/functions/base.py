@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,6 +82,20 @@ class Function(ABC):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def in_units(unit: float, array: Array) -> Array:
+    """The numbers of a function of targets that were divided by a unit, or a ValueError where they leave the range."""
+    if unit == 1.0:
+        return array
+    with np.errstate(over="ignore"):
+        scaled = unit * array
+    if not np.isfinite(plain(scaled)).all():
+        raise ValueError(
+            f"The coefficients of a function of targets near {unit:.0e} leave the range of numbers: rescale y, for "
+            f"example y / {unit:.0e}."
+        )
+    return scaled
 
 
 @dataclass(frozen=True)
@@ -202,8 +217,9 @@ class Expansion(Function):
 
     def in_units(self, unit: float) -> Expansion:
         """The function unit·f."""
-        b, slopes = (None if array is None else unit * array for array in (self.intercept, self.slopes))
-        return replace(self, coefficients=unit * self.coefficients, intercept=b, slopes=slopes)
+        arrays = (self.coefficients, self.intercept, self.slopes)
+        c, b, slopes = (None if array is None else in_units(unit, array) for array in arrays)
+        return replace(self, coefficients=c, intercept=b, slopes=slopes)
 
     def squared_norm(self) -> Tensor:
         """‖f‖² = Σ_ij ⟨c_i, K(z_i, z_j) c_j⟩, differentiable."""

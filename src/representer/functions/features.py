@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
-from representer.functions.base import Function
+from representer.functions.base import Function, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
@@ -210,11 +210,21 @@ class FeatureFunction(Function):
         return terms
 
     def magnitudes(self, X: Data) -> Tensor:
-        """The sums (n, p) of the absolute values of the terms."""
+        """The sums (n, p) of the absolute values of the terms, with what the solve that makes features may round."""
         coefficients, _, by_columns = self.loaded
         values = self.features.map.columns if by_columns else self.features.map
         with torch.no_grad():
-            return values(self.features.inputs(X)).abs() @ coefficients.abs()
+            features = values(self.features.inputs(X)).abs()
+            return (features if by_columns else self._grown(features)) @ coefficients.abs()
+
+    def _grown(self, features: Tensor) -> Tensor:
+        """|L⁻¹||L| times features φ = L⁻¹k(Z, x): their rounding is relative to it, where landmarks nearly depend."""
+        full = self.features.map
+        if not (isinstance(full, LandmarkFeatures) and isinstance(full.factor, Cholesky)):
+            return features
+        L = full.factor.factor
+        inverse = torch.linalg.solve_triangular(L, torch.eye(len(L), dtype=L.dtype, device=L.device), upper=False)
+        return features @ (inverse.abs() @ L.abs()).mT
 
     @property
     def feature_kernel(self) -> Kernel:
@@ -229,5 +239,5 @@ class FeatureFunction(Function):
 
     def in_units(self, unit: float) -> FeatureFunction:
         """The function unit·f."""
-        b = None if self.intercept is None else unit * self.intercept
-        return replace(self, coefficients=unit * self.coefficients, intercept=b)
+        b = None if self.intercept is None else in_units(unit, self.intercept)
+        return replace(self, coefficients=in_units(unit, self.coefficients), intercept=b)

@@ -20,11 +20,11 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
-from representer.kernels.families import family, family_of, kind_of
+from representer.kernels.families import TREND, family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
-from representer.kernels.learned import Mapped, Neural, Pullback
+from representer.kernels.learned import Mapped, Neural, Pullback, seen_inside
 from representer.kernels.molecules import Fingerprint, Molecule, are_smiles, as_molecules, morgan
 from representer.kernels.names import NAMES, as_kernel
 from representer.kernels.objects import Callable, Delta, Precomputed
@@ -61,6 +61,7 @@ from representer.kernels.vectors import (
 __all__ = [
     "FAMILIES",
     "NAMES",
+    "TREND",
     "Callable",
     "Category",
     "Centered",
@@ -131,14 +132,13 @@ __all__ = [
     "as_molecules",
     "coded",
     "family",
-    "family_of",
     "has_products",
     "is_bounded",
     "is_frame",
     "is_several",
-    "kind_of",
     "morgan",
     "one_kind",
     "pairwise_blocks",
+    "seen_inside",
     "suggest",
 ]

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.kernels.base import Domain, Kernel
+from representer.kernels.base import Domain, Kernel, is_searched
 from representer.linalg import combine
 from representer.samples import Data, Record, Records, as_records, column_of, same_features
-from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row
+from representer.values import Hyperparameter, NonNegative, Setting, Value, Word, number, per_row, same
 
 Field = str | tuple[str, ...]
 
@@ -101,7 +101,7 @@ class Columns(Kernel):
     # -- data ---------------------------------------------------------------------------------------------------------
     def prepare(self, X: Data) -> Records:
         """The records as dictionaries with all columns, after each kernel has checked its own."""
-        records = as_records(X)
+        records = as_records(X).view()
         for field, kernel in self.kernels.items():
             field_data(records, field, kernel)
         return records
@@ -124,15 +124,20 @@ class Columns(Kernel):
         return [weights[..., i : i + 1] if weights.ndim > 1 else weights[i] for i in range(q)]
 
     def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
-        def grams() -> Iterator[Tensor]:
-            for field, kernel in self.kernels.items():
-                left = field_data(X, field, kernel)
-                right = None if Y is None else field_data(Y, field, kernel)
-                if isinstance(left, Tensor) and isinstance(right, Tensor):
-                    left, right = same_features(left, right)
-                yield kernel._gram(left, right)
+        grams = (self._field_gram(field, X, Y) for field in self.kernels)
+        return self._combined(grams, lambda weight: weight)
 
-        return self._combined(grams(), lambda weight: weight)
+    def _field_gram(self, field: Field, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
+        """The Gram matrix of a field; while other numbers are searched, that of a fixed kernel is computed once."""
+        kernel = self.kernels[field]
+        if Y is None and isinstance(X, Records) and torch.is_grad_enabled() and not is_searched(kernel):
+            whole = X.remembered((field, kernel), lambda _: kernel._gram(field_data(X, field, kernel), None), same)
+            return whole.clone()
+        left = field_data(X, field, kernel)
+        right = None if Y is None else field_data(Y, field, kernel)
+        if isinstance(left, Tensor) and isinstance(right, Tensor):
+            left, right = same_features(left, right)
+        return kernel._gram(left, right)
 
     def _diag(self, X: Sequence[Record]) -> Tensor:
         diagonals = (kernel._diag(field_data(X, field, kernel)) for field, kernel in self.kernels.items())

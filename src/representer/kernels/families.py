@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
-
-import numpy as np
-from scipy.sparse import issparse
+from collections.abc import Callable
+from typing import Literal
 
 from representer.kernels.alignments import Subsequence
 from representer.kernels.bags import MeanMap
@@ -14,15 +11,15 @@ from representer.kernels.base import Kernel
 from representer.kernels.curves import Functional
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.graph_kernels import ShortestPath, WeisfeilerLehman
-from representer.kernels.graphs import is_graph
-from representer.kernels.molecules import Molecule, is_molecule
+from representer.kernels.molecules import Molecule
 from representer.kernels.stack import FAMILIES, Stack
 from representer.kernels.strings import Mismatch, Spectrum
 from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
-from representer.samples import SparseRows
 
 # Kernels with a lengthscale for each feature join the family of vectors up to so many features.
 ARD_FEATURES = 40
+# What bends, beside a trend that goes on where there are no samples.
+TREND = Gaussian("ard") + "auto" * Linear()
 
 
 def _molecules() -> list[Kernel]:
@@ -89,79 +86,13 @@ def family(kind: str, n_features: int = 1, *, features: Literal["frequencies", "
         return Stack(_OBJECTS[FAMILIES.index(kind)]())
     if features == "sketch":
         return Stack([Polynomial(degree, "auto", "auto") for degree in (1, 2, 3)])
-    members: list[Kernel] = [Laplacian("auto"), Matern(0.5, "auto"), Gaussian("auto")]
+    members: list[Kernel] = [Laplacian("auto"), Gaussian("auto")]
+    if n_features > 1:  # of one feature, Matérn's kernel is Laplace's
+        members.insert(1, Matern(0.5, "auto"))
     if features is None:
         members.append(Linear())
-    if n_features <= ARD_FEATURES:
+    if 1 < n_features <= ARD_FEATURES:
         members += [Laplacian("ard"), Gaussian("ard")]
         if features is None:
-            members.append(Gaussian("ard") + "auto" * Linear())  # what bends, beside a trend that goes on
+            members.append(TREND)
     return Stack(members)
-
-
-def kind_of(X: Any) -> str:
-    """The kind of data of samples, where their type tells it; ``"vectors"`` for arrays and for all that is unclear.
-
-    Strings may be molecules, words or categories, so that their kind is never guessed: a word says it.
-
-    Examples
-    --------
-    >>> from representer.kernels import Graph, kind_of
-    >>> kind_of([[0.0, 1.0]]), kind_of([Graph([(0, 1)])]), kind_of([([0.0, 1.0, 3.0], [2.0, 2.0, 1.0])])
-    ('vectors', 'graphs', 'curves')
-    """
-    if isinstance(X, SparseRows) or issparse(X):
-        return "sparse"
-    if not isinstance(X, list | tuple) or not X:
-        return "vectors"
-    first = X[0]
-    if is_molecule(first):
-        return "molecules"
-    if is_graph(first):
-        return "graphs"
-    if isinstance(first, np.ndarray) and first.ndim == 2:
-        return "bags"
-    return "curves" if isinstance(first, tuple) and _is_curve(first) else "vectors"
-
-
-def _is_curve(pair: Sequence[Any]) -> bool:
-    """Is it a pair of as many times as values?"""
-    if len(pair) != 2 or any(np.ndim(part) != 1 for part in pair):
-        return False
-    return len(pair[0]) == len(pair[1])
-
-
-def family_of(X: Any, *, features: Literal["frequencies", "sketch"] | None = None) -> Stack:
-    """The kernels that ``kernel="auto"`` stacks for samples like these.
-
-    Parameters
-    ----------
-    X : data
-        As a user passes them; only their type and their shape are looked at.
-    features : {"frequencies", "sketch"} or None, default=None
-        Of vectors, only kernels with such features: stationary ones, or polynomials.
-
-    Returns
-    -------
-    stack : Stack
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from representer.kernels import family_of
-    >>> len(family_of(np.zeros((5, 3))).kernels)
-    7
-    """
-    kind = kind_of(X)
-    if kind != "vectors":
-        return family(kind)
-    shape = X.shape if hasattr(X, "shape") else _shape(X)
-    return family(kind, shape[1] if len(shape) == 2 else 1, features=features)  # other shapes are refused later
-
-
-def _shape(rows: Any) -> tuple[int, ...]:
-    """The shape of rows; of what is no array, an empty one."""
-    try:
-        return np.asarray(rows).shape
-    except (TypeError, ValueError):
-        return ()

@@ -28,21 +28,43 @@ class Mapped(Kernel, ABC):
     def _image(self, X: Data) -> Data:
         """The data that the inner kernel sees, prepared."""
 
+    @property
+    def _inner(self) -> Kernel:
+        """The kernel of the images, as they are."""
+        return self.kernel
+
     def _resolve(self, X: Data) -> Self:
         return self._rebuild(lambda name, v: self.kernel._resolve(self._image(X)) if name == "kernel" else v)
 
     def _gram(self, X: Data, Y: Data | None) -> Tensor:
-        return self.kernel._gram(self._image(X), None if Y is None else self._image(Y))
+        return self._inner._gram(self._image(X), None if Y is None else self._image(Y))
 
     def _diag(self, X: Data) -> Tensor:
-        return self.kernel._diag(self._image(X))
+        return self._inner._diag(self._image(X))
 
     def features(self, X: Data) -> Tensor | None:
         """The features of the images."""
-        return self.kernel.features(self._image(X))
+        return self._inner.features(self._image(X))
 
     def _explicit_features(self, X: Data, columns: Columns | None) -> ExplicitFeatures:
-        return self.kernel._explicit_features(self._image(X), columns)
+        return self._inner._explicit_features(self._image(X), columns)
+
+
+def seen_inside(kernel: Kernel, X: Data = None) -> tuple[Kernel, Data]:
+    """The kernel inside all maps, and the images of prepared data that it sees.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from representer.kernels import Gaussian, Standardized, seen_inside
+    >>> kernel, X = seen_inside(Standardized(Gaussian(1.0), [1.0], [2.0]), torch.tensor([[5.0]]))
+    >>> kernel, X.tolist()
+    (Gaussian(lengthscale=1.0), [[2.0]])
+    """
+    while isinstance(kernel, Mapped):
+        X = None if X is None else kernel._image(X)
+        kernel = kernel._inner
+    return kernel, X
 
 
 class Pullback(Mapped):

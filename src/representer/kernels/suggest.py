@@ -8,20 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import issparse
 
-from representer.kernels.bags import MeanMap
 from representer.kernels.base import Kernel
 from representer.kernels.columns import Columns
-from representer.kernels.curves import Functional
 from representer.kernels.families import family
-from representer.kernels.fingerprints import MinMax, Tanimoto
-from representer.kernels.graph_kernels import WeisfeilerLehman
 from representer.kernels.graphs import is_graph
-from representer.kernels.molecules import Molecule, are_smiles, has_rdkit, is_molecule
+from representer.kernels.molecules import are_smiles, has_rdkit, is_molecule
 from representer.kernels.objects import Delta
 from representer.kernels.stack import Stack
 from representer.kernels.strings import Spectrum, WeightedDegree
@@ -43,7 +39,7 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import Gaussian, Laplacian
-from representer.samples import Column, Data, as_items, frame_columns, is_missing, plain
+from representer.samples import Column, Data, as_items, frame_columns, is_dask, is_missing, plain
 from representer.values import is_real
 
 # A column of texts is one of categories if each level has so many entries in the mean, or if there are few levels.
@@ -100,15 +96,15 @@ class Suggestion:
 
     Parameters
     ----------
-    kernel : Stack or Kernel
-        What supervised learners take: several kernels, which they average, or one.
+    kernel : Stack
+        What supervised learners take: kernels whose fits they average.
     single : Kernel
         One kernel, for learners that take one.
     findings : tuple of Finding
         What each column was taken for.
     """
 
-    kernel: Stack | Kernel
+    kernel: Stack
     single: Kernel
     findings: tuple[Finding, ...]
 
@@ -141,7 +137,7 @@ class Suggestion:
         return f"<table><tr>{cells}</tr>{lines}</table>{notes}<pre>{escape(repr(self.kernel))}</pre>"
 
 
-def suggest(X: Data, y: Data = None, *, stationary: bool = False) -> Suggestion:
+def suggest(X: Data, y: Data = None, *, features: Literal["frequencies", "sketch"] | None = None) -> Suggestion:
     """The kernel that ``kernel="auto"`` means for some data, with what each column was taken for, and why.
 
     Parameters
@@ -150,8 +146,8 @@ def suggest(X: Data, y: Data = None, *, stationary: bool = False) -> Suggestion:
         The samples.
     y : array-like, default=None
         Targets: with them the table says how much of their variance each column explains by itself.
-    stationary : bool, default=False
-        Only kernels that have random Fourier features.
+    features : {"frequencies", "sketch"} or None, default=None
+        Of vectors, only kernels with such features: stationary ones, or polynomials.
 
     Returns
     -------
@@ -169,12 +165,27 @@ def suggest(X: Data, y: Data = None, *, stationary: bool = False) -> Suggestion:
     X = plain(X)
     if issparse(X):
         return _of_sparse(X)
+    if is_dask(X):
+        return _of_vectors(X, features)
     if is_frame(X):
         return _of_frame(X, y)
-    if hasattr(X, "shape") and getattr(X, "dtype", np.dtype(object)).kind in "biuf" and len(X.shape) == 2:
-        return _of_vectors(np.asarray(X), stationary)
+    if hasattr(X, "shape") and len(X.shape) == 2:
+        return _of_vectors(_as_floats(X), features)
     rows = None if hasattr(X, "shape") else _as_rows(X)
-    return _of_objects(list(as_items(X))) if rows is None else _of_vectors(rows, stationary)
+    return _of_objects(list(as_items(X))) if rows is None else _of_vectors(rows, features)
+
+
+def _as_floats(X: Data) -> np.ndarray:
+    """A matrix of numbers; one of words is refused, because its columns have no names to speak of."""
+    try:
+        if X.dtype.kind in "biufO":
+            return np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        "X is an array with entries that are no numbers. Give its columns names, pandas.DataFrame(X, columns=[…]), so "
+        "that each is taken for what it is, or convert it: X.astype(float)."
+    )
 
 
 def is_frame(X: Data) -> bool:
@@ -196,28 +207,24 @@ def _is_number_or_gap(entry: object) -> bool:
 
 
 # -- samples without names --------------------------------------------------------------------------------------------
-def _of_vectors(X: np.ndarray, stationary: bool) -> Suggestion:
-    """Numbers: the family of vectors, in units of the columns, with gaps where there are some."""
-    gaps = bool(np.isnan(X).any())
+def _of_vectors(X: Data, features: Literal["frequencies", "sketch"] | None) -> Suggestion:
+    """Numbers: the family of vectors, in units of the columns, with gaps where there are some (unknown on Dask)."""
+    gaps = not is_dask(X) and bool(np.isnan(X).any())
+    if gaps and bool(np.isnan(X).all()):
+        raise ValueError("X contains NaN only: there is nothing to learn from. Look at how it was read.")
     seen = f"an array of {X.shape[1]} columns" + (", with gaps" if gaps else "")
 
     def dressed(kernel: Kernel) -> Kernel:
         return Standardized(Missing(kernel) if gaps else kernel)
 
-    stack = Stack(
-        [
-            dressed(kernel)
-            for kernel in family("vectors", X.shape[1], features="frequencies" if stationary else None).kernels
-        ]
-    )
+    stack = Stack([dressed(kernel) for kernel in family("vectors", X.shape[1], features=features).kernels])
     single = dressed(Gaussian("auto"))
     return Suggestion(stack, single, (Finding(None, "numbers", seen, single),))
 
 
 def _of_sparse(X: Data) -> Suggestion:
     """Sparse rows: how much they have in common."""
-    counts = X.nnz == 0 or X.data.min() >= 0
-    kernels = (MinMax(), Tanimoto()) if counts else (Tanimoto(),)
+    kernels = tuple(family("sparse").kernels)
     return _of_family(Finding(None, "sparse rows", f"a sparse matrix of {X.shape[1]} columns", kernels[0], kernels))
 
 
@@ -236,7 +243,7 @@ def _of_objects(entries: Column) -> Suggestion:
 
 def _of_family(finding: Finding) -> Suggestion:
     single = finding.family[0]
-    return Suggestion(Stack(list(finding.family)) if len(finding.family) > 1 else single, single, (finding,))
+    return Suggestion(Stack(list(finding.family)), single, (finding,))
 
 
 # -- frames -----------------------------------------------------------------------------------------------------------
@@ -256,14 +263,14 @@ def _of_frame(X: Data, y: Data) -> Suggestion:
     return Suggestion(kernel, single, tuple(findings))
 
 
-def _frame_kernels(encodings: dict[Any, Any], objects: list[Finding]) -> tuple[Stack | Kernel, Kernel]:
+def _frame_kernels(encodings: dict[Any, Any], objects: list[Finding]) -> tuple[Stack, Kernel]:
     """The kernels of a frame, to be stacked, and one for all: coordinates, objects, sums and products of both."""
     tables = [Table(kernel, encodings) for kernel in family("vectors", len(encodings)).kernels] if encodings else []
     if not objects:
         return Stack(tables), Table(Gaussian("auto"), encodings)
     if not encodings and len(objects) == 1:
         members = [Columns({str(own.column): kernel}) for own in objects for kernel in own.family]
-        return (Stack(members) if len(members) > 1 else members[0]), members[0]
+        return Stack(members), members[0]
     parts: dict[Any, Any] = {own.column: own.part for own in objects}
     total = Columns(parts, weights="auto")
     if not encodings:
@@ -393,7 +400,7 @@ def _texts(name: Any, present: list[Any]) -> Finding | None:
     if words >= WORDS_OF_TEXT:
         kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)), Spectrum((3, 5)).normalized())
         return Finding(name, "text", f"{words:.0f} words in the middle", kernels[0], kernels)
-    kernels = (Spectrum((1, 3)).normalized(), Spectrum((2, 4)).normalized(), Words(1))
+    kernels = (Spectrum((1, 3)).normalized(), *family("strings").kernels, Words(1))
     return Finding(name, "names", f"{len(levels)} different short texts of {len(present)}", kernels[0], kernels)
 
 
@@ -449,11 +456,7 @@ def _smiles(name: Any, seen: list[str], present: list[str]) -> Finding | None:
         kernel = Spectrum((1, 4)).normalized()
         hint = f"Column {name!r} looks like SMILES, but RDKit is not installed: pip install 'representer[molecules]'."
         return Finding(name, "names", "texts like SMILES, without RDKit", kernel, (kernel,), doubt=hint)
-    kernels = MOLECULES
-    return Finding(name, "molecules", f"SMILES: RDKit reads all of {len(seen)}", kernels[0], kernels)
-
-
-MOLECULES = (Molecule(2, counts=True), Molecule(1, counts=True), Molecule(3, counts=True), Molecule(2))
+    return _member_of("molecules", name, "molecules", f"SMILES: RDKit reads all of {len(seen)}")
 
 
 def _sequences(name: Any, seen: list[str], present: list[str]) -> Finding | None:
@@ -471,19 +474,24 @@ def _sequences(name: Any, seen: list[str], present: list[str]) -> Finding | None
     return Finding(name, kind, why, kernels[0], tuple(kernels))
 
 
+def _member_of(family_name: str, name: Any, kind: str, why: str, doubt: str | None = None) -> Finding:
+    """A column whose kernels are a family; the third is the one to take alone, or the first of few."""
+    kernels = tuple(family(family_name).kernels)
+    return Finding(name, kind, why, kernels[min(2, len(kernels) - 1)], kernels, doubt)
+
+
 # -- other objects ----------------------------------------------------------------------------------------------------
 def _things(name: Any, present: list[Any]) -> Finding | None:
     """Graphs, molecules, arrays, sets, records."""
     if all(map(is_molecule, present)):
-        return Finding(name, "molecules", "molecules of RDKit", MOLECULES[0], MOLECULES)
+        return _member_of("molecules", name, "molecules", "molecules of RDKit")
     if all(map(is_graph, present)):
-        kernels: tuple[Kernel, ...] = tuple(WeisfeilerLehman(depth).normalized() for depth in (2, 1, 3, 5))
-        return Finding(name, "graphs", f"objects of type {type(present[0]).__name__}", kernels[0], kernels)
+        return _member_of("graphs", name, "graphs", f"objects of type {type(present[0]).__name__}")
     if all(isinstance(entry, Mapping) for entry in present):
         inner = suggest(list(present))
         return Finding(name, "records", "dictionaries", inner.single, (inner.single,))
     if all(isinstance(e, set | frozenset | list | tuple) and all(isinstance(w, str) for w in e) for e in present):
-        kernels = (Words(1), Words((1, 2)))
+        kernels: tuple[Kernel, ...] = (Words(1), Words((1, 2)))
         return Finding(name, "words", "lists of words", kernels[0], kernels)
     return _arrays(name, present)
 
@@ -491,11 +499,7 @@ def _things(name: Any, present: list[Any]) -> Finding | None:
 def _arrays(name: Any, present: list[Any]) -> Finding | None:
     """Curves, series, bags of points and pictures."""
     if all(isinstance(entry, tuple) and len(entry) == 2 and np.ndim(entry[0]) == 1 for entry in present):
-        kernels: tuple[Kernel, ...] = (
-            Functional(Gaussian("auto"), domain="objects", interval="hull"),
-            Functional(Gaussian("auto"), derivative=(0, 1), domain="objects", interval="hull"),
-        )
-        return Finding(name, "curves", "pairs (times, values)", kernels[0], kernels)
+        return _member_of("curves", name, "curves", "pairs (times, values)")
     try:
         arrays = [np.asarray(plain(entry), dtype=np.float64) for entry in present]
     except (TypeError, ValueError):
@@ -504,7 +508,7 @@ def _arrays(name: Any, present: list[Any]) -> Finding | None:
     if len({array.ndim for array in arrays}) > 1 or arrays[0].ndim == 0:
         return None
     if len(shapes) == 1 and (arrays[0].ndim > 2 or (arrays[0].ndim == 2 and min(arrays[0].shape) >= SIDE_OF_PICTURE)):
-        kernels = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
+        kernels: tuple[Kernel, ...] = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
         return Finding(name, "pictures", f"arrays of shape {arrays[0].shape}", kernels[0], kernels)
     if arrays[0].ndim == 1 and len(shapes) == 1:
         kernels = (Pixels(Gaussian("auto")), Pixels(Laplacian("auto")))
@@ -513,9 +517,8 @@ def _arrays(name: Any, present: list[Any]) -> Finding | None:
         kernels = (GlobalAlignment(), Signature(3).normalized())
         return Finding(name, "series", "numbers in series of different lengths", kernels[0], kernels)
     if arrays[0].ndim == 2 and len({shape[1] for shape in shapes}) == 1:
-        kernels = (MeanMap(Gaussian("median"), Gaussian("auto")), MeanMap(Laplacian("median"), Gaussian("auto")))
         doubt = None
         if arrays[0].shape[1] <= SIDE_OF_PICTURE and len(shapes) > 1 and name is not None:
             doubt = f"Column {name!r} has bags of points, without an order. For series in time use GlobalAlignment()."
-        return Finding(name, "bags of points", f"arrays of {arrays[0].shape[1]} columns", kernels[0], kernels, doubt)
+        return _member_of("bags", name, "bags of points", f"arrays of {arrays[0].shape[1]} columns", doubt)
     return None

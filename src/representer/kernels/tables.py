@@ -354,7 +354,7 @@ class Table(Mapped):
 
     def prepare(self, X: Data) -> Records:
         """The records, which must have all columns."""
-        records = as_records(X)
+        records = as_records(X).view()
         for name in self.columns:
             column_of(records, name, gaps=True)
         return records
@@ -404,16 +404,6 @@ class Table(Mapped):
             if value.ndim and value.shape[-1] == len(self.columns) > 1:
                 repeated[name] = value.repeat_interleave(self._widths.to(value.device), -1)
         return self.kernel.replace(repeated) if repeated else self.kernel
-
-    def _gram(self, X: Sequence[Record], Y: Sequence[Record] | None) -> Tensor:
-        return self._inner._gram(self._image(X), None if Y is None else self._image(Y))
-
-    def _diag(self, X: Sequence[Record]) -> Tensor:
-        return self._inner._diag(self._image(X))
-
-    def features(self, X: Sequence[Record]) -> Tensor | None:
-        """The features of the coordinates."""
-        return self._inner.features(self._image(X))
 
 
 # -- vectors whose columns have units and gaps ------------------------------------------------------------------------

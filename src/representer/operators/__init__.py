@@ -8,6 +8,7 @@ from representer.operators.adapted import (
     repaired_gram,
     searched,
     silent_repairs,
+    takes_gaps,
     takes_sparse,
 )
 from representer.operators.base import (
@@ -61,5 +62,6 @@ __all__ = [
     "replicates",
     "searched",
     "silent_repairs",
+    "takes_gaps",
     "takes_sparse",
 ]

@@ -185,3 +185,10 @@ def takes_sparse(kernel: Kernel | OperatorKernel | Stack | str) -> bool:
     if isinstance(kernel, Pair | Wrapped | Decomposable | OperatorSum | Separate | Stack):
         return all(takes_sparse(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))
     return isinstance(kernel, Kernel) and kernel.takes_sparse
+
+
+def takes_gaps(kernel: Kernel | OperatorKernel | Stack) -> bool:
+    """Do all kernels take vectors with NaN for what is not known?"""
+    if isinstance(kernel, Kernel):
+        return kernel.takes_gaps
+    return all(takes_gaps(k) for _, k in kernel._children() if isinstance(k, Kernel | OperatorKernel))

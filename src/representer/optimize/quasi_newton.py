@@ -74,8 +74,8 @@ class _Evaluator:
         if self.best is None:
             raise ValueError(
                 f"the objective or its gradient is not finite at any of the {len(self.best_values)} starts; "
-                "start inside its domain, scale data of extreme size, check them for NaN and the hyperparameters for "
-                "overflow"
+                "start inside its domain: scale X, y and sample_weight of extreme size, check them for NaN and the "
+                "hyperparameters for overflow, or give numbers for what is learned"
             )
         value, gradient_norm, point = self.best
         return value, gradient_norm, self._tensor(point)

@@ -571,9 +571,12 @@ class DeepSolution:
         return self.choice.interrupted or (self.inner.result is not None and self.inner.result.interrupted)
 
     def refits(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples."""
+        """For each fold, f + b at its samples by a fit without them at the same hyperparameters, and the samples.
+
+        After a search that was interrupted, folds keep the inner layers: who has pressed Ctrl-C wants to wait no more.
+        """
         settings, composition = self.choice.settings, self.inner.problem.composition
-        return self.regression.refits(composition, self.inner.images, settings)
+        return self.regression.refits(composition, self.inner.images, settings, searched=not self.interrupted)
 
 
 class DeepRegression(Problem):
@@ -1010,21 +1013,22 @@ class DeepRegression(Problem):
         return InnerSolution(problem, result.point, result.value, result)
 
     def refits(
-        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings
+        self, composition: Composition, images: Sequence[Tensor], settings: SearchSettings, *, searched: bool = True
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """For each fold f + b at its samples by a fit without them, and the samples; fits start from some images.
 
-        The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline a fold keeps the
-        inner layers that it has.
+        The hyperparameters stay. Ctrl-C ends this, not only the fold it happens in; at the deadline, or unless
+        ``searched``, a fold keeps the inner layers that it has.
         """
         for training, validation in self.splits.folds(None):
             problem = self.problem(composition, self.model.loss.fit(), rows=training)
             point = problem.Y.new_zeros(0)
             if problem.chain is not None:
-                start = flat(problem.chain.project(images))
+                point = flat(problem.chain.project(images))
+            if problem.chain is not None and searched:
                 deadline = settings.deadline
                 quiet = replace(settings, tol=max(settings.tol, FOLD_TOL), callback=keep_going)
-                result = DeepRegression.minimise(self, problem, start[None], quiet, description="held-out fits")
+                result = DeepRegression.minimise(self, problem, point[None], quiet, description="held-out fits")
                 if result.interrupted and not deadline.was_missed:
                     raise KeyboardInterrupt
                 point = result.point

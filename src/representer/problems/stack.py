@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from representer.functions import Stacked
-from representer.kernels import Stack
+from representer.kernels import Kernel, Stack
 from representer.operators import Decomposable, Operator, original
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import calibrate_embedding
@@ -319,7 +319,8 @@ def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProbl
     best: tuple[float, OneProblem, Any] | None = None
     for problem in problems:
         choice = problem.choose(settings)
-        values = getattr(choice.model, "kernel", choice.model).hyperparameter_values()
+        kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
+        values = kernel.hyperparameter_values()
         learned = sum(values[name].numel() for name in problem.free)
         factor = 1.0 + OPTIMISM * learned / _count(problem.samples)
         error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)

@@ -320,7 +320,9 @@ def alphas_to_compare(system: StructuredSystem, values: Tensor) -> Tensor:
         return model.like.new_tensor(np.atleast_1d(model.alpha))
     inputs, n = system.regression.inputs, system.regression.weight
     size = values.max() if len(values) else values.new_ones(())  # of A
-    known = size * inputs.spectrum.values / n if inputs.by_factor else None
+    # Features of landmarks are known to no more digits than a Gram matrix; those of vectors are exact.
+    exact = inputs.by_factor and model.approximation is None
+    known = size * inputs.spectrum.values / n if exact else None
     low, high = shift_range(size * system.regression.scale, known)
     return log_spaced(low, high, COARSE)
 

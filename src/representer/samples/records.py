@@ -63,6 +63,10 @@ class Records(Sequence[Record]):
         """The records with these numbers."""
         return Records({name: _taken(column, rows) for name, column in self.columns.items()})
 
+    def view(self) -> Records:
+        """The same columns with a memory of their own, which goes when the view does."""
+        return Records(self.columns)
+
     def copy(self) -> Records:
         """The same records in lists and arrays of their own."""
         return Records({name: column.copy() for name, column in self.columns.items()})

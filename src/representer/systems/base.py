@@ -104,7 +104,7 @@ def shift_range(trace: Tensor, values: Tensor | None = None) -> tuple[Tensor, Te
     info = torch.finfo(trace.dtype)
     share, least = info.eps**DIGITS, info.tiny ** (1 / 2)
     low = trace * share
-    if values is not None and len(values):
+    if values is not None and bool((values > 0).any()):
         known = values[values > share**2 * values.max()]
         low = torch.minimum(low, known.min() * FITTED * share)
     return low.clamp(min=least), (10.0 * trace).clamp(min=10.0 * least / share)

@@ -142,7 +142,9 @@ class StackedSystem(System):
         variances = [left.variance * left.scale() for left in members]
         mixed = self._mixed(variances, [left.mean for left in members])
         missed = [(left.Y - left.mean) * factor for left, factor in zip(members, self.optimism.tolist(), strict=True)]
-        return plain(robust_scale(self.mean(missed) ** 2 / mixed))
+        squares = self.mean(missed) ** 2
+        exact = (squares == 0) & (mixed == 0)  # as of targets that are all zero: no variance, and none is missing
+        return plain(robust_scale(torch.where(exact, torch.ones_like(squares), squares / mixed)))
 
     def _shares(self, like: Tensor) -> Tensor:
         """The weights (m, 1, p) of a stack of values."""
