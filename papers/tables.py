@@ -108,9 +108,9 @@ def yacht(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def yacht_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
-    """The defaults: an affine inner layer, the metric is learned."""
+    """An affine inner layer: the metric is learned."""
     d = X.shape[1]
-    deep = DeepKernelRegressor(random_state=0)
+    deep = DeepKernelRegressor([d], "rbf", random_state=0)
     return {
         DEEP: standardised_target(make_pipeline(StandardScaler(), deep)),
         "SVR": svr(d, quick),
@@ -158,9 +158,9 @@ def segment(run: Run) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segment_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
-    """The defaults but for the loss, squared, which is the fastest; probabilities are not asked for."""
+    """An affine inner layer; probabilities are not asked for."""
     d = X.shape[1]
-    deep = DeepKernelClassifier(loss="squared", calibration=None, random_state=0)
+    deep = DeepKernelClassifier([d], "rbf", calibration=None, random_state=0)
     candidates = {"C": grid(1.0, 10000.0, quick), "gamma": grid(0.03, 10.0, quick, 6) / d}
     return {
         DEEP: make_pipeline(StandardScaler(), deep),
@@ -179,7 +179,7 @@ def usps(run: Run) -> tuple[np.ndarray, np.ndarray]:
 def usps_models(X: np.ndarray, quick: bool) -> dict[str, Any]:
     """Grey values have one unit and are not standardised."""
     width = X.shape[1] * float(X.var())
-    deep = DeepKernelClassifier(loss="squared", calibration=None, random_state=0)
+    deep = DeepKernelClassifier([20], "rbf", calibration=None, random_state=0)
     candidates = {"C": grid(1.0, 1000.0, quick), "gamma": grid(0.03, 3.0, quick) / width}
     return {DEEP: deep, "SVC": tuned(SVC(), candidates, classify=True)}
 

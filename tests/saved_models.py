@@ -111,6 +111,10 @@ INPUTS: dict[str, tuple[Callable[[np.random.Generator], Any], Any]] = {
     ),
     "series": (lambda rng: [rng.normal(size=(k, 2)) for k in rng.integers(3, 6, N + NEW)], GlobalAlignment(1.0)),
     "frame": (_frame, Columns({"width": Gaussian(0.6), "colour": Delta(), "name": Spectrum(1).normalized()})),
+    "records": (
+        lambda rng: [{"a": x} if x > 0 else {"a": x, "b": "word"} for x in rng.normal(size=N + NEW).tolist()],
+        Columns({"a": Gaussian(0.6)}),
+    ),
     "gram": (lambda rng: _vectors(rng) @ _vectors(np.random.default_rng(0))[:N].T, "precomputed"),
     "fingerprints": (lambda rng: sparse.csr_array(rng.integers(0, 2, (N + NEW, 12)).astype(float)), Tanimoto()),
 }
@@ -178,6 +182,8 @@ def _variants() -> dict[str, tuple[Any, str | None]]:
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2)).double()
     searched = {"max_iter": 2, "random_state": 0}
     found = {
+        "defaults": (OperatorRidge(random_state=0), "y"),
+        "classes": (EmbeddingClassifier(random_state=0), "labels"),
         "searched": (OperatorRidge(Gaussian("ard"), max_iter=3, random_state=0), "y"),
         "outputs": (OperatorRidge(Gaussian(1.0), operator=Dense([[1.0, 0.4], [0.4, 0.8]]), alpha=1e-2), "Y"),
         "centred": (OperatorRidge(Gaussian(1.0).centered(), alpha=1e-2), "y"),

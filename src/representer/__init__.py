@@ -24,6 +24,7 @@ from representer.estimators import (
     load,
 )
 from representer.functions import Layer, herd, mean_embedding
+from representer.persistence import Checkpoint
 
 if TYPE_CHECKING:
     from representer import datasets, metrics, plotting
@@ -34,6 +35,7 @@ __version__ = version("representer")
 __all__ = [
     "MACCS",
     "AtomPairs",
+    "Checkpoint",
     "CollapsedComponentWarning",
     "ConditionalMeanEmbedding",
     "DeepKernelClassifier",

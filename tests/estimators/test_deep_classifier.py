@@ -357,13 +357,31 @@ def test_pipeline_grid_search_clone_and_pickle(two):
 def test_everything_is_learned_by_default(two):
     """On the way to the loss, squared loss finds the inner layers; then the loss chooses its alpha."""
     X, y = two
-    model = DeepKernelClassifier(n_restarts=1, cv=2, max_iter=60, tol=1e-3, random_state=0).fit(X, y)
+    options = {"n_restarts": 1, "cv": 2, "max_iter": 60, "tol": 1e-3, "random_state": 0}
+    model = DeepKernelClassifier(loss="logistic", **options).fit(X, y)
     assert model.criterion_value_ < np.log(2)  # cross entropy of the folds
     assert model.alpha_ > 0 and model.layers_[0].alpha > 0 and model.layers_[0].size == 2
     assert isinstance(model.kernel_.lengthscale, float)
     assert model.score(X, y) > 0.85
     test = make_moons(200, noise=0.25, random_state=1)
     assert model.score(test[0], np.where(test[1] > 0, "yes", "no")) > 0.85
+
+
+def test_the_data_decide_on_layers_by_default(two):
+    """Squared errors of codes are stacked and calibrated; the probable class is the one that is predicted."""
+    X, y = two
+    model = DeepKernelClassifier(n_restarts=2, cv=3, random_state=0).fit(X, y)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1.0)
+    np.testing.assert_array_equal(model.classes_[probabilities.argmax(1)], model.predict(X))
+    assert model.weights_.sum() == pytest.approx(1.0) and len(model.members_) >= 6
+    test = make_moons(200, noise=0.25, random_state=1)
+    labels = np.where(test[1] > 0, "yes", "no")
+    assert model.score(test[0], labels) > 0.85
+    assert log_loss(labels, model.predict_proba(test[0])) < 0.35
+    bare = DeepKernelClassifier([], calibration=None, random_state=0).fit(X, y)
+    with pytest.raises(AttributeError, match="not calibrated"):
+        bare.predict_proba(X)
 
 
 def test_arguments_after_the_fit_change_nothing(two):
@@ -445,7 +463,7 @@ def test_errors_say_what_and_what_to_do(two):
     _bad(two, "only squared loss has", loss="hinge", criterion="loo", alpha="auto")
     _bad(two, "only squared loss has", loss="logistic", criterion="gcv", alpha="auto")
     _bad(two, "libsvm, which always fits an intercept", loss="hinge", fit_intercept=False)
-    _bad(two, "approximation= is for loss='squared'", approximation=Nystroem(5))
+    _bad(two, "approximation= is for loss='squared'", loss="logistic", approximation=Nystroem(5))
     _bad(two, "at least one inner layer", layers=(), loss="squared", approximation=Nystroem(5))
     _bad(two, "only one class is present: every label is", y=np.full(60, "yes"))
     _bad(two, "No class has two samples", X=X[:4], y=list("abcd"))

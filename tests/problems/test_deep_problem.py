@@ -37,7 +37,7 @@ def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def problem_of(model: Any, X: Any, y: Any, w: Any = None) -> DeepRegression:
     """The problem that a deep machine solves."""
     fitted = clone(model).fit(X, y, sample_weight=w)  # which knows its columns and classes
-    composition = composition_of(model.layers, model.kernel, model.alpha)
+    composition = composition_of(model)
     samples, inputs = fitted._samples(composition.input_kernel, X, y, w, None)
     labels = getattr(fitted, "_labels", None)
     loss = squared_loss(True) if model.loss == "squared" else convex_loss(model.loss, True)

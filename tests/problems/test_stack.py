@@ -367,19 +367,6 @@ def test_a_stack_is_a_value(data):
     assert search.best_score_ > 0
 
 
-def test_relevances_of_a_stack_are_the_mean_of_its_kernels(rng):
-    X = rng.normal(size=(30, 2))
-    X[:, 1] = 1.0
-    stack = Stack([Gaussian([1.0, 4.0]), Laplacian([2.0, 2.5]), Gaussian(3.0), Linear()], weights=[0.3, 0.1, 0.2, 0.4])
-    model = EmbeddingClassifier(stack, alpha=0.1).fit(X, X[:, 0] > 0)
-    np.testing.assert_allclose(model.feature_relevance_, [1.0, 0.0])
-    X[0, 1] = 2.0
-    model.fit(X, X[:, 0] > 0)
-    np.testing.assert_allclose(model.feature_relevance_, [1.0, (0.3 * 0.25 + 0.1 * 0.8) / 0.4])
-    with pytest.raises(AttributeError, match="no lengthscales"):
-        EmbeddingClassifier(Stack([Linear()]), alpha=0.1).fit(X, X[:, 0] > 0).feature_relevance_  # noqa: B018
-
-
 @pytest.mark.parametrize(
     ("stack", "message"),
     [

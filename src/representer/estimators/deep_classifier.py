@@ -19,20 +19,43 @@ from representer.estimators.deep_regressor import (
     composition_of,
     deep_attributes,
     deep_regression,
+    deep_stack,
     deep_tags,
+    forget,
+    kernels_to_stack,
     refuse_approximation,
     samples_in_memory,
     samples_on_dask,
+    seen_samples,
     settings_of,
+    stack_attributes,
 )
-from representer.estimators.validation import Check, encode, needs_approximation, one_hot_on_dask, require_targets
-from representer.functions import Composed
+from representer.estimators.intervals import class_sets
+from representer.estimators.validation import (
+    Check,
+    check_left_out,
+    encode,
+    needs_approximation,
+    one_hot_on_dask,
+    require_targets,
+)
+from representer.functions import Composed, Stacked
+from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
-from representer.preimage.probabilities import SAME, Calibration, base_rates, calibrate, is_constant
+from representer.preimage.probabilities import (
+    SAME,
+    Calibration,
+    CodesCalibration,
+    base_rates,
+    calibrate,
+    calibrate_codes,
+    is_constant,
+)
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
-from representer.samples import Data, Samples, as_rows, is_dask, plain
+from representer.problems.stack import CodesLogLoss, Members
+from representer.samples import Data, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -45,21 +68,27 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     Griebel and Rieger, 2019): a support vector machine or logistic regression that learns its kernel. Several classes
     are one problem with a column for each; the probabilities are calibrated on data that the model has not seen.
     Restarts and hyperparameters of the inner layers are found with squared loss on the class indicators, which is
-    cheap; then the loss itself chooses its alpha and minimises the objective from there.
+    cheap; another loss then chooses its alpha itself and minimises the objective from there.
 
     Parameters
     ----------
     layers : "auto" or list, default="auto"
         The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
         ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
-        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
-        at most 20 dimensions; none if ``kernel`` does not take vectors.
-    kernel : Kernel, OperatorKernel or str, default="rbf"
+        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: the data decide. With squared loss
+        the shallow machine is fitted first; an affine layer of all features (to at most 20 dimensions) starts from its
+        learned lengthscales, and is added to it with a weight if refits without each fold of ``cv`` say that this
+        predicts better. With another loss or an approximation it is such a layer, without that question; if ``kernel``
+        does not take vectors, no layer.
+    kernel : Kernel, OperatorKernel, Stack or str, default="auto"
         The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
-        the search starts), ``"auto"`` and ``"ard"`` by the criterion.
-    loss : {"logistic", "hinge", "squared_hinge", "squared"}, default="logistic"
-        Cross entropy (softmax for several classes), or a margin loss summed over the classes against their rests.
-        ``"squared"`` is the fastest, and the one for ``approximation=``.
+        the search starts), ``"auto"`` and ``"ard"`` by the criterion. ``"auto"`` instead of a kernel: where
+        ``layers`` is ``"auto"`` or empty, and the loss squared, several kernels are stacked as in ``OperatorRidge``
+        (so does ``Stack([k1, k2, …])``); otherwise it is a Gaussian.
+    loss : {"squared", "logistic", "hinge", "squared_hinge"}, default="squared"
+        Squared errors of codes −1 and 1 of the classes, whose calibrated probabilities had the least log loss where it
+        was measured, in the least time; cross entropy (softmax for several classes); or a margin loss summed over the
+        classes against their rests. ``"squared"`` is the one for ``approximation=``.
     alpha : float or "auto", default="auto"
         The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
@@ -68,8 +97,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         Weights of the classes, by which those of their samples are multiplied. ``"balanced"``: inversely proportional
         to how often they occur.
     calibration : {"cv", None}, default="cv"
-        Calibrate probabilities on the decisions of models refitted without each of the folds. None saves the refits;
-        then only ``loss="logistic"`` has probabilities.
+        Calibrate probabilities on the decisions of models refitted without each of the folds, or without each sample
+        where the data decide on layers. None saves the refits; then only ``loss="logistic"`` has probabilities.
     fit_intercept : bool, default=True
         Add a constant that costs nothing. False is the problem of the paper.
     criterion : {"auto", "validation", "loo", "gcv"}, default="auto"
@@ -111,27 +140,35 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         The class labels.
     class_count_ : ndarray of shape (n_classes,)
         How many samples each class has.
-    function_ : Composed
-        The fitted f_1 ∘ … ∘ f_L + b.
-    calibration_ : Calibration or None
-        The slope of softmax(slope · decisions); None where there are no probabilities.
-    kernel_ : Kernel or OperatorKernel
-        The outer kernel with the numbers that were used.
+    function_ : Composed or Stacked
+        The fitted f_1 ∘ … ∘ f_L + b; where the data decide on layers, the weighted sum of shallow functions and,
+        if it is accepted, of a composition, which is the last.
+    calibration_ : Calibration, CodesCalibration or None
+        The probabilities of decisions; None where there are no probabilities.
+    members_ : Members
+        Where the data decide on layers: the shallow fits and the composition, with their weights, alphas and cross
+        entropies for held-out samples, printed as a table.
+    weights_ : ndarray of shape (n_members,)
+        Their weights, at least 0 with the sum one.
+    kernel_ : Kernel, OperatorKernel or Stack
+        The outer kernel with the numbers that were used; of several, a ``Stack`` of the members.
     layers_ : list of Layer
-        The inner layers with the numbers that were used.
-    alpha_ : float
+        The inner layers with the numbers that were used; empty where the data have not accepted one.
+    alpha_ : float or ndarray of shape (n_members,)
         The weight of ‖f_1‖² that was used.
     deep_kernel_ : Kernel
         The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)), for ``SVC(kernel=model.deep_kernel_)``,
-        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library.
+        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library;
+        of several members, the weighted sum of their kernels.
     dual_coef_ : ndarray of shape (n_anchors, n_outputs)
-        The coefficients of f_1 on the images of the training samples (or landmarks).
+        The coefficients of f_1 on the images of the training samples (or landmarks); members have their own in
+        ``function_.functions``.
     intercept_ : ndarray of shape (n_outputs,)
         The constant b.
     layer_norms_ : list of float
         ‖f_l‖ of every function from the input on, the outer one last.
     objective_value_ : float
-        The objective that the search minimised, at its end.
+        The objective that the search over inner layers minimised, at its end; None where the data have accepted none.
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
@@ -160,11 +197,15 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     """
 
     list_arguments = ("layers",)
-    function_: Composed
-    alpha_: float
+    function_: Composed | Stacked
+    alpha_: Any
     criterion_value_: float | None
     layer_norms_: list[float]
     dual_coef_: np.ndarray
+    intercept_: np.ndarray
+    members_: Members
+    weights_: np.ndarray
+    calibration_: Calibration | CodesCalibration | None
 
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
@@ -175,8 +216,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     def __init__(
         self,
         layers: Any = "auto",
-        kernel: Any = "rbf",
-        loss: str = "logistic",
+        kernel: Any = "auto",
+        loss: str = "squared",
         alpha: Any = "auto",
         *,
         class_weight: Any = None,
@@ -241,7 +282,11 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         """
         self._check()
         refuse_approximation(self, self.loss)
-        composition = composition_of(self.layers, self.kernel, self.alpha)
+        forget(self)
+        stack = kernels_to_stack(self, X)
+        if stack is not None:
+            return self._fit_stack(stack, X, y, sample_weight, groups)
+        composition = composition_of(self)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         squared = self.loss == "squared"
         loss = squared_loss(self.fit_intercept) if squared else convex_loss(self.loss, self.fit_intercept)
@@ -250,6 +295,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
         self._keep_attributes(deep_attributes(solution))
+        labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
+        self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
         if self.calibration is None:
             return self
         if solution.outer is None:
@@ -261,11 +308,30 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = calibrate(left_out, torch.from_numpy(self._labels(held.Y)), weights)
         return self
 
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+        """Shallow fits, and a composition where the data accept it; both by squared loss on the classes' codes."""
+        samples, inputs = self._samples(stack, X, y, sample_weight, groups)
+        check_left_out(samples.n, None)
+        solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
+        self._keep_attributes(stack_attributes(solution))
+        self.calibration_ = None
+        if self.calibration is not None:
+            left_out = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
+            self.calibration_ = calibrate_codes(left_out[1].cpu(), left_out[0].Y.cpu(), left_out[0].weights)
+        if isinstance(samples, InMemory):
+            block = samples.samples
+            weights = None if block.weights is None else plain(block.weights)
+            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
+            pairwise = stack.domain == "gram"
+            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
+        return self
+
     def _samples(
-        self, kernel: OperatorKernel, X: Data, y: Data, sample_weight: Any, groups: Any
+        self, kernel: OperatorKernel | Stack, X: Data, y: Data, sample_weight: Any, groups: Any
     ) -> tuple[Samples, Data]:
         """The checked samples with codes as targets, and their inputs as they are stored if they are in memory."""
         if is_dask(X):
+            assert isinstance(kernel, OperatorKernel)
             needs_approximation(self, kernel, kernel.domain)
             require_targets(y)
             self.classes_, indicators = one_hot_on_dask(y)
@@ -358,7 +424,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             For two classes, positive values speak for the second.
         """
         if is_dask(X):
-            return self._lazily("decision_function", X, self._n_decisions, dtype=self.dual_coef_.dtype)
+            return self._lazily("decision_function", X, self._n_decisions, dtype=self.intercept_.dtype)
         decisions = self._decisions(X)
         return decisions[:, 0] if decisions.shape[1] == 1 else decisions
 
@@ -385,6 +451,32 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return self.classes_[np.where(tied, self.class_count_, -1).argmax(1)]
 
+    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
+        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
+        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
+        in the set.
+
+        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
+        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: at least about ``coverage`` of them do.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new samples whose class shall be in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        inputs = self._new_inputs(X, self.function_.kernel)
+        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.
 
@@ -408,6 +500,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 "calibration='cv', or use loss='logistic'."
             )
         return self.calibration_(decisions)
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.intervals import alone, fold_intervals, with_deviation
 from representer.estimators.validation import (
     DTYPES,
     POSITIVE_OR_AUTO,
@@ -23,18 +24,29 @@ from representer.estimators.validation import (
     Folds,
     approximated_by,
     as_operator_kernel,
+    check_alpha,
+    check_left_out,
     check_targets,
     is_flat,
     needs_approximation,
     require_targets,
     seed_of,
+    stack_of,
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, CompositionNetwork, Layer
-from representer.kernels import Kernel, Polynomial, as_kernel
+from representer.functions import Composed, CompositionNetwork, Layer, Stacked, StackedNetwork
+from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
+from representer.linalg import factorize
 from representer.notices import warn
-from representer.operators import Decomposable, OperatorKernel, replicates, takes_sparse
+from representer.operators import (
+    Decomposable,
+    OperatorKernel,
+    repaired_gram,
+    replicates,
+    silent_repairs,
+    takes_sparse,
+)
 from representer.optimize import HistoryEntry, SearchSettings, keep_going
 from representer.problems.composition import (
     Composition,
@@ -45,28 +57,40 @@ from representer.problems.composition import (
     squared_loss,
 )
 from representer.problems.deep import DeepModel, DeepRegression, DeepSolution, SeenSamples, Splits
+from representer.problems.depth import LARGEST_LAYER, DepthProblem, LightRegression, accepted_composition, deepened
+from representer.problems.ridge import RidgeModel, RidgeProblem
 from representer.problems.spread import DeepSpread, Refits
+from representer.problems.stack import (
+    SHRINKAGE,
+    FittedMember,
+    LeastSquares,
+    Members,
+    Stacking,
+    StackProblem,
+    StackSolution,
+)
 from representer.samples import (
     Block,
     Data,
+    HeldSamples,
     InMemory,
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     groups_with_replicates,
     is_dask,
     largest_target,
     plain,
 )
 from representer.samples import rows as limits
-from representer.systems.ridge import SummedSystem
+from representer.systems import Criterion, StackedSystem
+from representer.systems.ridge import FittedSystem, SummedSystem
 from representer.values import Rule, is_count, is_real, one_of
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
 INTERPOLATED = 1e-6
 LOSSES = ("squared", "interpolate", "epsilon_insensitive", "huber")
-# The automatic layer is an affine map of all features, or to at most this many dimensions.
-LARGEST_AUTO = 20
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
@@ -110,13 +134,19 @@ def refuse_approximation(learner: Any, loss: Any) -> None:
         raise ValueError(f"approximation= is for loss='squared'; got loss={loss!r}.")
 
 
-def composition_of(layers: Any, kernel: Any, alpha: Any) -> Composition:
+def composition_of(learner: Any) -> Composition:
     """The arguments as one value, with copies of all kernels; an automatic layer has its largest size."""
-    if not (isinstance(layers, list | tuple) or (isinstance(layers, str) and layers == "auto")):
-        raise ValueError(f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {layers!r}.")
+    layers, kernel = learner.layers, learner.kernel
+    if isinstance(kernel, Stack):
+        raise ValueError(
+            f"A Stack of outer kernels needs layers='auto' or [], loss='squared' and no approximation or penalty; got "
+            f"layers={layers!r}, loss={learner.loss!r}. Give one outer kernel."
+        )
+    if isinstance(kernel, str) and kernel == "auto":
+        kernel = Matern(0.5) if learner.loss == "interpolate" else "rbf"
     outer = as_operator_kernel(kernel, None)
     if isinstance(layers, str):
-        layers = [LARGEST_AUTO] if outer.domain == "vectors" else []
+        layers = [LARGEST_LAYER] if outer.domain == "vectors" else []
     inner = [checked_layer(layer) for layer in layers]
     later = [(f"Layer {i} of layers", layer.domain) for i, layer in enumerate(inner)][1:]
     for who, domain in [*later, ("The outer kernel", outer.domain)] if inner else []:
@@ -125,7 +155,29 @@ def composition_of(layers: Any, kernel: Any, alpha: Any) -> Composition:
                 f"{who} takes data of the kind {domain!r}, but it gets the values of the layer before it, which "
                 "are vectors. Only the first kernel sees the data themselves."
             )
-    return Composition(inner, outer, alpha)
+    return Composition(inner, outer, learner.alpha)
+
+
+def check_layers(layers: Any) -> None:
+    """Refuse what is neither "auto" nor a list."""
+    if not (isinstance(layers, list | tuple) or (isinstance(layers, str) and layers == "auto")):
+        raise ValueError(f"layers must be 'auto' or a list, such as [2] or [('rbf', 3), 2]; got {layers!r}.")
+
+
+def kernels_to_stack(learner: Any, X: Data) -> Stack | None:
+    """The shallow kernels of a fit in which the data decide on inner layers; None of a fit of one composition."""
+    check_layers(learner.layers)
+    if is_dask(X):
+        return None
+    plain_fit = learner.loss == "squared" and getattr(learner, "penalty", None) is None
+    if (len(learner.layers) and learner.layers != "auto") or not plain_fit or learner.approximation is not None:
+        return None
+    stack = stack_of(learner.kernel, X, None)
+    if stack is None and learner.layers == "auto":
+        kernel = as_operator_kernel(learner.kernel, None)
+        scalar = isinstance(kernel, Decomposable) and kernel.operator is None and kernel.domain == "vectors"
+        return Stack([kernel]) if scalar else None
+    return stack and Stack([as_operator_kernel(k, None) for k in stack.kernels], stack.weights, stack.alphas)
 
 
 def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
@@ -153,7 +205,12 @@ def samples_on_dask(learner: Any, kernel: OperatorKernel, X: Data, Y: Data, samp
 
 
 def samples_in_memory(
-    learner: Any, kernel: OperatorKernel, X: Data, Y: np.ndarray, weights: np.ndarray | None, groups: np.ndarray | None
+    learner: Any,
+    kernel: OperatorKernel | Stack,
+    X: Data,
+    Y: np.ndarray,
+    weights: np.ndarray | None,
+    groups: np.ndarray | None,
 ) -> InMemory:
     """Checked samples, with numbers as targets."""
     if learner.approximation is not None:
@@ -165,6 +222,14 @@ def samples_in_memory(
     return InMemory(Block(inputs, how.tensor(Y), *tensors))
 
 
+def seen_samples(seen: SeenSamples, X: Data, y: np.ndarray, composition: Composition) -> TrainingSamples | None:
+    """The samples of a fit, for fits without some of them; None where inner layers have not seen all."""
+    if seen.source is not None:
+        return None
+    pairwise = composition.input_kernel.domain == "gram"
+    return TrainingSamples.of(X, y, seen.weights, seen.groups, pairwise=pairwise)
+
+
 @dataclass(frozen=True)
 class FoldRule:
     """How folds are made of the samples that inner layers see; ``labels`` takes their targets to classes."""
@@ -172,11 +237,12 @@ class FoldRule:
     cv: Any
     seed: int
     labels: Callable[[np.ndarray], np.ndarray] | None = None
+    rows: int | None = None  # the most that a search looks at; None: what searches of deep machines look at
 
     def __call__(self, seen: SeenSamples) -> Splits:
         labels = None if self.labels is None else self.labels(plain(seen.block.Y))
         folds = Folds(len(seen), self.cv, self.seed, labels, seen.groups, seen.numbers, seen.n)
-        return Splits(folds.some(limits.DEEP_SEARCH_ROWS), folds)
+        return Splits(folds.some(limits.DEEP_SEARCH_ROWS if self.rows is None else self.rows), folds)
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
@@ -204,7 +270,7 @@ def deep_regression(
 ) -> DeepRegression:
     """The problem that the arguments of a learner describe."""
     if isinstance(learner.layers, str) and composition.layers:
-        first = composition.layers[0].replaced(size=min(LARGEST_AUTO, learner.n_features_in_))
+        first = composition.layers[0].replaced(size=min(LARGEST_LAYER, learner.n_features_in_))
         composition = Composition([first], composition.kernel, composition.alpha)
     if not loss.learnable and composition.free():
         composition = without_search(composition, learner.loss)
@@ -213,6 +279,86 @@ def deep_regression(
     model = DeepModel(composition, loss, rule, learner.criterion, learner.approximation, learner.memory_limit)
     representation = learner._representation(sparse=isinstance(inputs, SparseRows))
     return DeepRegression(samples, model, representation, seed=seed, inputs=inputs)
+
+
+def deep_stack(
+    learner: Any,
+    stack: Stack,
+    samples: Samples,
+    inputs: Data,
+    stacking: Stacking,
+    labels: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> StackSolution:
+    """Shallow fits with the kernels of a stack, and a composition beside them where ``layers="auto"`` lets it be."""
+    seed, loss = seed_of(learner.random_state), squared_loss(learner.fit_intercept)
+    representation = learner._representation(sparse=isinstance(inputs, SparseRows))
+    criterion: Criterion = "gcv" if learner.criterion == "gcv" else "loo"
+    alphas = [check_alpha(learner.alpha)] * len(stack.kernels) if stack.alphas is None else map(float, stack.alphas)
+    shrinkage = SHRINKAGE if len(stack.kernels) > 1 else 0.0
+    problems = [
+        RidgeProblem(
+            samples,
+            RidgeModel(kernel, alpha, criterion, intercept=learner.fit_intercept, shrinkage=shrinkage),
+            representation,
+            seed=seed,
+            inputs=inputs,
+        )
+        for kernel, alpha in zip(stack.kernels, alphas, strict=True)
+    ]
+    deep_settings = settings_of(learner, seed)
+    settings = SearchSettings(
+        criterion, seed=seed, verbose=learner.verbose, callback=deep_settings.callback, deadline=deep_settings.deadline
+    )
+    if learner.layers != "auto" or stack.domain != "vectors" or isinstance(inputs, SparseRows):
+        weights = None if isinstance(stack.weights, str) else np.asarray(stack.weights, dtype=np.float64)
+        shallow = StackProblem(problems, stacking, weights)
+        return shallow.solve(shallow.choose(settings))
+
+    def deepen(samples: Samples, inputs: Data, members: list[FittedMember]) -> list[LightRegression]:
+        rule = FoldRule(learner.cv, seed, labels, limits.DEPTH_ROWS)
+        return [
+            LightRegression(
+                samples, DeepModel(composition, loss, rule, metric=metric), representation, seed=seed, inputs=inputs
+            )
+            for composition, metric in deepened(members, stacking, learner.n_features_in_, learner.alpha)
+        ]
+
+    problem = DepthProblem(problems, stacking, deepen, deep_settings)
+    return problem.solve(problem.choose(settings))
+
+
+def stack_attributes(solution: StackSolution, unit: float = 1.0) -> dict[str, Any]:
+    """What deep learners keep of a fit in which the data decide on inner layers, by name; targets are in a unit."""
+    for message in (solution.choice.unconverged, solution.system.problem):
+        if message is not None:
+            warn_unconverged(message)
+    deep, squared = accepted_composition(solution), unit * unit
+    result = None if deep is None else deep.inner.result
+    layers = [] if deep is None else [scalar_layer(layer) for layer in deep.composition.layers]
+    members = (m._replace(score=None if m.score is None else m.score * squared) for m in solution.members)
+    norms = [solution.system.norm() * unit] if deep is None else [*deep.norms[:-1], deep.norms[-1] * unit]
+    value, history = solution.choice.value, [] if result is None else result.history
+    return {
+        "function_": solution.function.in_units(unit),
+        "intercept_": constant_of(solution.function.in_units(unit)),
+        "kernel_": solution.kernel,
+        "layers_": [layer.replaced(alpha=layer.alpha * squared) for layer in layers],
+        "members_": Members(members),
+        "weights_": solution.kernel.weights,
+        "alpha_": solution.system.alpha,
+        "layer_norms_": norms,
+        "objective_value_": None if deep is None else deep.value * squared,
+        "criterion_value_": None if value is None else value * squared,
+        "search_history_": [entry._replace(value=entry.value * squared) for entry in solution.choice.history],
+        "history_": [entry._replace(value=entry.value * squared) for entry in history],
+        "n_iter_": 1 if result is None else max(1, result.n_iter),
+    }
+
+
+def forget(learner: Any) -> None:
+    """Drop what only some fits have, of the fit before."""
+    for name in ("members_", "weights_", "dual_coef_"):
+        vars(learner).pop(name, None)
 
 
 def without_search(composition: Composition, loss: Any) -> Composition:
@@ -283,6 +429,14 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
     }
 
 
+def constant_of(function: Stacked) -> np.ndarray:
+    """The intercept (p,) of a stack, zeros where it has none."""
+    first = function.functions[0]
+    outer = first.outer_expansion() if isinstance(first, Composed) else first
+    zeros = np.zeros_like(plain(outer.coefficients)[0])
+    return zeros if function.intercept is None else zeros + function.intercept
+
+
 def in_squared_units(history: Sequence[HistoryEntry], unit: float) -> list[HistoryEntry]:
     """The history of a squared error in units of y, of one in units in which the fit counts."""
     return [entry._replace(value=entry.value * unit * unit) for entry in history]
@@ -323,16 +477,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     layers : "auto" or list, default="auto"
         The inner layers from the input on. Each is a size (an affine map to so many dimensions), a pair
         ``(kernel, size)``, or ``Layer(kernel, size, alpha=…, operator=…, penalty=…)``; a kernel may be operator-valued,
-        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: one affine map of all features, to
-        at most 20 dimensions; none if ``kernel`` does not take vectors.
-    kernel : Kernel, OperatorKernel or str, default="rbf"
+        such as ``Separate``. An empty list is the single-layer machine. ``"auto"``: the data decide. With squared loss
+        the shallow machine is fitted first; an affine layer of all features (to at most 20 dimensions) starts from its
+        learned lengthscales, and is added to it with a weight if refits without each fold of ``cv`` say that this
+        predicts better. With another loss or an approximation it is such a layer, without that question; if ``kernel``
+        does not take vectors, no layer.
+    kernel : Kernel, OperatorKernel, Stack or str, default="auto"
         The outer kernel. A number in a kernel stays; a word lets the data decide it (``"median"``, at the images where
-        the search starts), ``"auto"`` and ``"ard"`` by the criterion.
+        the search starts), ``"auto"`` and ``"ard"`` by the criterion. ``"auto"`` instead of a kernel: where
+        ``layers`` is ``"auto"`` or empty, and the loss squared, several kernels are stacked as in ``OperatorRidge``
+        (so does ``Stack([k1, k2, …])``); otherwise it is a Gaussian, and a Matérn kernel (ν = 1/2) for
+        interpolation.
     loss : {"squared", "interpolate", "epsilon_insensitive", "huber"} or callable, default="squared"
         ``"interpolate"`` meets the data exactly and minimises α_1‖f_1‖² + Σ α_l‖f_l‖² (every ``"auto"`` is 1, as in the
         paper). A callable ``loss(F, Y)`` takes the values and the targets of all samples, tensors (n, p), and returns a
         differentiable scalar; then all alphas are numbers. Where ``fit`` gets sample weights, it is called as
-        ``loss(F, Y, weights)`` with a column (n, 1) of mean one.
+        ``loss(F, Y, weights)`` with a column (n, 1) of mean one. An interpolant that predicts left-out samples worse
+        than their mean does is reported.
     alpha : float or "auto", default="auto"
         The weight of ‖f_1‖² beside the mean loss: n·alpha is the λ of Bohn et al. and scikit-learn's
         ``KernelRidge(alpha=)``; 1/(2n·alpha) is the C of ``SVR`` and ``SVC``. ``"auto"`` learns it, and likewise
@@ -382,27 +543,35 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     Attributes
     ----------
-    function_ : Composed
-        The fitted f_1 ∘ … ∘ f_L + b.
-    system_ : DeepSpread, SummedSystem or None
+    function_ : Composed or Stacked
+        The fitted f_1 ∘ … ∘ f_L + b; where the data decide on layers, the weighted sum of shallow functions and,
+        if it is accepted, of a composition, which is the last.
+    system_ : DeepSpread, SummedSystem, StackedSystem or None
         What standard deviations of predictions are made from; None for other losses than the squared one.
-    kernel_ : Kernel or OperatorKernel
-        The outer kernel with the numbers that were used.
+    members_ : Members
+        Where the data decide on layers: the shallow fits and the composition, with their weights, alphas and errors for
+        held-out samples, printed as a table.
+    weights_ : ndarray of shape (n_members,) or (n_members, n_outputs)
+        Their weights, at least 0 with the sum one.
+    kernel_ : Kernel, OperatorKernel or Stack
+        The outer kernel with the numbers that were used; of several, a ``Stack`` of the members.
     layers_ : list of Layer
-        The inner layers with the numbers that were used.
-    alpha_ : float
+        The inner layers with the numbers that were used; empty where the data have not accepted one.
+    alpha_ : float or ndarray of shape (n_members,)
         The weight of ‖f_1‖² that was used.
     deep_kernel_ : Kernel
         The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)), for ``SVC(kernel=model.deep_kernel_)``,
-        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library.
+        ``KernelPCA``, Gaussian processes (by ``estimators.GaussianProcessKernel``) and every learner of this library;
+        of several members, the weighted sum of their kernels.
     dual_coef_ : ndarray of shape (n_anchors, n_outputs)
-        The coefficients of f_1 on the images of the training samples (or landmarks).
+        The coefficients of f_1 on the images of the training samples (or landmarks); members have their own in
+        ``function_.functions``.
     intercept_ : ndarray of shape (n_outputs,)
         The constant b.
     layer_norms_ : list of float
         ‖f_l‖ of every function from the input on, the outer one last.
     objective_value_ : float
-        The objective that the search minimised, at its end.
+        The objective that the search over inner layers minimised, at its end; None where the data have accepted none.
     criterion_value_ : float or None
         The criterion at the chosen hyperparameters, None if nothing was chosen.
     history_ : list of HistoryEntry
@@ -439,13 +608,17 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     kernel_arguments = ("kernel",)
     list_arguments = ("layers",)
-    function_: Composed
-    alpha_: float
+    function_: Composed | Stacked
+    system_: DeepSpread | SummedSystem | StackedSystem | None
+    alpha_: Any
     criterion_value_: float | None
     _unit: float = 1.0  # what targets are divided by, so that their squares are in range
     layer_norms_: list[float]
     dual_coef_: np.ndarray
-    training_data = ("X_fit_", "system_")
+    intercept_: np.ndarray
+    members_: Members
+    weights_: np.ndarray
+    training_data = ("X_fit_", "system_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
@@ -455,7 +628,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
     def __init__(
         self,
         layers: Any = "auto",
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         loss: Any = "squared",
         alpha: Any = "auto",
         *,
@@ -525,20 +698,41 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         self._check()
         refuse_approximation(self, self.loss)
-        composition = composition_of(self.layers, self.kernel, self.alpha)
+        forget(self)
+        stack = kernels_to_stack(self, X)
+        if stack is not None:
+            return self._fit_stack(stack, X, y, sample_weight, groups)
+        composition = composition_of(self)
         loss = self._loss(composition)
         samples, inputs = self._samples(composition.input_kernel, X, y, sample_weight, groups)
         problem = deep_regression(self, in_target_units(composition, self._unit), samples, inputs, loss)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
         self._keep_attributes(deep_attributes(solution, self._unit))
         self.X_fit_ = plain(problem.seen.inputs, copy=True)
-        self.system_: DeepSpread | SummedSystem | None = None
+        self.system_ = None
         if solution.outer is not None:
             self.system_ = solution.outer.system
         elif loss.squared:
             self.system_ = self._spread(solution)
         if self.loss == "interpolate":
             self._check_interpolation(problem.seen)
+        y = self._unit * plain(problem.seen.block.Y, copy=True)
+        self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
+        return self
+
+    def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
+        """Shallow fits, and a composition where the data accept it."""
+        X, weights, groups = self._checked_inputs(stack, X, sample_weight, groups)
+        targets = self._targets(y, len(X))
+        check_left_out(len(X), None)
+        self._unit = target_unit(targets, self.dtype)
+        samples = samples_in_memory(self, stack, X, targets / self._unit, weights, groups)
+        solution = deep_stack(self, stack, samples, X, LeastSquares())
+        self._keep_attributes(stack_attributes(solution, self._unit))
+        self.system_ = solution.system
+        self.X_fit_ = plain(X, copy=True)
+        y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
+        self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, samples.groups, pairwise=pairwise)
         return self
 
     def _samples(
@@ -552,14 +746,19 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
                 samples = samples_on_dask(self, kernel, X, y / self._unit, sample_weight, groups)
             return samples, None
         X, weights, groups = self._checked_inputs(kernel, X, sample_weight, groups)
-        targets, self._flat = check_targets(y, len(X))
+        targets = self._targets(y, len(X))
         self._unit = self._target_unit(targets)
+        return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+
+    def _targets(self, y: Data, n: int) -> np.ndarray:
+        """The checked targets (n, p), none of which is missing."""
+        targets, self._flat = check_targets(y, n)
         if np.isnan(targets).any():
             raise ValueError(
                 f"Input y contains NaN, first in row {int(np.argwhere(np.isnan(targets))[0][0])}. Leave those samples "
                 "out, or use OperatorRidge, which takes missing targets."
             )
-        return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+        return targets
 
     def _target_unit(self, targets: np.ndarray) -> float:
         """What targets are divided by so that their squares are in range; other losses than the squared have none."""
@@ -598,10 +797,22 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         targets = plain(seen.block.Y)
         gap, size = np.abs(plain(self.function_(seen.inputs)) - targets).max(), np.abs(targets).max()
         if not gap <= INTERPOLATED * size:
+            reason = "the inner layers map samples too close together. Lower their alpha, rescale y, or use separation="
+            if not self.layers_:
+                reason = "the kernel is too smooth to tell them apart. Use kernel='auto' or Matern(0.5)"
             warn(
-                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): the inner layers map "
-                "samples too close together. Lower their alpha, rescale y, or use separation=.",
+                f"The interpolant misses the data by up to {gap:.2g} (largest target {size:.2g}): {reason}.",
                 ConvergenceWarning,
+            )
+            return
+        error = left_out_error(self.function_)
+        spread = float(((targets - targets.mean(0)) ** 2).sum(1).mean())
+        if error is not None and error > spread > 0:
+            warn(
+                f"The interpolant predicts a sample that is left out worse than the mean of the others does (R² "
+                f"{1.0 - error / spread:.2g}): the outer kernel is too smooth for these targets. Use kernel='auto' or "
+                "Matern(0.5), or loss='squared' if the targets are noisy.",
+                UserWarning,
             )
 
     def _loss(self, composition: Composition) -> Loss:
@@ -663,19 +874,65 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             if return_std:
                 raise ValueError("return_std=True is for data in memory; map it over the chunks yourself.")
             check_is_fitted(self)
-            width = None if self._flat else self.dual_coef_.shape[1]
-            return self._lazily("predict", X, width, dtype=self.dual_coef_.dtype)
+            width = None if self._flat else len(self.intercept_)
+            return self._lazily("predict", X, width, dtype=self.intercept_.dtype)
         check_is_fitted(self)
-        image = self.function_.images(self._new_inputs(X, self.function_.kernel))[-1]
-        mean = self._shaped(self.function_.at_image(image))
+        X, f = self._new_inputs(X, self.function_.kernel), self.function_
+        points = X if isinstance(f, Stacked) else f.images(X)[-1]
+        mean = self._shaped(f(points) if isinstance(f, Stacked) else f.at_image(points))
         if not return_std:
             return mean
         if self.system_ is None:
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
-        return mean, self._shaped(self._unit * self.system_.deviation(image))
+        return mean, self._shaped(self._unit * self.system_.deviation(points))
+
+    def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
+        """Intervals in which new targets lie, with a guarantee: CV+ (Barber et al., 2021), for any loss.
+
+        They come from five fits without a fold each, which repeat the search, and which the first call makes; groups,
+        equal inputs included, are left out together. Where standard deviations need no more fits than these, errors are
+        measured in them if that makes the intervals narrower.
+
+        Proven, for exchangeable samples (or groups): new targets lie in their intervals with a probability of at least
+        1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: about ``coverage`` of them (``docs/uncertainty.md``).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new targets that shall lie in their intervals.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
+            Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        inputs = self._new_inputs(X, self.function_.kernel)
+        fits = self._fold_fits()
+        known = self.function_.kernel.domain != "gram" and all(
+            model._has_deviations for model in (self, *fits.learners)
+        )
+        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if known else alone))
+        ends = ends.astype(self.intercept_.dtype)
+        return ends[:, 0] if self._flat else ends
+
+    @property
+    def _has_deviations(self) -> bool:
+        """Are standard deviations known without refits?"""
+        systems = self.system_.systems if isinstance(self.system_, StackedSystem) else (self.system_,)
+        return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
 
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supporting_samples(self) -> dict[str, HeldSamples]:
+        """The samples that the inner layers have seen; those that a fit by sums holds are images."""
+        return {"held": HeldSamples(np.empty(0), self.X_fit_, None, None)}
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     def transform_layers(self, X: Data) -> list[np.ndarray]:
@@ -692,7 +949,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             What each layer but the outer one makes of X.
         """
         check_is_fitted(self)
-        images = self.function_.images(self._new_inputs(X, self.function_.kernel))
+        f = self.function_.functions[-1] if isinstance(self.function_, Stacked) else self.function_
+        images = f.images(self._new_inputs(X, self.function_.kernel)) if isinstance(f, Composed) else []
         return [plain(image) for image in images[1:]]
 
     @property
@@ -701,7 +959,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         check_is_fitted(self)
         return self.function_.kernel_of_data()
 
-    def to_torch(self) -> CompositionNetwork:
+    def to_torch(self) -> CompositionNetwork | StackedNetwork:
         """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
 
         Returns
@@ -712,6 +970,20 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """
         check_is_fitted(self)
         return self.function_.network()
+
+
+def left_out_error(function: Composed | Stacked) -> float | None:
+    """The mean squared leave-one-out error of an interpolant, inner layers fixed: residuals are c_i / [K⁻¹]_ii.
+
+    None where the outer kernel is not a scalar one.
+    """
+    outer = function.outer_expansion().loaded if isinstance(function, Composed) else None
+    if outer is None or not isinstance(outer.kernel, Decomposable) or outer.kernel.operator is not None:
+        return None
+    with torch.no_grad(), silent_repairs():
+        gram, _ = repaired_gram(outer.kernel.kernel, outer.anchors)
+        diagonal = factorize(gram, name="The Gram matrix of an interpolant").inverse_diagonal()
+    return float((outer.coefficients / diagonal[:, None]).square().sum(1).mean())
 
 
 def mean_squared_error(F: Tensor, Y: Tensor, weights: Tensor | float = 1.0) -> Tensor:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
 from representer.kernels import Kernel, as_kernel, is_several
@@ -33,11 +35,13 @@ from representer.samples import (
     Data,
     OnDask,
     SparseRows,
+    TrainingSamples,
     count,
     groups_with_replicates,
     is_dask,
     plain,
     rows,
+    take,
 )
 from representer.systems.structured import Pairs, StructuredModel, StructuredSystem
 from representer.values import COUNT, NONE, Rule, one_of
@@ -635,6 +639,66 @@ class StructuredPredictor(KernelLearner):
         """
         X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
         return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
+
+    def predict_set(self, X: Data, coverage: float = 0.9, candidates: Data = None) -> np.ndarray:
+        """Which candidates cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+        The candidates are judged by how far their scores are behind that of the best one, by five fits without a fold
+        each, which repeat the search, and which the first call makes; groups, equal inputs included, are left out
+        together. The best candidate is always in the set.
+
+        Proven, for exchangeable samples (or groups) whose outputs are among the candidates: sets contain a new output
+        with a probability of at least 1 − 2a − √(2/n), where a = 1 − ``coverage``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new samples whose output shall be in its set.
+        candidates : outputs, default=None
+            What the output kernel takes; None: those of the decoder, or the training outputs, equal ones once.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_queries, n_candidates)
+            All candidates, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "predict_set compares candidates by fits without some of the outputs, and a precomputed output kernel "
+                "knows no others than those that were fitted. Give the output kernel itself (Callable wraps any)."
+            )
+        chosen = self._candidates() if candidates is None else candidates
+
+        def behind(model: StructuredPredictor, inputs: Data) -> np.ndarray:
+            scores = model.score_candidates(inputs, chosen)
+            return scores.max(1, keepdims=True) - scores
+
+        def own(model: StructuredPredictor, inputs: Data, numbers: np.ndarray) -> np.ndarray:
+            outputs = take(fits.samples.y, torch.from_numpy(numbers))
+            each = np.diagonal(model.score_candidates(inputs, outputs))
+            return model.score_candidates(inputs, chosen).max(1) - each
+
+        fits = self._fold_fits()
+        return fold_sets(fits, self._new_inputs(X, self.kernel_), coverage, behind, own)
+
+    def _candidates(self) -> Data:
+        """The candidates of the decoder, or the training outputs, equal ones once."""
+        resolved = self.decoder_ if isinstance(self.decoder_, Candidates) else None
+        if resolved is None or callable(resolved.candidates):
+            resolved = Candidates().resolve(self.output_kernel_, self.Y_fit_)
+        return self._shaped(resolved._objects)
+
+    @property
+    def _training_samples(self) -> TrainingSamples | None:  # type: ignore[override]
+        """The samples that are kept, if all of them have an output."""
+        samples, pairwise = self.system_.samples, self.kernel_.domain == "gram"
+        if len(samples.X) != len(samples.Y):
+            return None
+        y = self._shaped(samples.Y)
+        return TrainingSamples.of(samples.X, y, samples.weights, samples.groups, pairwise=pairwise)
 
     def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""

@@ -46,6 +46,7 @@ from representer.samples import (
     is_dask,
     is_single,
     plain,
+    remembered,
     require_dask,
     sample_groups,
 )
@@ -112,6 +113,11 @@ def kernels_of(word: str, X: Data, approximation: Any, *, compared: bool = True)
     kernels = list(several.kernels) if isinstance(several, Stack) else [several]
     smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
     return kernels if compared else (smooth or kernels)[:1]
+
+
+def one_kernel(kernel: Any, width: str = "auto") -> Any:
+    """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
+    return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
 
 
 def as_operator_kernel(kernel: Any, operator: Operator | str | None) -> OperatorKernel:
@@ -716,10 +722,12 @@ ARGUMENTS: dict[str, Check] = {
 }
 
 
-def check_alpha(alpha: Any) -> float | np.ndarray | None:
-    """A positive number, an array of candidates, or None for ``"auto"``."""
+def check_alpha(alpha: Any, *, interpolates: bool = False) -> float | np.ndarray | None:
+    """A positive number, an array of candidates, or None for ``"auto"``; 0 where ``interpolates`` allows it."""
     if isinstance(alpha, float) and 0.0 < alpha < math.inf:
         return float(alpha)
+    if interpolates and is_real(alpha) and alpha == 0:
+        return 0.0
     if isinstance(alpha, str):
         if alpha == "auto":
             return None
@@ -765,7 +773,7 @@ def check_lengths(n: int, n_targets: int) -> None:
 
 def seed_of(random_state: Any) -> int:
     """An integer for torch generators, from whatever scikit-learn takes as ``random_state``."""
-    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return remembered(lambda: "a seed", lambda: int(check_random_state(random_state).randint(np.iinfo(np.int32).max)))
 
 
 def warn_unconverged(message: str) -> None:

@@ -1,8 +1,8 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.chain import Chain, Layer
-from representer.functions.composed import Composed, CompositionNetwork, Stacked
+from representer.functions.composed import Composed, CompositionNetwork, Stacked, StackedNetwork
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -27,7 +27,9 @@ __all__ = [
     "KernelMap",
     "Layer",
     "OutputFunction",
+    "Span",
     "Stacked",
+    "StackedNetwork",
     "StoredFeatures",
     "herd",
     "herd_rows",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
@@ -62,6 +64,20 @@ class CompositionNetwork(torch.nn.Module):
         return ", ".join(map(repr, self.kernels))
 
 
+class StackedNetwork(torch.nn.Module):
+    """Σ_m w_m f_m of networks f_m as a ``torch.nn.Module``; the weights (m, p), or (m, 1), are a parameter."""
+
+    def __init__(self, networks: Sequence[torch.nn.Module], weights: Tensor):
+        super().__init__()
+        self.networks = torch.nn.ModuleList(networks)
+        self.weights = torch.nn.Parameter(weights.detach().clone())
+
+    def forward(self, X: Data) -> Tensor:
+        """The values (n, p)."""
+        values = [network(X) for network in self.networks]
+        return sum(w.to(value) * value for w, value in zip(self.weights, values, strict=True))
+
+
 @dataclass(frozen=True)
 class Composed(Function):
     """f_L ∘ … ∘ f_1 + b, each f_l in the RKHS of a kernel of its own.
@@ -87,17 +103,23 @@ class Composed(Function):
     @property
     def kernel(self) -> OperatorKernel:
         """The kernel that sees the data."""
-        return self._first.kernel
+        return self.first.kernel
 
     @property
-    def _first(self) -> Expansion:
+    def first(self) -> Expansion:
+        """The function that sees the data."""
         first = self.inner[0] if self.inner else self.outer
         assert isinstance(first, Expansion)  # features are of images
         return first
 
+    @property
+    def intercept(self) -> Any:
+        """The constant b (p,), None for zero."""
+        return self.outer.intercept
+
     def inputs(self, X: Data) -> Any:
         """Checked inputs as the first kernel takes them."""
-        first = self._first
+        first = self.first
         assert first.representation is not None
         return first.representation.inputs(first.loaded.kernel, X)
 
@@ -152,11 +174,16 @@ class Composed(Function):
 
     def own_points(self, limit: int) -> Data:
         """Some of the first function's anchors."""
-        return self._first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None
+        return self.first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None
 
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the outer function's terms."""
         return self.outer.magnitudes(self.images(X)[-1])
+
+    def spans(self) -> list[Span]:
+        """The anchors of every layer, which are images under the layers before."""
+        layers = (*self.inner, self.outer_expansion())
+        return [replace(f.spans()[0], inner=self.inner[:i]) for i, f in enumerate(layers)]
 
     def kernel_of_data(self) -> Kernel:
         """K_L(f_{L−1} ∘ … ∘ f_1(x), f_{L−1} ∘ … ∘ f_1(y)): a kernel of the data like any other."""
@@ -217,8 +244,27 @@ class Stacked(Function):
     [[5.0]]
     """
 
-    functions: tuple[Expansion | FeatureFunction, ...]
+    functions: tuple[Expansion | FeatureFunction | Composed, ...]
     weights: np.ndarray
+
+    @property
+    def kernel(self) -> OperatorKernel:
+        """The kernel of the first member that sees the data."""
+        first = self.functions[0]
+        return Decomposable(first.features.kernel) if isinstance(first, FeatureFunction) else first.kernel
+
+    def kernel_of_data(self) -> Kernel:
+        """Σ_m w_m k_m of the members' scalar kernels, with the mean weight of the outputs."""
+        kernels = [
+            f.kernel_of_data() if isinstance(f, Composed) else Composed((), f).kernel_of_data() for f in self.functions
+        ]
+        terms = [float(w.mean()) * k for k, w in zip(kernels, self.weights, strict=True) if w.any()]
+        return functools.reduce(operator.add, terms)
+
+    def network(self) -> StackedNetwork:
+        """The stack as a ``torch.nn.Module`` on the processor."""
+        networks = [f.network() if isinstance(f, Composed) else Composed((), f).network() for f in self.functions]
+        return StackedNetwork(networks, torch.as_tensor(self.weights))
 
     def __call__(self, X: Data) -> Tensor:
         """The weighted sum of the members' values (n, p); a member of weight zero is not evaluated."""
@@ -238,6 +284,14 @@ class Stacked(Function):
         """Σ_m w_m ‖f_m‖, with the largest w_m of the outputs: a bound of the norm in the sum of the members' spaces."""
         norms = [w.max() * f.norm() for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
         return float(sum(norms))
+
+    def spans(self) -> list[Span]:
+        """Those of the members."""
+        return [f.spans()[0] for f in self.functions]
+
+    def span_weights(self) -> list[float]:
+        """The members' mean weights over the outputs."""
+        return [float(w.mean()) for w in self.weights]
 
     @property
     def intercept(self) -> np.ndarray | None:

@@ -47,6 +47,8 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
+    AdditiveChi2,
+    Chi2,
     Gaussian,
     Laplacian,
     Linear,
@@ -54,6 +56,7 @@ from representer.kernels.vectors import (
     Polynomial,
     Radial,
     RationalQuadratic,
+    Sigmoid,
     Stationary,
     TensorMatern,
 )
@@ -62,9 +65,11 @@ __all__ = [
     "FAMILIES",
     "NAMES",
     "TREND",
+    "AdditiveChi2",
     "Callable",
     "Category",
     "Centered",
+    "Chi2",
     "Columns",
     "Constant",
     "Date",
@@ -109,6 +114,7 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "ShortestPath",
+    "Sigmoid",
     "Signature",
     "Spectrum",
     "Stack",

@@ -26,6 +26,7 @@ from representer.optimize.search import (
     checked_starts,
     with_gradient,
 )
+from representer.samples import digest, remembered
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 
@@ -50,17 +51,21 @@ class _Evaluator:
 
     def __call__(self, points: np.ndarray, restarts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values and gradients; the value is NaN in the rows where either is not finite."""
-        tensors = torch.from_numpy(points).to(self.like.device)
-        output = self.function(tensors)
-        if self.n_evaluations == 0:  # a function that keeps its promise once is believed
-            output = checked_output(output, tensors)
-        values, gradients = (tensor.numpy(force=True) for tensor in output)
+        values, gradients = remembered(lambda: f"L-BFGS at {digest(points)}", lambda: self._evaluated(points))
         self.n_evaluations += len(points)
         usable = np.isfinite(values) & np.isfinite(gradients).all(-1)
         self._remember(points, np.where(usable, values, np.inf), gradients, restarts)
         if self.best is not None and self.deadline is not None:
             self.deadline.check()
         return np.where(usable, values, np.nan), gradients
+
+    def _evaluated(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        tensors = torch.from_numpy(points).to(self.like.device)
+        output = self.function(tensors)
+        if self.n_evaluations == 0:  # a function that keeps its promise once is believed
+            output = checked_output(output, tensors)
+        values, gradients = (tensor.numpy(force=True) for tensor in output)
+        return values, gradients
 
     def _remember(self, points: np.ndarray, values: np.ndarray, gradients: np.ndarray, restarts: np.ndarray) -> None:
         lower = values < self.best_values[restarts]

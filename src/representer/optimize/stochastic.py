@@ -20,6 +20,7 @@ from representer.optimize.search import (
     checked_starts,
     require,
 )
+from representer.samples import digest, remembered
 
 BatchObjective = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
@@ -46,7 +47,10 @@ class _Adam:
 
     def batch(self, indices: Tensor) -> None:
         """Make one step along the gradient of one batch."""
-        value, gradient = checked_output(self.function(self.point, indices), self.point)
+        value, gradient = remembered(
+            lambda: f"Adam at {digest(self.point.numpy(force=True))}",
+            lambda: checked_output(self.function(self.point, indices), self.point),
+        )
         self.n_evaluations += 1
         if not (value.isfinite() and gradient.isfinite().all()):
             return self._back_off()

@@ -7,8 +7,9 @@ import os
 import stat
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from representer.linalg.memory import available_bytes
 
@@ -49,15 +50,24 @@ def write_members(path: Path, members: Mapping[str, bytes], compress: bool | int
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     level = None if isinstance(compress, bool) else compress or None
     sums = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in members.items())
+
+    def write(stream: BinaryIO) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name, data in {**members, DIGESTS: sums.encode()}.items():
+                info = zipfile.ZipInfo(name, DATE)
+                info.external_attr = 0o644 << 16
+                archive.writestr(info, data, method, level)
+
+    write_at_once(path, write)
+
+
+def write_at_once(path: Path, write: Callable[[BinaryIO], Any]) -> None:
+    """Write a file next to its place, and move it there when all of it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
-            with zipfile.ZipFile(stream, "w") as archive:
-                for name, data in {**members, DIGESTS: sums.encode()}.items():
-                    info = zipfile.ZipInfo(name, DATE)
-                    info.external_attr = 0o644 << 16
-                    archive.writestr(info, data, method, level)
+            write(stream)
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

@@ -123,10 +123,7 @@ def _library() -> Mapping[str, type]:
         for thing in vars(module).values()
         if isinstance(thing, type) and thing.__module__ == module.__name__ and not issubclass(thing, BaseException)
     ]
-    names = {name_of(kind): kind for kind in classes}
-    twice = {name_of(kind) for kind in classes if names[name_of(kind)] is not kind}
-    assert not twice, f"a file could not tell apart: {sorted(twice)}"
-    return MappingProxyType({name: kind for name, kind in names.items() if not inspect.isabstract(kind)})
+    return MappingProxyType({name_of(kind): kind for kind in classes if not inspect.isabstract(kind)})
 
 
 @cache

@@ -29,6 +29,7 @@ from representer.persistence.container import ModelFileError
 from representer.persistence.known import PLAIN_TYPES, Known, name_of
 from representer.persistence.molecules import molecule_record, molecule_state
 from representer.samples import SparseRows
+from representer.samples.records import ABSENT, Absent
 
 SPARSE = {kind.__name__: kind for kind in (SparseRows, sparse.csr_array, sparse.csr_matrix)}
 TENSOR_TYPES = {
@@ -37,6 +38,7 @@ TENSOR_TYPES = {
 }
 # Kinds of NumPy's types that safetensors has; the others are stored as bytes.
 NUMBERS = "biuf"
+CONTAINERS = (list, dict, set, frozenset, str, bytes, int, float, complex, np.ndarray, Tensor)
 OMITTED = ("_skl_callbacks",)  # callbacks watch a fit, and are no part of the model
 
 
@@ -90,7 +92,7 @@ class Writer:
             return self._type(value)
         if isinstance(value, FunctionType | BuiltinFunctionType | np.ufunc):
             return {"function": self._named(value, "function")}
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
+        if isinstance(value, tuple):
             return {"record": [self._named(kind, "class"), self._items(value)]}
         return molecule_state(value) or self._network(value) or self._instance(value)
 
@@ -156,6 +158,7 @@ class Writer:
         kind = type(value)
         name = self._named(kind, "class")
         plain = all(getattr(kind, name) is getattr(object, name) for name in ("__reduce_ex__", "__reduce__"))
+        plain = plain and not isinstance(value, CONTAINERS)  # they have more than attributes
         state = value.__getstate__() if plain else 0
         state = {} if state is None else state  # no attributes
         if isinstance(state, tuple) and len(state) == 2:  # of slots
@@ -209,6 +212,7 @@ INLINE: dict[type, Describe] = {
     slice: lambda writer, value: {"slice": writer._items((value.start, value.stop, value.step))},
     range: lambda writer, value: {"range": [value.start, value.stop, value.step]},
     torch.dtype: lambda writer, value: {"torch type": str(value).removeprefix("torch.")},
+    Absent: lambda writer, value: {"absent": True},
     torch.device: lambda writer, value: {"device": str(value)},
 }
 NODES: dict[type, Describe] = {
@@ -281,12 +285,13 @@ class Reader:
         return made
 
     def record(self, content: Any) -> Any:
-        """A named tuple."""
+        """A tuple of a class on the list, such as a named one."""
         name, entries = content
         kind = self.known.class_called(name)
-        if not (issubclass(kind, tuple) and hasattr(kind, "_make")):
-            raise ModelFileError(f"{name} is no named tuple.")
-        return kind._make(self.values(entries))
+        values = self.values(entries)
+        if not issubclass(kind, tuple) or len(values) != len(getattr(kind, "_fields", values)):
+            raise ModelFileError(f"{name} is no tuple of {len(values)} entries.")
+        return tuple.__new__(kind, values)
 
 
 def completed_state(kind: type, state: dict[str, Any]) -> dict[str, Any]:
@@ -398,6 +403,7 @@ MAKERS: dict[str, Callable[[Reader, Any], Any]] = {
     "slice": lambda reader, content: slice(*reader.values(content)),
     "range": lambda reader, content: range(*map(int, content)),
     "torch type": lambda reader, name: TENSOR_TYPES[name],
+    "absent": lambda reader, content: ABSENT,
     "device": lambda reader, name: torch.device(name),
     "list": Reader.values,
     "dict": lambda reader, content: dict(_pairs(reader, content)),

@@ -129,6 +129,35 @@ def calibrate_embedding(
     return EmbeddingCalibration(scale.item(), delta.item())
 
 
+@dataclass(frozen=True)
+class CodesCalibration:
+    """Probabilities from regressions F on codes −1 and 1, of which (1 + F)/2 estimates the probability of a class.
+
+    Attributes
+    ----------
+    of_estimates : EmbeddingCalibration
+        The calibration of these estimates.
+    """
+
+    of_estimates: EmbeddingCalibration
+
+    def __call__(self, decisions: np.ndarray) -> np.ndarray:
+        """Probabilities (n, k) of decision values (n, k), or (n, 1) for two classes."""
+        return self.of_estimates(class_estimates(torch.as_tensor(decisions)).numpy())
+
+
+def class_estimates(decisions: Tensor) -> Tensor:
+    """(1 + F)/2 (n, k) of decisions (n, k), or (n, 1) for two classes; of codes −1 and 1, zeros and ones."""
+    estimates = (1.0 + decisions) / 2.0
+    return estimates if estimates.shape[1] > 1 else torch.cat([1.0 - estimates, estimates], 1)
+
+
+def calibrate_codes(decisions: Tensor, codes: Tensor, sample_weight: Tensor | None = None) -> CodesCalibration:
+    """The calibration of least cross entropy for decisions about samples that were left out, and their codes."""
+    one_hot = class_estimates(codes)
+    return CodesCalibration(calibrate_embedding(class_estimates(decisions), one_hot, sample_weight, sparing=True))
+
+
 def clip_normalized(estimates: np.ndarray) -> np.ndarray:
     """Equation (6) of Hsu et al.; where no estimate is positive, their softmax."""
     clipped = np.maximum(estimates, 0.0)

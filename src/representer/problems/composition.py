@@ -16,7 +16,7 @@ from torch import Tensor
 
 from representer.functions import Chain, Expansion, Layer
 from representer.functions.chain import ALPHA, block_matrix
-from representer.kernels import Kernel, Tangent
+from representer.kernels import Domain, Kernel, Tangent
 from representer.linalg import factorize, row_blocks
 from representer.notices import warn
 from representer.objectives import (
@@ -212,6 +212,11 @@ class Composition(Value):
     def input_kernel(self) -> OperatorKernel:
         """The kernel that sees the data."""
         return self.layers[0].operator_kernel if self.layers else self.kernel
+
+    @property
+    def domain(self) -> Domain:
+        """The kind of data it takes."""
+        return self.input_kernel.domain
 
 
 @dataclass(frozen=True)
@@ -678,10 +683,9 @@ def minimise(
         if problem.unconverged is not None:
             raise NotConvergedError(f"The inner layers have no value to start from: {problem.unconverged}")
     unit = first[0][:1].abs().clamp(min=floor) if bool(finite[0]) else torch.ones_like(first[0][:1])
-    evaluations = [first]  # the search begins with that of the starts
 
     def in_units(points: Tensor) -> tuple[Tensor, Tensor]:
-        values, gradients = evaluations.pop() if evaluations else problem.value_and_gradient(points)
+        values, gradients = first if torch.equal(points, starts) else problem.value_and_gradient(points)
         return values / unit, gradients / unit
 
     options = {"callback": callback, "verbose": verbose, "description": description, "deadline": deadline}
@@ -821,8 +825,10 @@ def beginning(
     max_rank: int | None,
     generator: torch.Generator,
     weights: Tensor | None = None,
+    metric: Tensor | None = None,
 ) -> Beginning:
-    """Resolve words and start layer by layer."""
+    """Resolve words and start layer by layer; the first layer of vectors with the metric (d,) of a shallow fit, if that
+    is given."""
     layers: list[Layer] = []
     chain: Chain | None = None
     point: Tensor | None = None
@@ -832,12 +838,26 @@ def beginning(
         layer.check_size(inputs)
         layers.append(layer.replaced(kernel=layer.operator_kernel.resolve(inputs), alpha=1.0))
         chain = Chain(layers, data, max_rank=max_rank)
-        coordinates = principal_start(chain, generator, weights)
+        if metric is None or image is not None:
+            coordinates = principal_start(chain, generator, weights)
+        else:
+            coordinates = chain.project([scaled(data, metric, layer.size)])
         point, image = flat(coordinates), chain.images(coordinates)[-1]
         warn_if_blind(layer, inputs, image)
     kernel = composition.kernel.resolve(data if image is None else image)
     numbered = [new.replaced(alpha=old.alpha) for new, old in zip(layers, composition.layers, strict=True)]
     return Beginning(Composition(numbered, kernel, composition.alpha), chain, point, image)
+
+
+def scaled(X: Tensor, metric: Tensor, size: int) -> Tensor:
+    """The features (n, d) times a metric (d,), around their means; the leading components, if ``size`` is less than d.
+
+    More columns than features are zero.
+    """
+    Z = (X - X.mean(0)) * metric
+    if size < Z.shape[1]:
+        return Z @ leading_directions(Z, size)
+    return torch.cat([Z, Z.new_zeros(len(Z), size - Z.shape[1])], 1)
 
 
 def warn_if_blind(layer: Layer, inputs: Data, image: Tensor) -> None:

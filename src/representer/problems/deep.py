@@ -54,7 +54,7 @@ from representer.problems.composition import (
     random_starts,
 )
 from representer.problems.outer import OuterFit, fit_outer
-from representer.samples import Block, Data, InMemory, Samples, SparseRows, plain, take
+from representer.samples import Block, Data, InMemory, Samples, SparseRows, digest, plain, remembered, take
 from representer.samples import rows as limits
 from representer.systems.exact import RidgeData, has_few_features
 from representer.values import Packing
@@ -218,7 +218,7 @@ class HyperparameterSearch:
     def __call__(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """E and its gradient at one h, in units of the first E; the folds are solved anew from where the best h left
         them."""
-        value, gradient, solved = self.evaluate(h)
+        value, gradient, solved = remembered(lambda: f"held-out error at {digest(plain(h))}", lambda: self.evaluate(h))
         if float(value) < self.best:
             self.best = float(value)
             self._keep(solved)
@@ -459,6 +459,8 @@ class DeepModel:
         What spans the outer function; None is exact.
     memory_limit : int, str or None
         What sums over more samples than the inner layers see may take beside the data.
+    metric : array (d,) or None
+        What the first layer multiplies features by where the search begins; None: it begins with kernel PCA.
     """
 
     composition: Composition
@@ -467,6 +469,7 @@ class DeepModel:
     criterion: str = "auto"
     approximation: Nystroem | None = None
     memory_limit: int | str | None = None
+    metric: np.ndarray | None = None
 
     @property
     def kernel(self) -> OperatorKernel:
@@ -675,7 +678,8 @@ class DeepRegression(Problem):
     def _begun(self) -> tuple[Beginning, Tensor]:
         """Kernel PCA in every inner layer, and the state of the generator behind it."""
         generator = torch.Generator().manual_seed(self.seed)
-        begun = beginning(self.composition, self.kernel_data, self._max_rank, generator, self.targets.weights)
+        metric = None if self.model.metric is None else self.representation.tensor(self.model.metric)
+        begun = beginning(self.composition, self.kernel_data, self._max_rank, generator, self.targets.weights, metric)
         kernel, p = begun.composition.kernel, self.targets.Y.shape[1]
         expected = kernel.n_outputs(self.kernel_data if begun.image is None else begun.image)
         if expected is not None and expected != p:

@@ -18,7 +18,7 @@ from representer.notices import warn
 from representer.objectives.squared import OnFactor, SquaredLoss
 from representer.operators import Adapted, original, repaired_gram, silent_repairs
 from representer.optimize import Choice, HistoryEntry, OptimizeResult, SearchSettings, adam, lbfgs, random_starts
-from representer.samples import Data, count, take
+from representer.samples import Data, count, digest, plain, remembered, take
 from representer.values import Constraint, Positive
 
 # A positive hyperparameter stays within this factor of where the data put it: beyond it a feature is irrelevant, or
@@ -414,15 +414,24 @@ class EmbeddingSearch:
 
     def at(self, point: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The value and the gradient at one point (m,); NaN where the matrix cannot be factored."""
+        value, gradient, parts = remembered(
+            lambda: f"criterion at {digest(plain(point))}", lambda: self._evaluated(point, rows)
+        )
+        if parts is not None:
+            self.trace.latest = parts
+            self.trace.close(float(value))
+        return value, gradient
+
+    def _evaluated(self, point: Tensor, rows: Tensor | None) -> tuple[Tensor, Tensor, tuple[float, ...] | None]:
+        """The value and the gradient at one point, and the parts of the value; None where it has none."""
         variable = point.detach().clone().requires_grad_()
         try:
             with torch.enable_grad():
                 value = self(variable, rows)
                 (gradient,) = torch.autograd.grad(value, variable, allow_unused=True, materialize_grads=True)
         except NotPositiveDefiniteError:
-            return point.new_tensor(torch.nan), torch.full_like(point, torch.nan)
-        self.trace.close(float(value.detach()))
-        return value.detach(), gradient
+            return point.new_tensor(torch.nan), torch.full_like(point, torch.nan), None
+        return value.detach(), gradient, self.trace.latest
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The values (b,) and gradients (b, m) at several points (b, m)."""

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from representer.functions import Stacked
 from representer.kernels import Kernel, Stack
-from representer.operators import Decomposable, Operator, original
+from representer.operators import Decomposable, Operator, OperatorKernel, original
 from representer.optimize import Choice, Problem
-from representer.preimage.probabilities import calibrate_embedding
+from representer.preimage.probabilities import calibrate_embedding, class_estimates
 from representer.problems.ridge import RidgeProblem
 from representer.samples import Block, InMemory, Samples
 from representer.samples import rows as limits
@@ -113,6 +113,13 @@ class LogLoss(Stacking):
         return float(np.average(-np.log(np.maximum(p, np.finfo(float).tiny)), weights=w))
 
 
+class CodesLogLoss(LogLoss):
+    """The same for regressions on codes −1 and 1 of the classes; one column stands for two classes."""
+
+    def error(self, predictions: Tensor, block: Block) -> float:
+        return super().error(class_estimates(predictions), replace(block, Y=class_estimates(block.Y)))
+
+
 # -- members ----------------------------------------------------------------------------------------------------------
 class Member(NamedTuple):
     """One kernel of a stack, as it was fitted."""
@@ -139,6 +146,31 @@ class Members(tuple[Member, ...]):
             rows.append((weight, score, str(own.learned), f"{own.alpha:.3g}", f"{own.seconds:.2f}", kernel))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+
+
+@dataclass(frozen=True)
+class FittedMember:
+    """A member that was searched and solved by itself, before it has a weight.
+
+    Parameters
+    ----------
+    kernel : Value
+        With numbers for all hyperparameters; a composition, if the member is one.
+    choice : Choice
+    solution : a solution with a function and a system
+    left_out : tuple of Block and tensor (n, p), or None
+        Samples, and what fits without each of them predict; None where weights are given.
+    learned : int
+        How many numbers were learned, alpha included.
+    seconds : float
+    """
+
+    kernel: Any
+    choice: Choice
+    solution: Any
+    left_out: tuple[Block, Tensor] | None
+    learned: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -231,27 +263,36 @@ class StackProblem(Problem):
 
     def solve(self, choice: StackChoice) -> StackSolution:
         """The members at what they have chosen, and their weights."""
-        choices, seconds = choice.members, []
-        solutions, predictions = [], []
-        block: Block | None = None
-        for problem, own, searched in zip(self.problems, choices, choice.seconds, strict=False):
+        return self.joined(self.fitted(choice))
+
+    def fitted(self, choice: StackChoice) -> list[FittedMember]:
+        """The members at what they have chosen, each by itself."""
+        members = []
+        for problem, own, searched in zip(self.problems, choice.members, choice.seconds, strict=False):
             start = time.perf_counter()
             solution = problem.solve(own)
-            if self.weights is None:
-                block, values = solution.system.left_out_sample()
-                predictions.append(values)
-            solutions.append(replace(solution, system=solution.system.at_rest()))
-            seconds.append(searched + time.perf_counter() - start)
-        systems = tuple(solution.system for solution in solutions)
-        learned = [learned_numbers(problem, own) for problem, own in zip(self.problems, choices, strict=False)]
+            left_out = solution.system.left_out_sample() if self.weights is None else None
+            solution = replace(solution, system=solution.system.at_rest())
+            learned, seconds = learned_numbers(problem, own), searched + time.perf_counter() - start
+            members.append(FittedMember(original(own.model), own, solution, left_out, learned, seconds))
+        return members
+
+    def joined(self, fitted: Sequence[FittedMember]) -> StackSolution:
+        """The stack of members that were fitted, with their weights."""
+        systems, learned = tuple(own.solution.system for own in fitted), [own.learned for own in fitted]
+        predictions = [own.left_out[1] for own in fitted if own.left_out is not None]
+        block = None if fitted[0].left_out is None else fitted[0].left_out[0]
         optimism = 1.0 + OPTIMISM * np.array(learned) / _count(self.samples)
         system, left_out, scores = self._weighed(systems, predictions, block, optimism)
-        kernels, operator = without_operator([original(own.model) for own in choices])
-        parts = zip(kernels, systems, system.weights, scores, learned, seconds, strict=True)
-        members = Members(Member(k, s.alpha, w, score, q, t) for k, s, w, score, q, t in parts)
+        kernels, operator = without_operator([own.kernel for own in fitted])
+        parts = zip(kernels, fitted, system.weights, scores, strict=True)
+        members = Members(
+            Member(k, own.solution.system.alpha, w, score, own.learned, own.seconds) for k, own, w, score in parts
+        )
         weights = system.weights[:, 0] if system.weights.shape[1] == 1 else system.weights
         kernel = Stack(kernels, weights=weights.copy(), alphas=system.alpha)
-        summary = self._summary(choices, system.weights, left_out)
+        summary = self._summary(fitted, system.weights, left_out)
+        solutions = [own.solution for own in fitted]
         function = Stacked(tuple(solution.function for solution in solutions), system.weights)
         return StackSolution(function, system, solutions, members, kernel, operator, summary, left_out)
 
@@ -268,19 +309,16 @@ class StackProblem(Problem):
         system = StackedSystem(systems, weights, optimism)
         return system, (block, system.mean(predictions)), errors
 
-    def _summary(self, choices: list[Choice], weights: np.ndarray, left_out: tuple[Block, Tensor] | None) -> Choice:
+    def _summary(
+        self, fitted: Sequence[FittedMember], weights: np.ndarray, left_out: tuple[Block, Tensor] | None
+    ) -> Choice:
         """The search of the member of greatest weight, with the error of the stack."""
         value = None if left_out is None else self.stacking.error(left_out[1], left_out[0])
-        heavy = [i for i, w in enumerate(weights) if w.max() > NEGLIGIBLE]
+        heavy = [own for own, w in zip(fitted, weights, strict=True) if w.max() > NEGLIGIBLE]
         late = next(
-            (
-                f"{original(choices[i].model)!r}: {choices[i].unconverged}"
-                for i in heavy
-                if choices[i].unconverged is not None
-            ),
-            None,
+            (f"{own.kernel!r}: {own.choice.unconverged}" for own in heavy if own.choice.unconverged is not None), None
         )
-        return replace(choices[int(weights.sum(1).argmax())], value=value, unconverged=late)
+        return replace(fitted[int(weights.sum(1).argmax())].choice, value=value, unconverged=late)
 
 
 # A member of less weight need not have converged: nobody is told.
@@ -334,6 +372,8 @@ def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProbl
 
 def without_operator(kernels: list[Any]) -> tuple[list[Any], Operator | None]:
     """The scalar kernels k of K(x, y) = k(x, y) A, and A, where all have the same one; other kernels as they are."""
-    if not all(isinstance(k, Decomposable) and k._operator == kernels[0]._operator for k in kernels):
+    operators = [k._operator for k in kernels if isinstance(k, Decomposable)]
+    own = [k for k in kernels if isinstance(k, OperatorKernel)]
+    if not operators or len(operators) < len(own) or any(operator != operators[0] for operator in operators):
         return kernels, None
-    return [k.kernel for k in kernels], kernels[0]._operator
+    return [k.kernel if isinstance(k, Decomposable) else k for k in kernels], operators[0]

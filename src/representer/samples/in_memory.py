@@ -14,6 +14,7 @@ from scipy import sparse
 from torch import Tensor
 
 from representer.linalg import is_finite, recycling, row_blocks
+from representer.samples.journal import summed
 from representer.samples.records import Data, Records
 from representer.samples.rows import sample_groups, sample_rows, sampling_keys
 
@@ -312,11 +313,13 @@ class InMemory(Samples):
     def total(self, step: Step, *, limit: int | None = None) -> Any:
         """The sum over blocks, one after the other."""
         X, Y, weights = self.samples.X, self.samples.Y, self.samples.weights
-        result = None
+
+        def add(rows: slice, result: Any) -> Any:
+            return step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
+
+        blocks = list(row_blocks(count(X), step.bytes_per_row, limit))
         with torch.no_grad(), recycling():
-            for rows in row_blocks(count(X), step.bytes_per_row, limit):
-                result = step(Block(X[rows], Y[rows], None if weights is None else weights[rows]), result)
-        return result
+            return summed(f"{type(step).__name__} of {self.n} samples in {len(blocks)} blocks", blocks, add)
 
 
 @dataclass(frozen=True)
@@ -394,3 +397,45 @@ def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
         return np.concatenate([one, two])[rows]
     both = [*one, *two]
     return [both[i] for i in rows]
+
+
+# -- samples as a user could pass them again --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class TrainingSamples:
+    """The samples of a fit as a user could pass them again: inputs, targets, and what else ``fit`` takes."""
+
+    X: Data
+    y: Data
+    options: dict[str, Any]  # sample_weight, groups, noise: arrays of n rows, or None
+    pairwise: bool = False
+
+    @classmethod
+    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight; weights and groups may be None."""
+        return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return count(self.X)
+
+    @property
+    def groups(self) -> Tensor | None:
+        """The numbers of the samples' groups, if there are any."""
+        groups = self.options.get("groups")
+        return None if groups is None else torch.from_numpy(np.asarray(groups))
+
+    def positive(self) -> TrainingSamples:
+        """The samples of positive weight."""
+        weights = self.options.get("sample_weight")
+        if weights is None or bool((weights > 0).all()):
+            return self
+        rows = np.flatnonzero(weights > 0)
+        X = self.inputs(rows)
+        options = {name: None if values is None else values[rows] for name, values in self.options.items()}
+        y = take(self.y, torch.from_numpy(rows))
+        return TrainingSamples(X[:, rows] if self.pairwise else X, y, options, self.pairwise)
+
+    def inputs(self, rows: np.ndarray) -> Data:
+        """Some of the inputs."""
+        return take(self.X, torch.from_numpy(rows))

@@ -16,10 +16,13 @@ from sklearn.utils._set_output import _get_output_config
 
 from representer.samples.in_memory import Block, InMemory, Samples, Step
 from representer.samples.in_memory import is_dask as is_dask
+from representer.samples.journal import has_journal, summed
 from representer.samples.records import Data
 
 # So many partial sums are added by one task.
 FAN_IN = 8
+# So many chunks at a time are summed where the sum is written down from time to time.
+RESUMED_CHUNKS = 64
 
 MISSING = 'Dask collections need the extra "dask": pip install "representer[dask]".'
 
@@ -259,11 +262,18 @@ class OnDask(Samples):
             delayed(_chunk_total, pure=False)(shared, X, Y, w, self.dtype, limit)
             for X, Y, w in zip(*columns, strict=True)
         ]
-        while len(totals) > 1:
-            groups = [totals[i : i + FAN_IN] for i in range(0, len(totals), FAN_IN)]
-            totals = [delayed(_merged, pure=False)(group) for group in groups]
+
+        def add(parts: list[Any], result: Any) -> Any:
+            while len(parts) > 1:
+                groups = [parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN)]
+                parts = [delayed(_merged, pure=False)(group) for group in groups]
+            return _merged([result, parts[0].compute()])
+
+        # A fit that may have to go on after a crash waits for some chunks at a time, any other for all of them.
+        size = RESUMED_CHUNKS if has_journal() else len(totals)
+        parts = [totals[i : i + size] for i in range(0, len(totals), size)]
         with _one_large_object():
-            return totals[0].compute()
+            return summed(f"{type(step).__name__} of {self.n} samples in {len(totals)} chunks", parts, add)
 
 
 def map_rows(function: Callable[[np.ndarray], np.ndarray], X: Data, width: int | None, dtype: Any) -> Any:

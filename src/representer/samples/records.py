@@ -21,6 +21,9 @@ class Absent:
     def __repr__(self) -> str:
         return "absent"
 
+    def __reduce__(self) -> str:
+        return "ABSENT"  # there is one, which is told from others by its identity
+
 
 ABSENT = Absent()
 
@@ -91,8 +94,8 @@ class Records(Sequence[Record]):
     def __repr__(self) -> str:
         return repr(list(self))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Records, (self.columns,)  # what is remembered only saves time
+    def __getstate__(self) -> dict[str, Any]:
+        return {"columns": self.columns, "_memory": []}  # what is remembered only saves time
 
 
 def _taken(column: Column, rows: np.ndarray) -> Column:

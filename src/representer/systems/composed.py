@@ -1,0 +1,99 @@
+"""The system of a composition's outer function: its samples are images under inner functions that were learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.functions import Composed, Expansion
+from representer.samples import Block, Data, Samples
+from representer.systems.ridge import ExactSystem, FittedSystem, LeftOutMoments, Loss, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedSystem(FittedSystem):
+    """What is known of f_L ∘ … ∘ f_1 + b from the system of f_L, and from refits that learned the inner functions anew.
+
+    Leave-one-out of the outer system alone holds the inner functions fixed, which have seen the sample that is left
+    out: here left-out predictions are those of refits without whole folds.
+
+    Parameters
+    ----------
+    inner : tuple of Expansion
+        f_1, …, f_{L−1} as they are stored.
+    outer : ExactSystem
+        That of f_L, on images of the samples.
+    held_out : array (n, p)
+        For each sample of positive weight, the prediction by a refit without its fold.
+    """
+
+    inner: tuple[Expansion, ...]
+    outer: ExactSystem
+    held_out: np.ndarray
+
+    @property
+    def weight(self) -> float:
+        return self.outer.weight
+
+    def _images(self, X: Data) -> Any:
+        """The images of checked inputs under the inner functions."""
+        return self.function().images(X)[-1]
+
+    def function(self) -> Composed:  # type: ignore[override]
+        outer = self.outer.function()
+        assert isinstance(outer, Expansion)
+        return Composed(self.inner, outer)
+
+    def coefficients(self) -> Tensor:
+        """C (n, p) of the images of the samples."""
+        return self.outer.coefficients()
+
+    def intercept(self) -> Tensor | None:
+        return self.outer.intercept()
+
+    def residual(self) -> float:
+        return self.outer.residual()
+
+    def norm(self) -> float:
+        """‖f_L‖."""
+        return self.outer.norm()
+
+    def report(self, samples: Samples, loss: Loss) -> Report:
+        return self.outer.report(samples, loss)
+
+    def leverage(self) -> Tensor:
+        """∂f(x_i)/∂y_i (n, p) with the inner functions held fixed."""
+        return self.outer.leverage()
+
+    def _refitted(self, like: Tensor) -> Tensor:
+        return torch.from_numpy(self.held_out).to(like)
+
+    def left_out(self, groups: Tensor | None = None) -> Tensor:
+        """The prediction (n, p) for each sample by a refit without its fold, in which whole groups are."""
+        values = self.outer.left_out(groups).clone()
+        weights = None if self.samples is None else self.samples.weights
+        positive = slice(None) if weights is None else torch.from_numpy(weights > 0)
+        values[positive] = self._refitted(values)
+        return values
+
+    def left_out_sample(self) -> tuple[Block, Tensor]:
+        """All samples of positive weight, and the prediction for each by a refit without its fold."""
+        block, values = self.outer.left_out_sample()
+        return block, self._refitted(values)
+
+    def left_out_moments(self) -> LeftOutMoments:
+        """The same predictions with the variances of the outer system."""
+        own = self.outer.left_out_moments()
+        return LeftOutMoments(own.Y, self._refitted(own.mean), own.variance)
+
+    def variance(self, X: Data) -> Tensor:
+        """The variance (m, p) of f_L + b at the images of new points."""
+        return self.outer.variance(self._images(X))
+
+    def at_rest(self) -> ComposedSystem:
+        """The system as a learner keeps it, without matrices of all samples."""
+        return replace(self, outer=self.outer.at_rest())

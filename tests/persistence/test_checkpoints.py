@@ -1,0 +1,312 @@
+"""Fits that are killed and begin again: they end where they would have ended, and compute nothing twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from representer import (
+    Checkpoint,
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.approximation import Nystroem
+from representer.kernels import Gaussian
+from representer.optimize import lbfgs, with_gradient
+from representer.persistence import ModelFileError
+from representer.persistence.checkpoints import FileJournal, read_record
+from representer.persistence.known import known
+from representer.samples import Block, InMemory, close_journal, open_journal
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(26, 2))
+y = np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=26)
+
+QUICKLY = {"max_iter": 3, "n_restarts": 2}
+LEARNERS = {
+    "ridge": OperatorRidge(Gaussian("ard")),
+    "deep": DeepKernelRegressor([1], **QUICKLY),
+    "three layers": DeepKernelRegressor([2, 1], criterion="validation", max_iter=2, n_restarts=1),
+    "huber": DeepKernelRegressor([1], loss="huber", cv=2, **QUICKLY),
+    "classifier": DeepKernelClassifier([1], cv=2, **QUICKLY),
+    "autoencoder": KernelAutoencoder(1, **QUICKLY),
+    "classes": EmbeddingClassifier(Gaussian("ard"), max_iter=5),
+    "batches": EmbeddingClassifier(Gaussian("auto"), solver="adam", batch_size=20, max_iter=3),
+    "structured": StructuredPredictor(Gaussian("auto"), Gaussian("auto"), max_iter=5),
+    "conditional": ConditionalMeanEmbedding(Gaussian("auto"), max_iter=5),
+    "sums": OperatorRidge(Gaussian("auto"), approximation=Nystroem(10)),
+}
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+class Killed(BaseException):
+    """What ends a fit as a crash would, without a chance to keep anything."""
+
+
+class Crash:
+    """Raises after some iterations."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def setup(self, estimator, context): ...
+    def teardown(self, estimator, context): ...
+    def on_fit_task_begin(self, estimator, context): ...
+    def on_fit_task_end(self, estimator, context):
+        self.after -= 1
+        if self.after == 0:
+            raise Killed
+        return False
+
+
+def answer(model) -> np.ndarray:
+    return model.predict(X) if hasattr(model, "predict") else model.transform(X)
+
+
+def labels(name: str) -> np.ndarray:
+    return (y > 0).astype(int) if name in ("batches", "classes", "classifier") else y
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_fit_goes_on_where_it_was_killed(name: str, tmp_path: Path, monkeypatch) -> None:
+    """At any question: the answers before are those of the file, and the model is the same to the last digits."""
+    model = clone(LEARNERS[name]).set_params(random_state=0)
+    asked, ask = [], FileJournal.answer
+    limit = np.inf
+
+    def asked_or_killed(journal, question, compute):
+        def computed():
+            asked.append(question)
+            if len(asked) > limit:
+                raise Killed
+            return compute()
+
+        return ask(journal, question, computed)
+
+    monkeypatch.setattr(FileJournal, "answer", asked_or_killed)
+    checkpoint = Checkpoint(tmp_path, every=1e-9)
+    expected = clone(model).set_callbacks(checkpoint).fit(X, labels(name))
+    np.testing.assert_allclose(answer(expected), answer(clone(model).fit(X, labels(name))), rtol=1e-12)
+    n_questions = len(asked)
+    assert n_questions > 3 and not list(tmp_path.glob("*.journal"))
+    for questions in (1, n_questions // 3, n_questions // 3):
+        asked.clear()
+        limit = questions
+        with pytest.raises(Killed):
+            clone(model).set_callbacks(checkpoint).fit(X, labels(name))
+    limit = np.inf
+    asked.clear()
+    resumed = clone(model).set_callbacks(checkpoint).fit(X, labels(name))
+    assert len(asked) < n_questions
+    np.testing.assert_allclose(answer(resumed), answer(expected), rtol=1e-8, atol=1e-10)
+
+
+def test_a_fit_without_a_seed_goes_on_with_the_one_it_had(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, every=1e-9)
+    model = DeepKernelRegressor([2], max_iter=4, n_restarts=2)
+    seeds = []
+    for crash in (Crash(1), Crash(2)):
+        with pytest.raises(Killed):
+            clone(model).set_callbacks(checkpoint, crash).fit(X, y)
+        (path,) = tmp_path.glob("*.journal")
+        with open(path, "rb") as file:
+            seeds.append(read_record(file, known()))
+    assert seeds[0] == seeds[1] and seeds[0][0] == "a seed"
+
+
+def test_answers_are_read_and_not_computed_again(tmp_path: Path) -> None:
+    calls = []
+
+    def function(points):
+        calls.append(len(points))
+        return ((points - 3.0) ** 4).sum(-1)
+
+    def run(stop):
+        journal = FileJournal(tmp_path / "search.journal", 0.0)
+        token = open_journal(journal)
+        try:
+            return lbfgs(with_gradient(function), torch.zeros(3, 2).double(), callback=lambda e: e.iteration == stop)
+        finally:
+            close_journal(token)
+            journal.close()
+
+    run(4)
+    first = len(calls)
+    result = run(8)
+    both = len(calls)
+    calls.clear()
+    alone = lbfgs(with_gradient(function), torch.zeros(3, 2).double(), callback=lambda e: e.iteration == 8)
+    assert both == len(calls) > first and torch.equal(result.point, alone.point)
+
+
+class Count:
+    """A step that adds up, and can be killed."""
+
+    bytes_per_row = 2**20
+
+    def __init__(self, limit: float = np.inf) -> None:
+        self.limit, self.calls = limit, 0
+
+    def __call__(self, block, total):
+        self.calls += 1
+        if self.calls > self.limit:
+            raise Killed
+        return block.X.sum(0) if total is None else total + block.X.sum(0)
+
+
+def test_a_sum_goes_on_at_its_next_block(tmp_path: Path) -> None:
+    samples = InMemory(Block(torch.from_numpy(rng.normal(size=(50, 3))), torch.zeros(50, 1)))
+    expected = samples.total(Count(), limit=2**22)
+
+    def run(step):
+        journal = FileJournal(tmp_path / "sum.journal", 0.0)
+        token = open_journal(journal)
+        try:
+            return samples.total(step, limit=2**22)
+        finally:
+            close_journal(token)
+            journal.close()
+
+    with pytest.raises(Killed):
+        run(Count(5))
+    last = Count()
+    assert torch.equal(run(last), expected) and last.calls == 13 - 5
+    again = Count()
+    assert torch.equal(run(again), expected) and again.calls == 0
+
+
+def test_a_torn_file_is_read_up_to_the_tear(tmp_path: Path) -> None:
+    path = tmp_path / "torn.journal"
+    journal = FileJournal(path, 0.0)
+    for i in range(4):
+        assert journal.answer(f"question {i}", lambda i=i: np.arange(i))[-1:].tolist() == [i - 1][: bool(i)]
+    journal.close()
+    whole = path.read_bytes()
+    for end in (0, 10, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:end])
+        journal, asked = FileJournal(path, 0.0), []
+        for i in range(4):
+            value = journal.answer(f"question {i}", lambda i=i, asked=asked: (asked.append(i), np.arange(i))[1])
+            np.testing.assert_array_equal(value, np.arange(i))
+        journal.close()
+        assert asked == list(range(4 - len(asked), 4)) and asked
+        assert path.read_bytes() == whole
+
+
+def test_other_data_and_arguments_are_other_fits(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path, every=1e-9)
+    for model, data, target in [
+        (LEARNERS["ridge"], X, y),
+        (LEARNERS["ridge"], X + 1, y),
+        (LEARNERS["ridge"], X, y + 1),
+        (clone(LEARNERS["ridge"]).set_params(tol=1e-3), X, y),
+    ]:
+        with pytest.raises(Killed):
+            clone(model).set_callbacks(checkpoint, Crash(2)).fit(data, target)
+    with pytest.raises(Killed):
+        clone(LEARNERS["ridge"]).set_callbacks(checkpoint, Crash(2)).fit(X, y, sample_weight=np.arange(26.0))
+    assert len(list(tmp_path.glob("*.journal"))) == 5
+    with pytest.raises(Killed):
+        clone(LEARNERS["ridge"]).set_params(verbose=0).set_callbacks(checkpoint, Crash(2)).fit(X.copy(), y)
+    assert len(list(tmp_path.glob("*.journal"))) == 5
+
+
+def test_a_grid_search_keeps_checkpoints_of_its_fits(tmp_path: Path) -> None:
+    model = OperatorRidge(Gaussian("auto"), random_state=0).set_callbacks(Checkpoint(tmp_path))
+    search = GridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=2).fit(X, y)
+    assert search.best_params_ and not list(tmp_path.glob("*.journal"))
+
+
+def test_two_fits_do_not_write_to_one_file(tmp_path: Path) -> None:
+    journal = FileJournal(tmp_path / "one.journal", 1.0)
+    with pytest.raises(ModelFileError, match="Another fit"):
+        FileJournal(tmp_path / "one.journal", 1.0)
+    journal.close()
+    with pytest.raises(ValueError, match=r"max_time|every"):
+        Checkpoint(tmp_path, every="soon")
+
+
+FIT = """
+import sys
+import numpy as np
+from representer import Checkpoint, DeepKernelRegressor, OperatorRidge
+from representer.approximation import Landmarks
+from representer.kernels import Gaussian
+import warnings
+warnings.simplefilter("ignore")
+folder, kind, on_dask = sys.argv[1], sys.argv[2], len(sys.argv) > 3
+rng = np.random.default_rng(0)
+if kind == "deep":
+    X = rng.normal(size=(150, 3))
+    model = DeepKernelRegressor([2], max_iter=40, n_restarts=3, random_state=0)
+else:
+    X = rng.normal(size=(int(kind), 5))
+    model = OperatorRidge(Gaussian(1.0), alpha=1e-3, approximation=Landmarks(X[:200]), random_state=0)
+y = np.sin(X[:, 0])
+if on_dask:
+    import dask.array as da
+    data, target = da.from_array(X, chunks=(len(X) // 200, -1)), da.from_array(y, chunks=len(X) // 200)
+else:
+    data, target = X, y
+print("ready", flush=True)
+model.set_callbacks(Checkpoint(folder, every=0.02)).fit(data, target)
+np.save(folder + "/answer.npy", model.predict(X[:50]))
+print("done", flush=True)
+"""
+
+
+def killed_fits(folder: Path, kind: str, n_kills: int, longest: float, *dask: str) -> tuple[np.ndarray, int]:
+    """What the fit answers that was killed at random moments, and how often it was."""
+    moments, kills = np.random.default_rng(1), 0
+    while True:
+        command = [sys.executable, "-c", FIT, str(folder), kind, *dask]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        if kills < n_kills:
+            time.sleep(moments.uniform(0.0, longest))
+            os.kill(process.pid, signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+        else:
+            assert process.wait() == 0
+        process.stdout.close()
+        if (folder / "answer.npy").exists():
+            return np.load(folder / "answer.npy"), kills
+
+
+def test_a_fit_that_is_killed_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "alone").mkdir()
+    monkeypatch.setattr(sys, "argv", ["fit", str(tmp_path / "alone"), "deep"])
+    exec(FIT, {})
+    (tmp_path / "killed").mkdir()
+    found, kills = killed_fits(tmp_path / "killed", "deep", 2, 0.5)
+    assert kills >= 1
+    np.testing.assert_allclose(found, np.load(tmp_path / "alone" / "answer.npy"), rtol=1e-8)
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["answer.npy"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "dask"), [("deep", ()), ("1000000", ()), ("100000", ("dask",))])
+def test_fits_that_are_killed_fifty_times_resume(kind: str, dask: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    expected, _ = killed_fits(tmp_path / "alone", kind, 0, 0.0, *dask)
+    kills, rounds = 0, 0
+    while kills < 50:
+        (tmp_path / str(rounds)).mkdir()
+        found, more = killed_fits(tmp_path / str(rounds), kind, 50 - kills, 2.0, *dask)
+        kills, rounds = kills + max(more, 1), rounds + 1
+        np.testing.assert_allclose(found, expected, rtol=1e-10 if kind != "deep" else 1e-8)
