@@ -59,15 +59,16 @@ class LeastSquares(Stacking):
             known = ~block.Y[:, j].isnan()
             missed = (predictions[:, known, j] - block.Y[known, j].to(predictions)).mT
             if block.weights is not None:
-                missed = missed * block.weights[known, None].to(missed).sqrt()
+                own = block.weights if block.weights.ndim == 1 else block.weights[:, j]
+                missed = missed * own[known, None].to(missed).sqrt()
             columns.append(simplex_weights(missed.cpu().double().numpy() * optimism))
         return np.stack(columns, 1)
 
     def error(self, predictions: Tensor, block: Block) -> float:
         squares = (predictions - block.Y.to(predictions)) ** 2
         w = squares.new_ones(len(squares)) if block.weights is None else block.weights.to(squares)
-        known = ~squares.isnan()
-        return float((w[:, None] * squares.nan_to_num(0.0)).sum() / (w[:, None] * known).sum())
+        w, known = w.reshape(len(w), -1), ~squares.isnan()
+        return float((w * squares.nan_to_num(0.0)).sum() / (w * known).sum())
 
 
 def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) -> np.ndarray:
