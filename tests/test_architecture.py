@@ -36,13 +36,13 @@ ROOMS = (
     "objectives",
     "preimage",
     "problems",
+    "plotting",
     "inspection",
     "persistence",
     "estimators",
     # the leaves
     "metrics",
     "datasets",
-    "plotting",
     "cli",
     "__main__",
     # the batteries, which may look at everything

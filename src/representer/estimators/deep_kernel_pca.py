@@ -402,6 +402,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             )
         return values
 
+    def _data_kernel(self) -> Kernel:
+        return self.function_.data.kernel
+
     def _level(self, level: int | None) -> int:
         """The number of a level, the last by default."""
         check_is_fitted(self)
