@@ -61,6 +61,7 @@ from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
 from representer.samples import (
     Data,
+    HeldSamples,
     OnDask,
     Records,
     TrainingSamples,
@@ -70,12 +71,17 @@ from representer.samples import (
     plain,
     refuse_frames,
 )
+from representer.systems import StackedSystem
+from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
 # library from a processor, and each operation waits for its latest thread.
 FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
 FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
+
+# Samples that have less support than this share of the training samples, each left out, are unlike them.
+OUTLYING_SHARE = 0.05
 
 _limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
 
@@ -130,6 +136,7 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     def all_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
         draft = object.__new__(type(self))
         vars(draft).update({name: value for name, value in vars(self).items() if not name.startswith("_cached")})
+        vars(draft).pop("_samples_support", None)
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
         managed(draft, *args, **kwargs)
         del draft._deadline
@@ -187,8 +194,6 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     """
 
     kernel: Any
-    function_: Any
-    kernel_: Any
     dtype: str = "float64"
     device: str | None = None
     constraints: ClassVar[dict[str, Check]] = {}  # what arguments may be, beside those that all learners share
@@ -198,6 +203,9 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     random_state: Any = None
     _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
+    function_: Any
+    kernel_: Any
+    _samples_support: Support
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
@@ -380,6 +388,67 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             return bool(task.call_on_fit_task_end(estimator=self))
 
         return call
+
+    # -- how far from the samples -------------------------------------------------------------------------------------
+    @answering
+    def support(self, X: Data) -> np.ndarray:
+        """How much of each input the training samples explain: near 1 among them, 0 far from all.
+
+        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + n·alpha: one minus the variance that a Gaussian process has left at x, as a
+        share of the one it began with. Of a stack it is the mean by its weights, and of layers the least of theirs;
+        kernels with unbounded k(x, x), such as the linear one, do not count beside others, and alone they say which
+        directions the samples explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit
+        that has some. Inputs with less than ``support_threshold_`` are unlike the training data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs.
+
+        Returns
+        -------
+        support : ndarray of shape (n_samples,)
+            Between 0 and 1.
+        """
+        support = self._support()
+        if not support.bounded:
+            warn(
+                "k(x, x) of this kernel is not known to be bounded: its support says which directions the samples "
+                "explain, not how far away an input is. Use kernel.normalized(), or a kernel such as Gaussian()."
+            )
+        if is_dask(X):
+            return self._lazily("support", X, None, dtype=np.float64)
+        return plain(support(self._new_inputs(X, self._data_kernel())))
+
+    @property
+    def support_threshold_(self) -> float:
+        """The support that 5 % of the training samples, each left out with its group, do not reach."""
+        return self._support().threshold(OUTLYING_SHARE)
+
+    def _support(self) -> Support:
+        """The support of the samples, which is made when it is first asked for."""
+        check_is_fitted(self)
+        if self._data_kernel().domain == "gram":
+            raise ValueError(
+                "The support of x needs k(x, x), which no Gram matrix of new with training samples holds. Use a kernel "
+                "object instead of kernel='precomputed' (Callable wraps any function)."
+            )
+        if "_samples_support" not in vars(self):
+            alpha = getattr(self, "alpha_", None)
+            support = Support.of(self._supported_function(), alpha, **self._supporting_samples())
+            self._samples_support = support
+        return self._samples_support
+
+    def _supported_function(self) -> Function:
+        """The function whose points are the samples."""
+        return self.function_
+
+    def _supporting_samples(self) -> dict[str, HeldSamples]:
+        """All samples of the fit, and those that a fit by sums holds, where there are some."""
+        system = getattr(self, "system_", None)
+        system = system.systems[0] if isinstance(system, StackedSystem) else system
+        attributes = {name: getattr(system, name, None) for name in ("samples", "held")}
+        return {name: value for name, value in attributes.items() if isinstance(value, HeldSamples)}
 
     # -- fits without folds -------------------------------------------------------------------------------------------
     def _fold_fits(self) -> FoldFits:

@@ -517,8 +517,10 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         return self.calibration_(decisions)
 
     # -- why ----------------------------------------------------------------------------------------------------------
-    _data_kernel = DeepKernelRegressor._data_kernel
     _system_inputs = DeepKernelRegressor._system_inputs
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
 
     def _has_flat_answers(self) -> bool:
         return len(self.classes_) == 2

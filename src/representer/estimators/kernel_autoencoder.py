@@ -36,7 +36,7 @@ from representer.estimators.validation import (
     one_kernel,
     seed_of,
 )
-from representer.functions import Composed, Layer
+from representer.functions import Composed, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -681,8 +681,6 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         return estimated_bound(functions, self._bound_data, delta)
 
     # -- why ----------------------------------------------------------------------------------------------------------
-    _data_kernel = DeepKernelRegressor._data_kernel
-
     def _explained_function(self) -> Composed:
         """The codes, which are sums over the samples (or landmarks) that the encoder has seen."""
         layers = self.function_.inner
@@ -690,6 +688,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supported_function(self) -> Expansion:
+        return self.function_.first
+
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
 

@@ -1,6 +1,6 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.chain import Chain, Layer
 from representer.functions.composed import Composed, CompositionNetwork, Stacked, StackedNetwork
 from representer.functions.conditional import ConditionalEmbedding
@@ -27,6 +27,7 @@ __all__ = [
     "KernelMap",
     "Layer",
     "OutputFunction",
+    "Span",
     "Stacked",
     "StackedNetwork",
     "StoredFeatures",

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Function
+from representer.functions.base import Function, Span
 from representer.kernels import Gaussian, Kernel, Linear
 from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
 from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
@@ -238,6 +238,10 @@ class Levels(Function):
         forward = tensor(self.forward)
         weights = (self.kernels, self.etas, self.coupled, largest, self.center)
         return Extension(hidden, multipliers, variances, forward, *weights)
+
+    def spans(self) -> list[Span]:
+        """The training samples with the kernel of the data."""
+        return [Span(self.data.kernel, self.data.anchors, self.data.representation)]
 
     def is_centered(self, level: int) -> bool:
         """Are the features that a level sees centred?"""
