@@ -84,6 +84,7 @@ from representer.samples import (
     is_dask,
     largest_target,
     plain,
+    replicate_scatter,
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
@@ -809,7 +810,16 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             solution.inner.problem.landmarks is not None,
             refits,
             seen.groups,
+            self._replicated(seen),
         )
+
+    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
+        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
+        if numbers is None:
+            return None
+        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
+        return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
 
     def _check_interpolation(self, seen: SeenSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
