@@ -102,6 +102,19 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
     return suggestion.kernel
 
 
+def kernels_of(word: str, X: Data, approximation: Any, *, compared: bool = True) -> list[Kernel]:
+    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them.
+
+    ``approximation`` is one of the inputs, or a pair for inputs and outputs.
+    """
+    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
+    several = stack_of(word, X, inputs)
+    assert several is not None  # a word of several kernels
+    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
+    return kernels if compared else (smooth or kernels)[:1]
+
+
 def one_kernel(kernel: Any, width: str = "auto") -> Any:
     """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
     return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
