@@ -16,6 +16,7 @@ from representer.objectives import (
     EpsilonInsensitive,
     HeldOut,
     Hinge,
+    Huber,
     Logistic,
     NotConvergedError,
     Objective,
@@ -163,3 +164,12 @@ def test_an_indefinite_gram_matrix_is_noticed(objective) -> None:
     labels = torch.where(X[:, 0] > 0, 1.0, -1.0)
     with pytest.raises((NotPositiveDefiniteError, NotConvergedError)):
         objective(labels, alpha=0.05).evaluate(-torch.exp(-(torch.cdist(X, X) ** 2)))
+
+
+def test_huber_takes_targets_that_are_far_larger_than_delta() -> None:
+    """As in a fit to y·1e250, in whose units delta is tiny: f + b is about the median, and no stack of calls grows."""
+    targets = regression_targets()
+    evaluation = Huber(targets, alpha=ALPHA, delta=1e-250).evaluate(gram_of(points()))
+    b, columns = evaluation.intercept, targets.reshape(len(targets), -1)
+    assert b is not None and bool(evaluation.value.isfinite())
+    assert bool(((columns.amin(0) <= b) & (b <= columns.amax(0))).all())

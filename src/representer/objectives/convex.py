@@ -774,10 +774,12 @@ class Huber(SmoothLoss):
         )
 
     def _solve(self, gram: Tensor, y: Tensor, alpha: float, near: Fit | None) -> Fit:
-        if near is None and bool(((y - self._cold_intercept(y)).abs() > WIDER * self.delta).any()):
-            # Few errors are small at first: Newton's method would feel its way from one to the next.
+        spread = float((y - self._cold_intercept(y)).abs().max()) / self.delta
+        if near is None and spread > WIDER:
+            # Few errors are small at first: Newton's method would feel its way from one to the next. Steps are longer
+            # where delta is hundreds of orders of magnitude away.
             wider = copy.copy(self)
-            wider.delta = WIDER * self.delta
+            wider.delta = self.delta * max(WIDER, spread**0.05)
             near = wider._solve(gram, y, alpha, None)
         return super()._solve(gram, y, alpha, near)
 
