@@ -29,7 +29,7 @@ from representer.estimators.deep_regressor import (
     settings_of,
 )
 from representer.estimators.validation import POSITIVE_OR_AUTO, Check, as_operator_kernel, check_inputs, seed_of
-from representer.functions import Composed, Layer
+from representer.functions import Composed, CompositionNetwork, Layer
 from representer.kernels import Kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -437,6 +437,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Checked inputs of a fitted autoencoder, prepared."""
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
+
+    def _network(self) -> torch.nn.Module:
+        """The encoder."""
+        return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:
         """The codes of prepared data."""
