@@ -32,7 +32,7 @@ for ax, pair in zip(axes[0, 1:], ((1, 7), (3, 8)), strict=True):
     rows = np.isin(y, pair)
     model = EmbeddingClassifier(Gaussian("ard"), max_iter=30, random_state=0).fit(X[rows][:150], y[rows][:150])
     print(f"{pair}: accuracy {model.score(X[rows][150:], y[rows][150:]):.3f}")
-    relevance = model.feature_relevance_ * X[rows].std(0)  # of a change as large as pixels have
+    relevance = X[rows].std(0) / np.asarray(model.kernel_.lengthscale)  # of a change as large as pixels have
     ax.imshow(relevance.reshape(8, 8), cmap="magma")
     ax.set_axis_off()
 figure.savefig("embedding_digits.png")

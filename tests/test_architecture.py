@@ -42,6 +42,7 @@ ROOMS = (
     # the leaves
     "metrics",
     "datasets",
+    "comparison",
     "plotting",
     "cli",
     "__main__",
@@ -56,6 +57,7 @@ SKLEARN: dict[str, str | tuple[str, ...]] = {
     "estimators": "sklearn",
     "datasets": "sklearn",
     "metrics": "sklearn",
+    "comparison": "sklearn",
     "testing": "sklearn",
     "objectives": "sklearn.svm",
 }
@@ -299,6 +301,14 @@ def test_every_room_has_its_tests() -> None:
     assert folders <= rooms | {"benchmarks", "examples", "fuzz", "papers", "runs"}
 
 
+def test_every_public_name_is_where_the_package_looks_for_it() -> None:
+    import representer
+
+    assert all(getattr(representer, name) is not None for name in representer.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Learner'"):
+        _ = representer.Learner  # type: ignore[attr-defined]
+
+
 def test_no_import_cycles() -> None:
     sources = {module_name(path): (path.read_text(encoding="utf-8"), path.name == "__init__.py") for path in PATHS}
     found = cycle(sources)
@@ -324,7 +334,7 @@ def state():
     }
 
 before, modules = state(), set(sys.modules)
-import representer
+import representer.estimators
 after = state()
 changed = [name for name in before if before[name] != after[name]]
 extras = sorted(set(sys.argv[1:]) & (set(sys.modules) - modules))
@@ -342,7 +352,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-import representer
+import representer.estimators
 """
 
 
@@ -357,7 +367,10 @@ def test_importing_does_no_work_and_no_extra_is_imported() -> None:
 
 
 def test_importing_changes_no_environment_variable() -> None:
-    script = "import os, sklearn, torch; before = dict(os.environ); import representer; print(before == os.environ)"
+    script = (
+        "import os, sklearn, torch; before = dict(os.environ)\n"
+        "import representer.estimators; print(before == os.environ)"
+    )
     result = in_a_fresh_process(script)
     assert result.stdout.strip() == "True", result.stderr
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +57,109 @@ def test_data_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["yacht.csv"] == str(tmp_path / "yacht.csv")
     assert found["mnist.npz"] is None
     assert "yacht.csv" in invoke("data", "list").output
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+def homes(path: Path, n: int = 24) -> Path:
+    rng = np.random.default_rng(0)
+    lines = ["size,colour,zip,price,dear"]
+    for i in range(n):
+        size, colour = rng.normal(100, 30), ("red", "blue", "")[i % 3]
+        price = size * (1 + (colour == "red"))
+        lines.append(f"{size:.1f},{colour},0{i % 2}111,{price:.1f},{'yes' if price > 120 else 'no'}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_help_imports_no_torch() -> None:
+    code = (
+        "import sys, representer.cli as c; c.make_application(); sys.exit(bool({'torch', 'sklearn'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_table_of_numbers_is_fitted_and_predicted(tmp_path: Path) -> None:
+    data, model = homes(tmp_path / "homes.csv"), tmp_path / "model"
+    options = ("--target", "price", "--ignore", "dear", "--folds", "2", "--time", "60s", "--out", str(model))
+    fitted = invoke("fit", str(data), *options)
+    assert fitted.exit_code == 0, fitted.output
+    for words in ("size", "categories", "codes", "ridge on one-hot", "R²", "step 4 of 4: fit to all rows, about"):
+        assert words in fitted.output
+    report = json.loads((model / "report.json").read_text())
+    assert report["learner"] == "OperatorRidge" and report["rows"] == 24 and report["folds"] == 2
+    assert report["held out"]["OperatorRidge"]["RMSE"] < report["held out"]["mean"]["RMSE"]
+    out = tmp_path / "predictions.csv"
+    # columns in another order, one more of them, and a level that is new
+    data.write_text("zip,extra,colour,size\n11111,1,green,90\n00111,2,red,90\n")
+    done = invoke("predict", str(model), str(data), "--out", str(out), "--interval", "0.9")
+    assert done.exit_code == 0, done.output
+    header, *rows = [line.split(",") for line in out.read_text().splitlines()]
+    assert header == ["prediction", "lower", "upper"] and len(rows) == 2
+    for prediction, lower, upper in (map(float, row) for row in rows):
+        assert lower < prediction < upper
+    data.write_text("zip,size\n11111,90\n")
+    refused = invoke("predict", str(model), str(data))
+    assert refused.exit_code == 1 and "no column 'colour'" in refused.output
+    data.write_text("zip,colour,size\n11111,red,large\n")
+    refused = invoke("predict", str(model), str(data))
+    assert refused.exit_code == 1 and "Column 'size': Row(s) 0 are no numbers" in refused.output
+
+
+def test_a_table_of_classes_is_fitted_and_predicted(tmp_path: Path) -> None:
+    data, model = homes(tmp_path / "homes.csv"), tmp_path / "model"
+    arguments = ("fit", str(data), "--target", "dear", "--folds", "2", "--out", str(model), "--json")
+    report = json.loads(invoke(*arguments).stdout)
+    assert report["learner"] == "EmbeddingClassifier" and "logistic regression on one-hot" in report["held out"]
+    lines = invoke("predict", str(model), str(data)).stdout.splitlines()
+    assert lines[0] == "class,probability of no,probability of yes" and len(lines) == 25
+    label, no, yes = lines[1].split(",")
+    assert float(no) + float(yes) == pytest.approx(1.0) and label == ("yes" if float(yes) > float(no) else "no")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "cost"), "There is no column 'cost'; there are: 'size', 'colour', 'zip', 'price', 'dear'"),
+        (("--target", "price", "--ignore", "row"), "There is no column 'row'"),
+        (("--target", "price", "--learner", "Ridge"), "There is no learner 'Ridge'"),
+        (("--target", "dear", "--learner", "OperatorRidge"), "OperatorRidge predicts numbers"),
+        (("--target", "price", "--time", "soon"), "max_time must be a positive number of seconds"),
+        (("--target", "price", "--folds", "20"), "24 rows are too few for 20 folds"),
+    ],
+)
+def test_fits_that_mean_nothing_write_nothing(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    data = homes(tmp_path / "homes.csv")
+    refused = invoke("fit", str(data), *arguments, "--out", str(tmp_path / "model"))
+    assert refused.exit_code == 1 and message in " ".join(refused.output.split())
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_a_folder_with_other_files_is_not_written_to(tmp_path: Path) -> None:
+    data = homes(tmp_path / "homes.csv")
+    refused = invoke("fit", str(data), "--target", "price", "--out", str(tmp_path))
+    assert refused.exit_code == 1 and "holds other files, such as 'homes.csv'" in refused.output
+
+
+def test_predictions_that_cannot_be_made_write_nothing(tmp_path: Path) -> None:
+    data, X = homes(tmp_path / "homes.csv"), np.linspace(0, 1, 9)[:, None]
+    path = OperatorRidge(alpha=0.1).fit(X, X[:, 0]).save(tmp_path / "m.representer")
+    for model, more, message in [
+        (tmp_path / "none", (), "There is no model file"),
+        (path, ("--out", str(tmp_path / "a.xls")), "Predictions are written as csv"),
+        (path, ("--interval", "90"), "--interval is a share between 0 and 1"),
+    ]:
+        refused = invoke("predict", str(model), str(data), *more)
+        assert refused.exit_code == 1 and message in " ".join(refused.output.split())
+    assert sorted(own.name for own in tmp_path.iterdir()) == ["homes.csv", "m.representer"]
+
+
+def test_describe_says_what_the_columns_of_a_table_are_taken_for(tmp_path: Path) -> None:
+    data = homes(tmp_path / "homes.csv")
+    about = json.loads(invoke("describe", str(data), "--target", "price", "--json").stdout)
+    kinds = {row["column"]: row["taken for"] for row in about["columns"]}
+    assert kinds == {"size": "numbers", "colour": "categories", "zip": "categories", "dear": "categories"}
+    assert about["kernel"].startswith("Stack(kernels=[Table(") and about["columns"][0]["explains"] > 0
+    printed = invoke("describe", str(data)).output
+    assert "digits with zeros in front: codes" in printed and "kernel = Stack(" in printed
+    refused = invoke("describe", str(tmp_path / "none.csv"))
+    assert refused.exit_code == 1 and "There is no file" in refused.output

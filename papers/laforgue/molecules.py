@@ -236,7 +236,7 @@ def dense_fit(
 
 def kernel_error(X: np.ndarray, T: np.ndarray, size: int, kernel: Any) -> Result:
     """The kernel autoencoder with nothing chosen but its code size, and perhaps its kernel."""
-    model = KernelAutoencoder(size, kernel, target="features", random_state=0).fit(X)
+    model = KernelAutoencoder(size, kernel, "rbf", target="features", random_state=0).fit(X)
     return {MSRE: float(model.reconstruction_error(T).mean())}
 
 

@@ -4,31 +4,29 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from representer import approximation, kernels, operators, preimage
-from representer.estimators import (
-    MACCS,
-    AtomPairs,
-    CollapsedComponentWarning,
-    ConditionalMeanEmbedding,
-    DeepKernelClassifier,
-    DeepKernelPCA,
-    DeepKernelRegressor,
-    EmbeddingClassifier,
-    KernelAutoencoder,
-    KernelFeatures,
-    Morgan,
-    OperatorRidge,
-    Paths,
-    StructuredPredictor,
-    Torsions,
-    load,
-)
-from representer.functions import Layer, herd, mean_embedding
-from representer.persistence import Checkpoint
-
 if TYPE_CHECKING:
-    from representer import datasets, metrics, plotting
+    from representer import approximation, datasets, kernels, metrics, operators, plotting, preimage
+    from representer.estimators import (
+        MACCS,
+        AtomPairs,
+        CollapsedComponentWarning,
+        ConditionalMeanEmbedding,
+        DeepKernelClassifier,
+        DeepKernelPCA,
+        DeepKernelRegressor,
+        EmbeddingClassifier,
+        KernelAutoencoder,
+        KernelFeatures,
+        Morgan,
+        OperatorRidge,
+        Paths,
+        StructuredPredictor,
+        Torsions,
+        load,
+    )
+    from representer.functions import Layer, herd, mean_embedding
     from representer.metrics import mmd
+    from representer.persistence import Checkpoint
 
 __version__ = version("representer")
 
@@ -65,16 +63,24 @@ __all__ = [
 ]
 
 
+# Where the public names that are no rooms themselves stand; all others are estimators.
+HOMES = {
+    "Checkpoint": "persistence",
+    "Layer": "functions",
+    "herd": "functions",
+    "mean_embedding": "functions",
+    "mmd": "metrics",
+}
+ROOMS = ("approximation", "datasets", "kernels", "metrics", "operators", "plotting", "preimage")
+
+
 def __getattr__(name: str) -> Any:
-    """Import the rooms that only some programs need when they are first asked for."""
-    if name == "datasets":
-        return import_module("representer.datasets")
-    if name == "plotting":
-        return import_module("representer.plotting")
-    if name in ("metrics", "mmd"):
-        metrics = import_module("representer.metrics")
-        return metrics.mmd if name == "mmd" else metrics
-    raise AttributeError(f"module 'representer' has no attribute {name!r}")
+    """Import what is asked for when it is first asked for: the command answers without torch and scikit-learn."""
+    if name in ROOMS:
+        return import_module(f"representer.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'representer' has no attribute {name!r}")
+    return getattr(import_module(f"representer.{HOMES.get(name, 'estimators')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,20 +1,26 @@
-"""The command ``representer``: its version, what is in a model file, and the data sets that it can load and fetch."""
+"""The command ``representer``: fit a model to a file, predict with it, describe files, list and fetch data sets."""
 
 # No `from __future__ import annotations`: typer reads annotations, and knows only what is imported here.
 import json
 import os
 import sys
+import time
+import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    import pandas as pd
     import typer
 
+    from representer.comparison import Comparison
     from representer.datasets import Source
 
 WIDTH = 150  # of tables where there is no terminal
@@ -54,13 +60,45 @@ def make_application() -> "typer.Typer":
             typer.echo(f"representer {version('representer')}")
             raise typer.Exit
 
-    @application.command("describe")
-    def describe(
-        model: Annotated[Path, typer.Argument(help="A file that `save` has written, or the folder in which it is.")],
+    table_file = "A table: csv, tsv, parquet, feather, jsonl or sdf."
+    model_file = "A folder that `fit` has written, or a file of `save`."
+
+    @application.command("fit")
+    def fit(
+        data: Annotated[Path, typer.Argument(help=table_file)],
+        target: Annotated[str, typer.Option(help="The column to predict from all others.")],
+        out: Annotated[Path, typer.Option(help="The folder for the model.")],
+        ignore: Annotated[
+            list[str] | None, typer.Option(help="A column to leave out, such as numbers of rows.")
+        ] = None,
+        learner: Annotated[str | None, typer.Option(help="Default: by the target, numbers or classes.")] = None,
+        budget: Annotated[str | None, typer.Option("--time", help="For all fits, such as 90s, 5m or 1h.")] = None,
+        folds: Annotated[int, typer.Option(min=2, help="Parts that are held out in turn.")] = 5,
         json_output: as_json = False,
     ) -> None:
-        """Print what a model file says about itself: versions, inputs, the fit."""
-        raise typer.Exit(describe_model(model, console_for(json_output), json_output))
+        """Fit a model to a table, beside simple rivals on held-out rows, and save it."""
+        raise typer.Exit(fit_table(data, target, ignore or [], out, learner, budget, folds, json_output))
+
+    @application.command("predict")
+    def predict(
+        model: Annotated[Path, typer.Argument(help=model_file)],
+        data: Annotated[Path, typer.Argument(help=table_file)],
+        out: Annotated[Path | None, typer.Option(help="The csv file for predictions; printed by default.")] = None,
+        interval: Annotated[
+            float | None, typer.Option(help="The share of targets between the bounds, such as 0.9.")
+        ] = None,
+    ) -> None:
+        """Predict the rows of a table with a model; columns are found by name."""
+        raise typer.Exit(predict_table(model, data, out, interval))
+
+    @application.command("describe")
+    def describe(
+        path: Annotated[Path, typer.Argument(help=f"{model_file} Or a table.")],
+        target: Annotated[str | None, typer.Option(help="Of a table: what the columns shall explain.")] = None,
+        json_output: as_json = False,
+    ) -> None:
+        """Print what a model file says about itself, or what the columns of a table are taken for."""
+        raise typer.Exit(describe_file(path, target, console_for(json_output), json_output))
 
     @data.command("list")
     def data_list(json_output: as_json = False) -> None:
@@ -99,7 +137,249 @@ def print_json(record: object) -> None:
     sys.stdout.write(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
-# -- the subcommands; each returns the exit status --------------------------------------------------------------------
+def answered(console: Console, question: Callable[[], None]) -> int:
+    """Do what a subcommand does: 1 with the reason where a file or what is in it does not allow it."""
+    try:
+        question()
+    except (ValueError, TypeError, OSError) as error:
+        console.print(str(error), style="red", markup=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+# -- fitting and predicting; each subcommand returns the exit status --------------------------------------------------
+REPORT = "report.json"  # beside the model in its folder
+
+
+class Steps:
+    """The progress of work in steps of about the same length, with an estimate of the time that is left."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self.console, self.total, self.done, self.began = console, total, 0, time.perf_counter()
+
+    def __call__(self, what: str) -> None:
+        """Say that the next step begins."""
+        left = ""
+        if self.done:
+            seconds = (time.perf_counter() - self.began) / self.done * (self.total - self.done)
+            left = f", about {seconds:.0f} s left" if seconds < 100 else f", about {seconds / 60:.0f} min left"
+        self.done += 1
+        self.console.print(f"step {self.done} of {self.total}: {what}{left}", style="dim", markup=False)
+
+
+def fit_table(
+    data: Path,
+    target: str,
+    ignored: list[str],
+    out: Path,
+    learner: str | None,
+    budget: str | None,
+    folds: int,
+    json_output: bool,
+) -> int:
+    """Compare a learner with rivals on held-out rows, fit it to all of them, and write the model and a report."""
+    console = console_for(json_output)
+
+    def work() -> None:
+        from representer.comparison import compare, folds_for, learner_for
+        from representer.datasets.files import writable_folder, write_whole
+        from representer.datasets.tables import read_table, split_target
+        from representer.kernels import suggest
+        from representer.optimize import as_seconds
+
+        max_time = None if budget is None else as_seconds(budget) / (folds + 1)
+        table = read_table(data)
+        frame, y = split_target(table, target, ignored)
+        model = learner_for(y, learner, max_time)
+        suggestion = suggest(frame, y.to_numpy())
+        _refuse_other_folders(out)
+        is_new = not out.exists()
+        writable_folder(out)  # before the work, not after it
+        try:
+            steps = Steps(console, folds_for(model, y, folds) + 2)
+            comparison = compare(model, frame, y, folds, steps)
+            steps("fit to all rows")
+            notes = _fitted(model, frame, y)
+            report = _report(data, target, len(table), len(y), model, comparison, suggestion, notes)
+            (out / REPORT).unlink(missing_ok=True)  # a report is never of another model
+            model.save(out)
+            write_whole(out / REPORT, json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+        except BaseException:
+            if is_new and not any(out.iterdir()):
+                out.rmdir()
+            raise
+        if json_output:
+            print_json(report)
+        else:
+            _print_report(console, report, suggestion, out)
+
+    return answered(console, work)
+
+
+def _refuse_other_folders(out: Path) -> None:
+    """A folder that holds other things than a model is none to write a model into."""
+    from representer.persistence.container import DEFAULT_NAME
+
+    if out.is_file():
+        raise ValueError(f"{out} is a file; --out is the folder for the model.")
+    strange = [path.name for path in out.iterdir() if path.name not in (DEFAULT_NAME, REPORT)] if out.is_dir() else []
+    if strange:
+        raise ValueError(f"{out} holds other files, such as {strange[0]!r}. Give --out a folder that is empty or new.")
+
+
+def _fitted(model: Any, frame: "pd.DataFrame", y: "pd.Series[Any]") -> list[str]:
+    """Fit the model to all rows, and return what its warnings say."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(frame, y.to_numpy())
+    return list(dict.fromkeys(str(entry.message) for entry in caught if issubclass(entry.category, UserWarning)))
+
+
+def _report(
+    data: Path, target: str, n_rows: int, n_known: int, model: Any, found: "Comparison", suggestion: Any, notes: Any
+) -> dict[str, Any]:
+    """What a fit has to say, as a record."""
+    error, score = found.measures
+    return {
+        "data": data.name,
+        "target": target,
+        "rows": n_rows,
+        "rows with a known target": n_known,
+        "learner": type(model).__name__,
+        "folds": len(next(iter(found.results.values()))),
+        "held out": {name: {error: e, score: s} for name, (e, s) in found.means.items()},
+        "columns": [
+            {"column": str(own.column), "taken for": own.kind, "because": own.why, "explains": own.association}
+            for own in suggestion.findings
+        ],
+        "error grows by, where a column is shuffled": found.mattered,
+        "kernel": repr(model.kernel_) if hasattr(model, "kernel_") else None,
+        "notes": notes,
+    }
+
+
+def _print_report(console: Console, report: dict[str, Any], suggestion: Any, out: Path) -> None:
+    """Print what each column was taken for, the errors for held-out rows, and what mattered."""
+    console.print(columns_table(suggestion))
+    scores = Table("method", *report["held out"][report["learner"]], title=f"held-out rows, {report['folds']} folds")
+    for name, values in report["held out"].items():
+        scores.add_row(escape(name), *(f"{value:.4g}" for value in values.values()))
+    console.print(scores)
+    mattered = report["error grows by, where a column is shuffled"]
+    if mattered:
+        table = Table("column", "error grows by", title="what mattered: each column shuffled in held-out rows")
+        for name, growth in mattered.items():
+            table.add_row(escape(name), f"{growth:.1%}")
+        console.print(table)
+    for note in report["notes"]:
+        console.print(f"Note: {note}", markup=False, soft_wrap=True)
+    unknown = report["rows"] - report["rows with a known target"]
+    if unknown:
+        console.print(f"{unknown} rows without a known {report['target']} were left out.", markup=False)
+    console.print(f"The model is in {out}: representer predict {out} new.csv", markup=False, soft_wrap=True)
+
+
+def columns_table(suggestion: Any) -> Table:
+    """What the columns of a table were taken for, and why."""
+    table = Table("column", "taken for", "because", "explains alone", title="columns")
+    for own in suggestion.findings:
+        share = "" if own.association is None else f"{own.association:.0%}"
+        kind = own.kind if own.part is not None else f"{own.kind}: left out"
+        table.add_row(escape(str(own.column)), kind, escape(own.why), share)
+    return table
+
+
+def predict_table(model: Path, data: Path, out: Path | None, interval: float | None) -> int:
+    """Write the predictions of a model for the rows of a table."""
+    console = Console(stderr=True)
+
+    def work() -> None:
+        from representer.datasets.files import write_whole
+        from representer.datasets.tables import read_table
+        from representer.estimators import load
+        from representer.persistence import describe
+
+        if out is not None and out.suffix.lower() != ".csv":
+            raise ValueError(
+                f"Predictions are written as csv; give --out a name that ends with .csv, not {out.name!r}."
+            )
+        if interval is not None and not 0.0 < interval < 1.0:
+            raise ValueError(f"--interval is a share between 0 and 1, such as 0.9; got {interval}.")
+        columns = describe(model)["fit"]["inputs"].get("columns", {})
+        texts = [name for name, kind in columns.items() if kind in ("str", "object", "string", "category")]
+        frame = read_table(data, texts=texts)
+        answers = predictions(load(model), frame, interval).to_csv(index=False)
+        if out is None:
+            sys.stdout.write(answers)
+        else:
+            write_whole(out, answers)
+            console.print(f"{len(frame)} predictions are in {out}.", markup=False, soft_wrap=True)
+
+    return answered(console, work)
+
+
+def predictions(model: Any, frame: "pd.DataFrame", interval: float | None) -> "pd.DataFrame":
+    """The answers of a model: a prediction and its bounds, or a class, its probabilities and the classes in its set."""
+    import pandas as pd
+
+    if not hasattr(model, "classes_"):
+        answers = {"prediction": model.predict(frame)}
+        if interval is not None:
+            answers["lower"], answers["upper"] = _bounds(model, frame, interval)
+        return pd.DataFrame(answers)
+    p = model.predict_proba(frame)
+    answers = {"class": model.classes_[p.argmax(1)]}
+    answers |= {f"probability of {label}": p[:, j] for j, label in enumerate(model.classes_)}
+    if interval is not None and hasattr(model, "predict_set"):
+        inside = model.predict_set(frame, interval)
+        answers["classes in the set"] = [" | ".join(map(str, model.classes_[row])) for row in inside]
+    return pd.DataFrame(answers)
+
+
+def _bounds(model: Any, frame: "pd.DataFrame", coverage: float) -> Any:
+    """Lower and upper ends of intervals: guaranteed ones where the learner has them, else those of a normal error."""
+    if hasattr(model, "predict_interval"):
+        return model.predict_interval(frame, coverage).T
+    mean, std = model.predict(frame, return_std=True)
+    factor = NormalDist().inv_cdf(0.5 + coverage / 2)
+    return mean - factor * std, mean + factor * std
+
+
+# -- describing -------------------------------------------------------------------------------------------------------
+def describe_file(path: Path, target: str | None, console: Console, json_output: bool) -> int:
+    """Describe a table if the name of the file is that of one, else a model."""
+    from representer.datasets.tables import READERS
+
+    if path.is_dir() or path.suffix.lower() not in READERS:
+        return describe_model(path, console, json_output)
+    return describe_table(path, target, console, json_output)
+
+
+def describe_table(path: Path, target: str | None, console: Console, json_output: bool) -> int:
+    """Print what the columns of a table are taken for, and the kernel that is suggested."""
+
+    def work() -> None:
+        from representer.datasets.tables import read_table, split_target
+        from representer.kernels import suggest
+
+        frame = read_table(path)
+        frame, y = (frame, None) if target is None else split_target(frame, target)
+        suggestion = suggest(frame, None if y is None else y.to_numpy())
+        if json_output:
+            rows = [
+                {"column": str(own.column), "taken for": own.kind, "because": own.why, "explains": own.association}
+                for own in suggestion.findings
+            ]
+            print_json({"columns": rows, "notes": suggestion.doubts, "kernel": repr(suggestion.kernel)})
+            return
+        console.print(columns_table(suggestion))
+        for doubt in suggestion.doubts:
+            console.print(f"Note: {doubt}", markup=False, soft_wrap=True)
+        console.print(f"kernel = {suggestion.kernel!r}", markup=False, soft_wrap=True)
+
+    return answered(console, work)
+
+
 def describe_model(model: Path, console: Console, json_output: bool) -> int:
     """Print what a model file says about itself: 1 if it is none."""
     from representer.persistence import ModelFileError, describe
@@ -120,6 +400,7 @@ def describe_model(model: Path, console: Console, json_output: bool) -> int:
     return 0
 
 
+# -- data sets --------------------------------------------------------------------------------------------------------
 def list_data(console: Console, json_output: bool) -> int:
     """List every file that a loader reads, and whether it is there."""
     from representer import datasets

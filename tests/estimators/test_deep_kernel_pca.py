@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA, KernelPCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from representer import CollapsedComponentWarning, DeepKernelPCA
 from representer.approximation import Nystroem, RandomFeatures
+from representer.estimators.validation import seed_of
 from representer.kernels import (
     Constant,
     Gaussian,
@@ -29,8 +31,12 @@ from representer.kernels import (
     Polynomial,
     Spectrum,
 )
+from representer.operators import Representation
+from representer.optimize import SearchSettings
 from representer.optimize.stiefel import StalledError
 from representer.problems import levels
+from representer.problems.levels import SHARPNESS, WIDTHS, LevelModel, LevelSearch, LevelsProblem
+from representer.samples import Block, InMemory
 
 CHECKED = {
     "two levels": DeepKernelPCA([2, 1], eta=[1.0, 100.0]),  # blobs need no second component: nothing shall collapse
@@ -252,18 +258,18 @@ def test_grids_over_nested_lengthscales(X):
 
 
 def test_suggested_architectures_hold_the_variance(X):
-    found = DeepKernelPCA([2, 2]).suggest_architecture(X, variance=0.8, max_levels=3)
-    values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2).fit(X), X))[::-1]
+    found = DeepKernelPCA([2, 2], "rbf").suggest_architecture(X, variance=0.8, max_levels=3)
+    values = np.linalg.eigvalsh(gram_of(DeepKernelPCA(2, "rbf").fit(X), X))[::-1]
     alone = int((values.cumsum() / values.sum() < 0.8).sum()) + 1
-    assert DeepKernelPCA(2).suggest_architecture(X, variance=0.8, max_levels=1).n_components == [alone]
+    assert DeepKernelPCA(2, "rbf").suggest_architecture(X, variance=0.8, max_levels=1).n_components == [alone]
     assert len(found.n_components) == len(found.explained_variance_ratio) <= 3
-    model = DeepKernelPCA(found.n_components).fit(X)
+    model = DeepKernelPCA(found.n_components, "rbf").fit(X)
     for ratios in model.explained_variance_ratio_:
         assert ratios.sum() >= 0.8
     assert "holds" in found.reason
-    literal = DeepKernelPCA([2, 2], center="data").suggest_architecture(X, variance=0.8, max_levels=3)
+    literal = DeepKernelPCA([2, 2], "rbf", center="data").suggest_architecture(X, variance=0.8, max_levels=3)
     assert literal.n_components == [alone + 1, 1]  # a constant holds the variance of levels that are not centred
-    fewer = DeepKernelPCA([alone, 1], center="data").fit(X)
+    fewer = DeepKernelPCA([alone, 1], "rbf", center="data").fit(X)
     assert fewer.explained_variance_ratio_[0].sum() < 0.8
     assert literal.explained_variance_ratio[-1][0] >= 0.8
     with pytest.raises(ValueError, match="variance must be a share"):
@@ -398,10 +404,57 @@ def test_new_samples_satisfy_a1(X):
         assert np.allclose(model.eigenvalues_[1] * h2[i], H2.T @ k2 / 1.5, atol=1e-8)
 
 
+def test_the_smoother_has_the_width_that_is_best_for_samples_left_out(X):
+    model = DeepKernelPCA([2, 2], Gaussian(3.0), extension="smoother").fit(X)
+    H, errors = np.hstack(model.hidden_), {}
+    for power in SHARPNESS:
+        narrow = Gaussian(3.0 / np.sqrt(power))
+        left_out = []
+        for i in range(len(X)):
+            others = np.delete(np.arange(len(X)), i)
+            k = np.exp(-((X[others] - X[i]) ** 2).sum(1) / (2 * narrow.lengthscale**2) + 0.0)
+            k = k if k.sum() > 0 else np.eye(len(others))[((X[others] - X[i]) ** 2).sum(1).argmin()]
+            left_out.append(k @ H[others] / k.sum())
+        errors[power] = ((np.array(left_out) - H) ** 2).sum()
+    assert model.function_.sharpness == min(errors, key=errors.get)
+    first = replace(model.function_, sharpness=1.0)
+    exact = replace(model.function_, extension="exact")
+    new = X[:20] + 0.1
+    assert (model.function_(new) - exact(new)).norm() < 0.5 * (first(new) - exact(new)).norm()
+
+
+def test_the_width_of_the_first_kernel_is_that_of_cross_validation(X):
+    model = DeepKernelPCA([2, 2], "auto", random_state=0)
+    problem = LevelsProblem(
+        InMemory(Block(X, torch.zeros(60, 0))),
+        LevelModel.of([2, 2], "auto", 1.0),
+        LevelSearch("auto", SearchSettings(seed=seed_of(0))),
+        Representation(torch.float64),
+    ).settled()
+    median = Gaussian("median").resolve(torch.from_numpy(X)).lengthscale
+    parts = np.array_split(np.random.default_rng(0).permutation(60), 3)
+    errors = {}
+    for width in WIDTHS:
+        by_hand = DeepKernelPCA([2, 2], [Gaussian(float(width * median)), "rbf"], solver="levelwise")
+        found = []
+        for i, test in enumerate(parts):
+            rows = np.concatenate([*parts[:i], *parts[i + 1 :]])
+            Z, Q = by_hand.fit(X[rows]).transform(X[rows]), by_hand.transform(X[test])
+            line = LinearRegression().fit(Z, X[rows])
+            found.append(((X[test] - line.predict(Q)) ** 2).sum(1))
+        errors[width] = np.concatenate(found)
+    best = min(errors.values(), key=np.mean)
+    within = [w for w, e in errors.items() if (e - best).mean() <= (e - best).std(ddof=1) / np.sqrt(60)]
+    assert problem.model.kernels[0].lengthscale == pytest.approx(float(min(within) * median))
+    assert model.fit(X).kernel_ == [problem.model.kernels[0], Gaussian(1.0)]
+    assert DeepKernelPCA([2, 2], "rbf").fit(X).kernel_[0].lengthscale == pytest.approx(float(median))
+
+
 def test_the_smoother_is_a_weighted_mean(X):
     model = DeepKernelPCA([2, 2], Gaussian(1.0), extension="smoother").fit(X)
     new = X[:4] + 0.1
-    weights = Gaussian(1.0)(new, X).numpy()
+    power = model.function_.sharpness
+    weights = Gaussian(1.0 / np.sqrt(power))(new, X).numpy()
     expected = weights @ np.concatenate(model.hidden_, 1) / weights.sum(1, keepdims=True)
     assert np.allclose(model.transform(new), expected)
     with pytest.raises(ValueError, match="negative for some samples"):
@@ -576,7 +629,7 @@ def test_pipelines_frames_tensors_pickles(X):
     assert np.allclose(model.transform(torch.tensor(X)), model.transform(X))
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.transform(X[:5]), model.transform(X[:5]))
-    assert np.array_equal(DeepKernelPCA([2, 2]).fit_transform(X), np.concatenate(model.hidden_, 1))
+    assert np.array_equal(model.fit_transform(X), np.concatenate(model.hidden_, 1))
 
 
 def test_fractions_count_components(X):

@@ -42,7 +42,7 @@ from representer.preimage.probabilities import EmbeddingCalibration, calibrate_e
 from representer.problems import class_embedding
 from representer.problems.embedding import EmbeddingSearch
 
-PAPER = {"kernel": "rbf", "criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
+PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NOT_REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
 }
@@ -58,7 +58,7 @@ NOT_NORMALISED = {
 CHECKED = {
     "default": (EmbeddingClassifier("rbf", max_iter=30, tol=1e-3, random_state=0), NOT_REPEATED),
     "paper": (
-        EmbeddingClassifier(max_iter=30, tol=1e-3, random_state=0, **PAPER),
+        EmbeddingClassifier("rbf", max_iter=30, tol=1e-3, random_state=0, **PAPER),
         NOT_NORMALISED | NOT_REPEATED,
     ),
     "adam": (EmbeddingClassifier("rbf", batch_size=16, max_iter=3, tol=1e-3, random_state=0), NOT_REPEATED),
@@ -257,8 +257,8 @@ def test_gram_matrices_and_objects_equal_vectors(three):
     labels = [w.count("a") > 1 for w in words]
     model = quiet(EmbeddingClassifier(Spectrum(2)), words, labels)
     assert model.score(words, labels) == 1.0
-    with pytest.raises(AttributeError, match="no lengthscales"):
-        _ = model.feature_relevance_
+    with pytest.raises(AttributeError, match="no columns"):
+        _ = model.relevance_
 
 
 def test_scale_and_alpha_are_one_direction(three):
@@ -307,12 +307,11 @@ def test_irrelevant_features_are_found(rng):
     y = (X[:, 1] + 0.2 * rng.normal(size=150) > 0).astype(int)
     for criterion in ("loo", "rademacher"):
         model = quiet(EmbeddingClassifier("rbf", criterion=criterion), X, y)
-        assert model.feature_relevance_.argmax() == 1
-        assert model.feature_relevance_.shape == (5,)
+        assert model.relevance_.argmax() == 1
+        assert model.relevance_.shape == (5,)
     shrunk = quiet(EmbeddingClassifier("rbf", shrinkage=1e5), X, y)
-    np.testing.assert_allclose(
-        shrunk.feature_relevance_ * X.std(0), (shrunk.feature_relevance_ * X.std(0))[0], rtol=0.05
-    )
+    scaled = X.std(0) / shrunk.kernel_.lengthscale
+    np.testing.assert_allclose(scaled, scaled[0], rtol=0.05)
 
 
 def test_batches_learn_about_what_all_samples_do():
@@ -489,8 +488,8 @@ def test_prediction_goes_in_blocks(three, monkeypatch):
         ({"clip": 0.0}, "clip must be a number"),
         ({"batch_size": 1}, "batch_size must be"),
         ({"start": 3}, "start must be None or a dict"),
-        ({"start": {"width": 1.0}}, "start has 'width', which is not learned"),
-        ({"start": {"alpha": 0.0}}, "must be positive and finite"),
+        ({"kernel": "rbf", "start": {"width": 1.0}}, "start has 'width', which is not learned"),
+        ({"kernel": "rbf", "start": {"alpha": 0.0}}, "must be positive and finite"),
         ({"approximation": 100}, "approximation must be None"),
         ({"kernel": Linear(), "approximation": RandomFeatures(10)}, "RandomFeatures takes"),
         ({"max_iter": 0}, "max_iter must be"),

@@ -454,7 +454,7 @@ def test_pipelines_searches_and_frames(curve):
     pipe = make_pipeline(StandardScaler(), KernelAutoencoder(1, max_iter=20, **FIXED))
     assert cross_val_score(pipe, curve, cv=3).mean() > 0.5
     search = GridSearchCV(
-        KernelAutoencoder(1, max_iter=20, **FIXED),
+        KernelAutoencoder(1, "rbf", "rbf", max_iter=20, **FIXED),
         {"kernel__lengthscale": [0.05, 1.0], "n_components": [1, 2]},
         cv=3,
     ).fit(curve)
@@ -464,6 +464,7 @@ def test_pipelines_searches_and_frames(curve):
         nested.decoder_kernel == Gaussian(0.3)
         and search.estimator.get_params()["decoder_kernel__lengthscale"] == "median"
     )
+    assert KernelAutoencoder().set_params(kernel__lengthscale=0.3).kernel == Gaussian(0.3)
     gram = Gaussian(1.0)(curve).numpy()
     search = GridSearchCV(KernelAutoencoder(1, "precomputed", max_iter=20, **FIXED), {"n_components": [1, 2]}, cv=3)
     assert search.fit(gram).best_score_ > 0.5
@@ -600,3 +601,17 @@ def test_degenerate_data(rng):
 def test_collapsed_codes_are_reported(curve):
     with pytest.warns(ConvergenceWarning, match="collapsed to a constant"):
         KernelAutoencoder(1, alpha=1e-2, encoder_alpha=1e3, random_state=0).fit(curve)
+
+
+def test_widths_are_learned_by_default_where_penalties_are(curve):
+    options = {"n_restarts": 1, "random_state": 0, "max_iter": 20}
+    by_default = KernelAutoencoder(1, **options).fit(curve)
+    named = KernelAutoencoder(1, Gaussian("auto"), Gaussian("auto"), **options).fit(curve)
+    assert (by_default.kernel_, by_default.decoder_kernel_) == (named.kernel_, named.decoder_kernel_)
+    median = KernelAutoencoder(1, "rbf", "rbf", **options).fit(curve)
+    assert by_default.kernel_.lengthscale != median.kernel_.lengthscale
+    assert by_default.criterion_value_ <= median.criterion_value_ * (1 + 1e-6)  # it starts from the median
+    fixed = KernelAutoencoder(1, **FIXED).fit(curve)
+    assert fixed.kernel_ == KernelAutoencoder(1, "rbf", "rbf", **FIXED).fit(curve).kernel_
+    with pytest.warns(ConvergenceWarning, match="max_iter=2 reached"):
+        KernelAutoencoder(1, **{**FIXED, "max_iter": 2, "tol": 1e-12}).fit(curve)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from golden.data import make_data
 
 import representer
+from fuzz.data import make_data
 from representer import approximation, kernels, operators, preimage
 
 SCOPE: dict[str, Any] = {"np": np}

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden.answers import numbers
 from sklearn.exceptions import NotFittedError
 
 import representer
 from fuzz.cases import N_QUERIES, Case, take
+from fuzz.data import numbers
 from fuzz.oracle import dense_answer
 from representer.notices import NumericalWarning
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 from representer import ConditionalMeanEmbedding, EmbeddingClassifier
 from representer.approximation import Nystroem
-from representer.kernels import Gaussian, Neural
+from representer.kernels import Gaussian
 from representer.problems import embedding
 from representer.problems.embedding import BEND, bent
 
@@ -164,22 +164,6 @@ def test_landmarks_of_a_gram_matrix_are_refused_before_the_search(data, monkeypa
 
 
 # -- what is said of the result ---------------------------------------------------------------------------------------
-def test_relevance_is_of_features_not_of_hidden_units_or_constants(data):
-    X, y = data
-    torch.manual_seed(0)  # of the weights: with others two iterations may be too few
-    network = EmbeddingClassifier(Neural(torch.nn.Linear(3, 3), Gaussian("ard")), max_iter=2, tol=0.1)
-    with pytest.raises(AttributeError, match="no lengthscales of the features"):
-        _ = network.fit(X, y).feature_relevance_
-    both = Gaussian([1.0, 2.0, 4.0]) + Gaussian(3.0)
-    model = EmbeddingClassifier(2.0 * both, alpha=0.1).fit(X, y)
-    np.testing.assert_allclose(model.feature_relevance_, [1.0, 0.5, 0.25])
-    constant = np.column_stack([X[:, 0], np.full(N, 7.0)])
-    assert EmbeddingClassifier(Gaussian(2.0), alpha=0.1).fit(constant, y).feature_relevance_.tolist() == [
-        0.5,
-        0.0,
-    ]
-
-
 def test_messages_name_what_is_allowed(data):
     X, y = data
     model = EmbeddingClassifier(Gaussian(1.0), alpha=0.1).fit(X, y)

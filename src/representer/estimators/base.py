@@ -24,6 +24,7 @@ from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import ThreadpoolController
 
+from representer.estimators.intervals import FoldFits
 from representer.estimators.validation import (
     ARGUMENTS,
     DTYPES,
@@ -35,23 +36,42 @@ from representer.estimators.validation import (
     check_weights,
     kernel_domain,
     needs_approximation,
+    seed_of,
     warn_unconverged,
 )
-from representer.functions import function_network
+from representer.functions import Function, function_network
+from representer.inspection.intervals import check_coverage
+from representer.inspection.relevance import total_effects
 from representer.inspection.rounding import lost_digits
-from representer.kernels import NAMES, Kernel, Stack, as_kernel
+from representer.kernels import NAMES, Kernel, Stack, as_kernel, is_frame
 from representer.linalg import RoundingNotes, noted_rounding
 from representer.notices import NumericalWarning, warn
 from representer.operators import OperatorKernel, Representation, takes_gaps, takes_sparse
 from representer.optimize import Deadline, HistoryEntry
 from representer.persistence import FitRecord, fingerprint, schema, write_model
-from representer.samples import Data, OnDask, is_dask, map_rows, refuse_frames
+from representer.samples import (
+    Data,
+    HeldSamples,
+    OnDask,
+    Records,
+    TrainingSamples,
+    as_records,
+    is_dask,
+    map_rows,
+    plain,
+    refuse_frames,
+)
+from representer.systems import StackedSystem
+from representer.systems.support import Support
 from representer.values import Value, unchanged_by_errors
 
 # Torch, NumPy and SciPy have threads of their own. Threads without work spin for a while and keep those of the other
 # library from a processor, and each operation waits for its latest thread.
 FEW_ROWS = 512  # up to so many samples all operations are short, and a fit runs on one thread
 FACTORED_ROWS = 4000  # up to so many SciPy's factorisations and products are most of the work: torch has one thread
+
+# Samples that have less support than this share of the training samples, each left out, are unlike them.
+OUTLYING_SHARE = 0.05
 
 _limited = threading.Lock()  # the limit is the process's: the thread that has set it lifts it
 
@@ -105,7 +125,8 @@ def fitting(fit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(fit)
     def all_at_once(self: Any, *args: Any, **kwargs: Any) -> Any:
         draft = object.__new__(type(self))
-        vars(draft).update(vars(self))
+        vars(draft).update({name: value for name, value in vars(self).items() if not name.startswith("_cached")})
+        vars(draft).pop("_samples_support", None)
         deadline = draft._deadline = Deadline(getattr(draft, "max_time", None))
         managed(draft, *args, **kwargs)
         del draft._deadline
@@ -169,7 +190,12 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     kernel_arguments: tuple[str, ...] = ("kernel",)  # the arguments that may be a short name of a kernel
     list_arguments: tuple[str, ...] = ()  # the arguments that may be lists of values with parameters of their own
     training_data: tuple[str, ...] = ()  # the attributes that no answer to new samples needs
+    random_state: Any = None
+    _training_samples: TrainingSamples | None = None  # what fits without some of the samples are made from
     _deadline: Deadline = Deadline()  # of a fit under way; elsewhere there is none
+    function_: Any
+    kernel_: Any
+    _samples_support: Support
     _group_numbers: dict[Any, int] | None  # of the labels in the batches of partial_fit
 
     # -- what scikit-learn asks ---------------------------------------------------------------------------------------
@@ -372,6 +398,110 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
 
         return call
 
+    # -- how far from the samples -------------------------------------------------------------------------------------
+    @answering
+    def support(self, X: Data) -> np.ndarray:
+        """How much of each input the training samples explain: near 1 among them, 0 far from all.
+
+        s(x) = k_xᵀW⁻¹k_x / k(x, x), W = K + n·alpha: one minus the variance that a Gaussian process has left at x, as a
+        share of the one it began with. Of a stack it is the mean by its weights, and of layers the least of theirs;
+        kernels with unbounded k(x, x), such as the linear one, do not count beside others, and alone they say which
+        directions the samples explain, not how far away x is (with a warning). Landmarks stand for the samples of a fit
+        that has some. Inputs with less than ``support_threshold_`` are unlike the training data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs.
+
+        Returns
+        -------
+        support : ndarray of shape (n_samples,)
+            Between 0 and 1.
+        """
+        support = self._support()
+        if not support.bounded:
+            warn(
+                "k(x, x) of this kernel is not known to be bounded: its support says which directions the samples "
+                "explain, not how far away an input is. Use kernel.normalized(), or a kernel such as Gaussian()."
+            )
+        if is_dask(X):
+            return self._lazily("support", X, None, dtype=np.float64)
+        return plain(support(self._new_inputs(X, self._data_kernel())))
+
+    @property
+    def support_threshold_(self) -> float:
+        """The support that 5 % of the training samples, each left out with its group, do not reach."""
+        return self._support().threshold(OUTLYING_SHARE)
+
+    def _support(self) -> Support:
+        """The support of the samples, which is made when it is first asked for."""
+        check_is_fitted(self)
+        if self._data_kernel().domain == "gram":
+            raise ValueError(
+                "The support of x needs k(x, x), which no Gram matrix of new with training samples holds. Use a kernel "
+                "object instead of kernel='precomputed' (Callable wraps any function)."
+            )
+        if "_samples_support" not in vars(self):
+            alpha = getattr(self, "alpha_", None)
+            support = Support.of(self._supported_function(), alpha, **self._supporting_samples())
+            self._samples_support = support
+        return self._samples_support
+
+    def _supported_function(self) -> Function:
+        """The function whose points are the samples."""
+        return self.function_
+
+    def _supporting_samples(self) -> dict[str, HeldSamples]:
+        """All samples of the fit, and those that a fit by sums holds, where there are some."""
+        system = getattr(self, "system_", None)
+        system = system.systems[0] if isinstance(system, StackedSystem) else system
+        attributes = {name: getattr(system, name, None) for name in ("samples", "held")}
+        return {name: value for name, value in attributes.items() if isinstance(value, HeldSamples)}
+
+    def _data_kernel(self) -> Kernel | OperatorKernel | Stack:
+        """The kernel that sees the data."""
+        return self.kernel_
+
+    # -- fits without folds -------------------------------------------------------------------------------------------
+    def _fold_fits(self) -> FoldFits:
+        """Fits without each of five folds, which repeat the search; the first call makes them."""
+        fits: FoldFits | None = self.__dict__.get("_cached_folds")
+        if fits is None:
+            samples = self._training_samples
+            if samples is None:
+                raise ValueError(
+                    "Fits without some of the samples need all of them with their targets, and a fit by batches, on "
+                    "Dask or to more samples than inner layers see does not keep them. Fit to fewer ones in memory."
+                )
+            fits = self.__dict__["_cached_folds"] = FoldFits.of(self, samples, seed_of(self.random_state))
+        return fits
+
+    def _check_question(self, X: Data, coverage: Any) -> None:
+        """Refuse to answer with intervals or sets before a fit, for no coverage, or on Dask."""
+        check_is_fitted(self)
+        check_coverage(coverage)
+        if is_dask(X):
+            raise ValueError("Intervals and sets are for data in memory; map them over the chunks yourself.")
+
+    # -- what matters -------------------------------------------------------------------------------------------------
+    @property
+    def relevance_(self) -> np.ndarray:
+        """How much each column matters: the share of the variance of the answers that is lost without it (n_features,).
+
+        The answers are predictions, probabilities of classes, or components. See ``inspection.relevance``.
+        """
+        check_is_fitted(self)
+        X = getattr(self, "X_fit_", None)
+        X = as_records(X) if isinstance(X, Records) or is_frame(X) else plain(X)
+        if not isinstance(X, Records) and (not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "biuf"):
+            raise AttributeError(
+                "relevance_ is one of columns, and this model has no columns of its training samples: they are "
+                "objects, a Gram matrix, or were not kept (fits on Dask, partial_fit)."
+            )
+        methods = (getattr(self, name, None) for name in ("predict_proba", "predict", "transform"))
+        return total_effects(next(method for method in methods if method is not None), X)
+
     # -- answers on Dask ----------------------------------------------------------------------------------------------
     def _lazily(self, method: str, X: Data, width: int | None, *first: Any, dtype: Any = None, **options: Any) -> Any:
         """Return ``method(chunk)`` for every chunk of a Dask collection: a Dask array (n, width), or (n,) for None.
@@ -384,7 +514,7 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         if method == "transform":
             refuse_frames(self)
         light = copy.copy(self)
-        for name in (*self.training_data, "feature_names_in_"):  # chunks are arrays, without names
+        for name in (*self.training_data, "_training_samples", "feature_names_in_"):  # chunks are arrays, without names
             light.__dict__.pop(name, None)
         answer = partial(getattr(light, method), *first, **options)
         return map_rows(answer, X, width, np.dtype(self.dtype if dtype is None else dtype))

@@ -26,9 +26,11 @@ from representer.estimators.deep_regressor import (
     refuse_approximation,
     samples_in_memory,
     samples_on_dask,
+    seen_samples,
     settings_of,
     stack_attributes,
 )
+from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_left_out,
@@ -53,7 +55,7 @@ from representer.preimage.probabilities import (
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
 from representer.problems.stack import CodesLogLoss, Members
-from representer.samples import Data, Samples, as_rows, is_dask, plain
+from representer.samples import Data, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
 from representer.values import NONE, one_of
 
 LOSSES = ("logistic", "hinge", "squared_hinge", "squared")
@@ -293,6 +295,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         problem = deep_regression(self, composition, samples, inputs, loss, self._labels)
         solution = problem.solve(problem.choose(settings_of(self, problem.seed)))
         self._keep_attributes(deep_attributes(solution))
+        labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
+        self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
         if self.calibration is None:
             return self
         if solution.outer is None:
@@ -314,6 +318,12 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if self.calibration is not None:
             left_out = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
             self.calibration_ = calibrate_codes(left_out[1].cpu(), left_out[0].Y.cpu(), left_out[0].weights)
+        if isinstance(samples, InMemory):
+            block = samples.samples
+            weights = None if block.weights is None else plain(block.weights)
+            labels, own = self.classes_[self._labels(plain(block.Y))], plain(inputs, copy=True)
+            pairwise = stack.domain == "gram"
+            self._training_samples = TrainingSamples.of(own, labels, weights, samples.groups, pairwise=pairwise)
         return self
 
     def _samples(
@@ -441,6 +451,32 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         tied = decisions >= largest - SAME * np.abs(decisions).max(1, keepdims=True)
         return self.classes_[np.where(tied, self.class_count_, -1).argmax(1)]
 
+    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
+        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
+        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
+        in the set.
+
+        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
+        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: at least about ``coverage`` of them do.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new samples whose class shall be in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        inputs = self._new_inputs(X, self.function_.kernel)
+        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+
     def predict_proba(self, X: Data) -> np.ndarray:
         """Predict class probabilities.
 
@@ -464,6 +500,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
                 "calibration='cv', or use loss='logistic'."
             )
         return self.calibration_(decisions)
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

@@ -18,7 +18,7 @@ from torch import Tensor
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.operator_ridge import OperatorRidge
-from representer.estimators.validation import Check, approximated_by, kernel_domain, seed_of
+from representer.estimators.validation import Check, approximated_by, kernel_domain, one_kernel, seed_of
 from representer.functions.levels import Levels
 from representer.inspection import levels as inspection
 from representer.inspection.levels import ApproximationBounds
@@ -67,7 +67,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
     kernel : Kernel, str or list of these, default="rbf"
         The first sees the data (``"precomputed"``: their Gram matrix), the others hidden features, which have columns
         of unit length. A word (``"median"``) in a kernel is given its number by the data, or by the hidden features
-        where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1.
+        where the search starts; a name (``"rbf"``) above the first level stands for a lengthscale of 1. ``"auto"``, for
+        vectors, is a Gaussian kernel: the first has the narrowest width, of some multiples of the median distance, with
+        which as much of held-out samples is recovered as with the best, within a standard error (see ``score``).
     eta : float or list of float, default=1.0
         The weights η_j: a small |η_j| gives a level more weight. With a negative η_j the level keeps its leading
         variance, but the level below works against it: a saddle, where the kept eigenvectors need not be the leading
@@ -87,7 +89,8 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         from there.
     extension : {"exact", "smoother"}, default="exact"
         How ``transform`` finds hidden features of new samples: from the equations that training samples satisfy, or as
-        a mean of the training samples' own, weighted by the first kernel.
+        a mean of the training samples' own, weighted by a power of the first kernel. The power is a width (k^p of a
+        Gaussian kernel has the lengthscale ℓ/√p): the one that comes nearest to samples that are left out.
     preimage : {"auto", "direct", "ridge", "gradient", "weighted", "nearest"} or Network, default="auto"
         How ``inverse_transform`` finds the inputs of a level from its components. ``"direct"``: the features themselves
         (linear kernels). ``"ridge"``: kernel ridge regression from components to inputs. ``"weighted"``: the mean of
@@ -253,8 +256,10 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
 
     def __sklearn_tags__(self) -> Any:
         tags, kernel = super().__sklearn_tags__(), self.kernel
-        first = kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel
+        first = one_kernel(kernel[0] if isinstance(kernel, list | tuple) and len(kernel) else kernel)
         tags.input_tags.pairwise, tags.input_tags.sparse = kernel_domain(first) == "gram", takes_sparse(first)
+        if isinstance(kernel, str):
+            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         return tags
 
     # -- fitting ------------------------------------------------------------------------------------------------------
@@ -288,7 +293,7 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
             decoder=decoder,
         )
         samples = self._samples(model.kernels[0], X)
-        problem = LevelsProblem(samples, model, self._search(), self._representation())
+        problem = LevelsProblem(samples, model, self._search(), self._representation()).settled()
         choice = problem.choose()
         self._keep(problem, choice, problem.solve(choice))
         return self
@@ -384,6 +389,9 @@ class DeepKernelPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLea
         """Hidden features before they are put into the container that ``set_output`` asks for."""
         H = plain(self._hidden(self._new_inputs(X, self.function_.data.kernel)))
         return H if level is None else np.ascontiguousarray(H[:, self.function_.columns(level)])
+
+    def _data_kernel(self) -> Kernel:
+        return self.function_.data.kernel
 
     def _hidden(self, X: Data) -> Tensor:
         """Hidden features of checked inputs, with a warning if their equations were not solved."""

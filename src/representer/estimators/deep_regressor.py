@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.intervals import alone, fold_intervals, with_deviation
 from representer.estimators.validation import (
     DTYPES,
     POSITIVE_OR_AUTO,
@@ -25,9 +26,11 @@ from representer.estimators.validation import (
     as_operator_kernel,
     check_alpha,
     check_left_out,
+    check_noise,
     check_targets,
     is_flat,
     needs_approximation,
+    noise_weights,
     require_targets,
     seed_of,
     stack_of,
@@ -71,10 +74,12 @@ from representer.problems.stack import (
 from representer.samples import (
     Block,
     Data,
+    HeldSamples,
     InMemory,
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     groups_with_replicates,
     is_dask,
     largest_target,
@@ -82,7 +87,7 @@ from representer.samples import (
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
-from representer.systems.ridge import SummedSystem
+from representer.systems.ridge import FittedSystem, SummedSystem
 from representer.values import Rule, is_count, is_real, one_of
 
 # An interpolant that misses the data by more than this share of the largest target is reported.
@@ -217,6 +222,14 @@ def samples_in_memory(
     groups = groups_with_replicates(groups, replicates(kernel, inputs))
     tensors = [None if a is None else torch.from_numpy(a) for a in (weights, groups)]
     return InMemory(Block(inputs, how.tensor(Y), *tensors))
+
+
+def seen_samples(seen: SeenSamples, X: Data, y: np.ndarray, composition: Composition) -> TrainingSamples | None:
+    """The samples of a fit, for fits without some of them; None where inner layers have not seen all."""
+    if seen.source is not None:
+        return None
+    pairwise = composition.input_kernel.domain == "gram"
+    return TrainingSamples.of(X, y, seen.weights, seen.groups, pairwise=pairwise)
 
 
 @dataclass(frozen=True)
@@ -665,7 +678,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -679,6 +692,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             Weights in the mean loss: a sample of weight 2 counts as two, one of weight 0 as none.
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together: samples of one group are left out together by leave-one-out and folds.
+        noise : array-like of shape (n_samples,), default=None
+            The standard deviation of each measurement, where it is known: precise targets count more, in inverse
+            proportion to its square.
 
         Returns
         -------
@@ -686,6 +702,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             The fitted model.
         """
         self._check()
+        if noise is not None:
+            sample_weight = self._noise_weights(X, noise, sample_weight)
         refuse_approximation(self, self.loss)
         forget(self)
         stack = kernels_to_stack(self, X)
@@ -705,6 +723,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             self.system_ = self._spread(solution)
         if self.loss == "interpolate":
             self._check_interpolation(problem.seen)
+        y = self._unit * plain(problem.seen.block.Y, copy=True)
+        self._training_samples = seen_samples(problem.seen, self.X_fit_, y[:, 0] if self._flat else y, composition)
         return self
 
     def _fit_stack(self, stack: Stack, X: Data, y: Data, sample_weight: Any, groups: Any) -> Self:
@@ -718,6 +738,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._keep_attributes(stack_attributes(solution, self._unit))
         self.system_ = solution.system
         self.X_fit_ = plain(X, copy=True)
+        y, pairwise = targets[:, 0] if self._flat else targets, stack.domain == "gram"
+        self._training_samples = TrainingSamples.of(self.X_fit_, y, weights, samples.groups, pairwise=pairwise)
         return self
 
     def _samples(
@@ -734,6 +756,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         targets = self._targets(y, len(X))
         self._unit = self._target_unit(targets)
         return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+
+    def _noise_weights(self, X: Data, noise: Any, sample_weight: Any) -> np.ndarray:
+        """The weights of samples whose measurements have these standard deviations."""
+        if is_dask(X):
+            raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
+        if np.ndim(noise) > 1 and np.shape(noise)[1] > 1:
+            raise ValueError(
+                f"noise= of each output, of shape {np.shape(noise)}, has no place in inner layers, which all outputs "
+                "share. Give one standard deviation a sample, or use OperatorRidge."
+            )
+        weights = noise_weights(check_noise(noise, np.zeros((_num_samples(X), 1))))[:, 0]
+        return weights if sample_weight is None else weights * np.asarray(plain(sample_weight), dtype=np.float64)
 
     def _targets(self, y: Data, n: int) -> np.ndarray:
         """The checked targets (n, p), none of which is missing."""
@@ -871,8 +905,53 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             raise ValueError("return_std=True needs a fit with loss='squared' and no penalty=.")
         return mean, self._shaped(self._unit * self.system_.deviation(points))
 
+    def predict_interval(self, X: Data, coverage: float = 0.9) -> np.ndarray:
+        """Intervals in which new targets lie, with a guarantee: CV+ (Barber et al., 2021), for any loss.
+
+        They come from five fits without a fold each, which repeat the search, and which the first call makes; groups,
+        equal inputs included, are left out together. Where standard deviations need no more fits than these, errors are
+        measured in them if that makes the intervals narrower.
+
+        Proven, for exchangeable samples (or groups): new targets lie in their intervals with a probability of at least
+        1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: about ``coverage`` of them (``docs/uncertainty.md``).
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the first kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new targets that shall lie in their intervals.
+
+        Returns
+        -------
+        intervals : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
+            Lower and upper ends; infinite, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        inputs = self._new_inputs(X, self.function_.kernel)
+        fits = self._fold_fits()
+        known = self.function_.kernel.domain != "gram" and all(
+            model._has_deviations for model in (self, *fits.learners)
+        )
+        ends = plain(fold_intervals(fits, inputs, coverage, with_deviation if known else alone))
+        ends = ends.astype(self.intercept_.dtype)
+        return ends[:, 0] if self._flat else ends
+
+    @property
+    def _has_deviations(self) -> bool:
+        """Are standard deviations known without refits?"""
+        systems = self.system_.systems if isinstance(self.system_, StackedSystem) else (self.system_,)
+        return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
+
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supporting_samples(self) -> dict[str, HeldSamples]:
+        """The samples that the inner layers have seen; those that a fit by sums holds are images."""
+        return {"held": HeldSamples(np.empty(0), self.X_fit_, None, None)}
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     def transform_layers(self, X: Data) -> list[np.ndarray]:

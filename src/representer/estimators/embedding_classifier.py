@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -13,10 +13,10 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
-from torch import Tensor
 
 from representer.approximation import Approximation
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.intervals import class_sets
 from representer.estimators.validation import (
     Check,
     check_alpha,
@@ -35,7 +35,7 @@ from representer.estimators.validation import (
     warn_unconverged,
 )
 from representer.functions import Expansion, FeatureFunction, Stacked
-from representer.kernels import Gaussian, Kernel, Mapped, Stack, as_kernel, is_bounded
+from representer.kernels import TREND, Gaussian, Kernel, Stack, as_kernel, is_bounded
 from representer.operators import Representation, original, replicates
 from representer.optimize import Choice, HistoryEntry, keep_going
 from representer.preimage.probabilities import (
@@ -54,13 +54,14 @@ from representer.samples import (
     OnDask,
     Samples,
     SparseRows,
+    TrainingSamples,
     as_scipy,
     groups_with_replicates,
     is_dask,
     plain,
 )
 from representer.systems import FittedSystem, StackedSystem
-from representer.values import NONE, NOT_NEGATIVE, Rule, instance_of, integer, is_real, one_of
+from representer.values import NONE, NOT_NEGATIVE, Rule, all_values, instance_of, integer, is_real, one_of
 
 KINDS = ("calibrated", "clipped", "raw")
 
@@ -164,10 +165,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         ``function_.functions`` has its own.
     intercept_ : ndarray of shape (n_classes,)
         The constant b.
-    feature_relevance_ : ndarray of shape (n_features,)
-        Inverse lengthscales, 0 for constant features; of sums and products those of the first part that has some; of a
-        stack the weighted mean over kernels with a lengthscale for each feature, where the largest of each is 1. Not
-        there for kernels without lengthscales of the features, such as ``Neural``.
+    relevance_ : ndarray of shape (n_features,)
+        How much each feature matters to the probabilities, computed at first use.
     loo_estimates_ : ndarray of shape (n_samples, n_classes) or None
         Estimates for each sample by the embedding of the others, or of other groups, with ``calibration="loo"``; with
         an approximation and more than 5,000 samples, for 5,000 random ones.
@@ -203,8 +202,7 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
     >>> model = EmbeddingClassifier().fit(X[::2], y[::2])
     >>> bool(model.score(X[1::2], y[1::2]) > 0.93), model.predict_proba(X[1::2]).shape
     (True, (75, 3))
-    >>> relevance = model.feature_relevance_ * X.std(0)
-    >>> sorted(int(i) for i in relevance.argsort()[-2:])  # the petals matter
+    >>> sorted(int(i) for i in model.relevance_.argsort()[-2:])  # the petals matter
     [2, 3]
     """
 
@@ -318,6 +316,14 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             how = self._sparse_representation(inputs)
         self._keep(self._solved(samples, kernel, how, inputs, self._iteration_callback()))
         self._n_samples = samples.n
+        self._training_samples = None
+        if isinstance(samples, InMemory):
+            block, pairwise = samples.samples, kernel.domain == "gram"
+            labels = self.classes_[plain(block.Y).argmax(1)]
+            numbers = None if block.groups is None else plain(block.groups)
+            weights = None if block.weights is None else plain(block.weights)
+            own = self.system_.samples.X if self.system_.samples is not None else plain(inputs, copy=True)
+            self._training_samples = TrainingSamples.of(own, labels, weights, numbers, pairwise=pairwise)
         weighted = sample_weight is not None or self.class_weight is not None
         self._dependence = "weights" if weighted else "groups" if groups is not None else None
         self.__dict__.pop("n_samples_seen_", None)
@@ -435,6 +441,8 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             if self.start:
                 raise ValueError(f"start={self.start!r} is where the search of one kernel starts; a stack has several.")
             kernels = [on_device(as_kernel(kernel), self.device) for kernel in stack.kernels]
+            if isinstance(self.kernel, str):  # estimates of probabilities have no trend that goes on
+                kernels = [kernel for kernel in kernels if TREND not in all_values(kernel)]
             return Stack(kernels, stack.weights, stack.alphas)
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
@@ -632,6 +640,32 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
             raise ValueError("kind='calibrated' needs a model that was fitted with calibration='loo'.")
         return self.calibration_(estimates)
 
+    def predict_set(self, X: Data, coverage: float = 0.9) -> np.ndarray:
+        """Which classes cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+        The classes are ranked by the probabilities of five fits without a fold each, which repeat the search, and which
+        the first call makes; groups, equal inputs included, are left out together. The most probable class is always
+        in the set.
+
+        Proven, for exchangeable samples (or groups): sets contain the class of a new sample with a probability of at
+        least 1 − 2a − √(2/n), where a = 1 − ``coverage``. Measured: at least about ``coverage`` of them do.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new samples whose class shall be in its set.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_samples, n_classes)
+            In the order of ``classes_``; all classes, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        inputs = self._new_inputs(X, self.kernel_)
+        return class_sets(self._fold_fits(), inputs, coverage, self.classes_)
+
     def entropy(self, X: Data, kind: str | None = None) -> np.ndarray:
         """How uncertain the class of each input is, in nats.
 
@@ -731,35 +765,6 @@ class EmbeddingClassifier(ClassifierMixin, KernelLearner):
         check_is_fitted(self)
         return None if self.system_.features is None else self.system_.features.landmarks
 
-    @property
-    def feature_relevance_(self) -> np.ndarray:
-        """Inverse lengthscales, one a feature: of the first part of a sum or product that has them, not of a network.
-
-        A feature that was constant in training has the relevance 0.
-        """
-        check_is_fitted(self)
-        X, relevances = self.X_fit_, [self._relevance(kernel) for kernel in self._kernels]
-        weights = self.weights_ if isinstance(self.kernel_, Stack) else [1.0]
-        pairs = [(own, weight) for own, weight in zip(relevances, weights, strict=True) if own is not None]
-        if not pairs:
-            raise AttributeError(
-                f"{self.kernel_!r} has no lengthscales of the features, so there is no feature_relevance_."
-            )
-        relevance = pairs[0][0]
-        if isinstance(self.kernel_, Stack):
-            told = [(own, weight) for own, weight in pairs if np.ptp(own) > 0] or pairs
-            relevance = sum(weight * own / own.max() for own, weight in told) / sum(weight for _, weight in told)
-        return np.where(np.ptp(X, axis=0) > 0, relevance, 0.0) if isinstance(X, np.ndarray) else relevance
-
-    def _relevance(self, kernel: Kernel) -> np.ndarray | None:
-        """The inverse lengthscales of a kernel, one a feature; None where it has none."""
-        d = getattr(self, "n_features_in_", None)
-        for value in _lengthscales(kernel):
-            inverse = (1.0 / value.detach().cpu().double()).reshape(-1)
-            if d is not None and inverse.numel() in (1, d):
-                return inverse.expand(d).numpy()
-        return None
-
 
 def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | None, how: Representation) -> Block:
     """A block with its weights and groups as tensors."""
@@ -769,15 +774,3 @@ def _weighted(block: Block, weights: np.ndarray | None, groups: np.ndarray | Non
         None if weights is None else how.tensor(weights),
         None if groups is None else torch.from_numpy(groups),
     )
-
-
-def _lengthscales(kernel: Kernel) -> Iterator[Tensor]:
-    """Those of parts that see the data themselves, not images of them such as the hidden units of a network."""
-    if isinstance(kernel, Mapped):
-        return
-    own = kernel.hyperparameter_values().get("lengthscale")
-    if own is not None:
-        yield own
-    for _, child in kernel._children():
-        if isinstance(child, Kernel):
-            yield from _lengthscales(child)

@@ -28,9 +28,16 @@ from representer.estimators.deep_regressor import (
     samples_on_dask,
     settings_of,
 )
-from representer.estimators.validation import POSITIVE_OR_AUTO, Check, as_operator_kernel, check_inputs, seed_of
-from representer.functions import Composed, CompositionNetwork, Layer
-from representer.kernels import Kernel
+from representer.estimators.validation import (
+    POSITIVE_OR_AUTO,
+    Check,
+    as_operator_kernel,
+    check_inputs,
+    one_kernel,
+    seed_of,
+)
+from representer.functions import Composed, CompositionNetwork, Expansion, Layer
+from representer.kernels import Kernel, as_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
 from representer.problems.autoencoder import (
@@ -69,11 +76,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         The size of the code. A fraction between 0 and 1: as many components as (kernel) PCA needs to keep that share of
         the variance. A list: the inner layers from the input on, each a size, a pair ``(kernel, size)`` or
         ``Layer(kernel, size, alpha=…, operator=…)``; the narrowest holds the code.
-    kernel : Kernel, OperatorKernel or str, default="rbf"
+    kernel : Kernel, OperatorKernel or str, default="auto"
         The kernel of the data, in whose RKHS the encoder lies; ``"precomputed"`` for Gram matrices. A number in a
-        kernel stays; a word lets the data decide it.
-    decoder_kernel : Kernel, OperatorKernel or str, default="rbf"
-        The kernel on codes, also of inner layers after the first that are given as sizes.
+        kernel stays; a word lets the data decide it. ``"auto"``, for vectors, is ``Gaussian("auto")``: its width is
+        learned by the ``criterion``, together with the penalties; where both of them are numbers, it is ``"rbf"``,
+        whose width is the median distance of the data.
+    decoder_kernel : Kernel, OperatorKernel or str, default="auto"
+        The kernel on codes, also of inner layers after the first that are given as sizes; ``"auto"`` as for ``kernel``.
     target : {"auto", "features", "kernel"} or Kernel, default="auto"
         Where reconstructions live: in the space of the vectors themselves, in the RKHS of ``kernel``, or in that of
         another kernel. ``"auto"``: ``"features"`` for vectors, L² for ``Functional`` kernels of curves, otherwise
@@ -218,8 +227,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
     def __init__(
         self,
         n_components: Any = 2,
-        kernel: Any = "rbf",
-        decoder_kernel: Any = "rbf",
+        kernel: Any = "auto",
+        decoder_kernel: Any = "auto",
         *,
         target: Any = "auto",
         alpha: Any = "auto",
@@ -267,6 +276,15 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         self.dtype = dtype
 
     # -- arguments ----------------------------------------------------------------------------------------------------
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means here."""
+        return as_kernel(self._one_kernel(name))
+
+    def _one_kernel(self, kernel: Any) -> Any:
+        """The kernel that ``"auto"`` is here: widths are learned where penalties are."""
+        learned = isinstance(self.alpha, str) or isinstance(self.encoder_alpha, str)
+        return one_kernel(kernel, "auto" if learned else "median")
+
     def _layers(self) -> list[Layer]:
         """The inner layers that n_components describes; a share of the variance decides the size of one."""
         given = self.n_components
@@ -282,7 +300,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             raise ValueError("n_components is an empty list: an autoencoder needs at least one inner layer.")
         layers = []
         for i, entry in enumerate(entries):
-            kernel = self.kernel if i == 0 else self.decoder_kernel
+            kernel = self._one_kernel(self.kernel if i == 0 else self.decoder_kernel)
             short = is_count(entry)
             layer = Layer(kernel, int(entry), alpha=self.encoder_alpha) if short else as_layer(entry)
             if isinstance(layer.alpha, str):
@@ -304,11 +322,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """The kernel that sees the data."""
         entries = self.n_components if isinstance(self.n_components, list | tuple) else ()
         if not entries or is_count(entries[0]):
-            return as_operator_kernel(self.kernel, None)
+            return as_operator_kernel(self._one_kernel(self.kernel), None)
         layer = as_layer(entries[0])
         layer.check()
         kernel = as_operator_kernel(layer.kernel, layer.operator)
-        if self.kernel != "rbf" and as_operator_kernel(self.kernel, layer.operator) != kernel:
+        by_default = isinstance(self.kernel, str) and self.kernel == "auto"
+        if not by_default and as_operator_kernel(self.kernel, layer.operator) != kernel:
             raise ValueError(
                 f"Both kernel={self.kernel!r} and the first entry of n_components, {entries[0]!r}, name the kernel of "
                 "the data. Leave kernel at its default, or give a size in the list."
@@ -370,7 +389,7 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
             cv = split(1, test_size=self.validation_fraction, random_state=seed)
         layers = self._layers()
         model = AutoencoderModel(
-            Composition(layers, as_operator_kernel(self.decoder_kernel, None), self.alpha),
+            Composition(layers, as_operator_kernel(self._one_kernel(self.decoder_kernel), None), self.alpha),
             squared_loss(self.fit_intercept),
             FoldRule(cv, seed),
             self.criterion,
@@ -397,6 +416,8 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        if isinstance(self.kernel, str):
+            tags.input_tags.allow_nan = False  # "auto" is a kernel of vectors here
         try:
             first = self._first_kernel()
         except (ValueError, TypeError):  # fit will say what is wrong
@@ -665,6 +686,13 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers
+
+    def _data_kernel(self) -> OperatorKernel:
+        return self.function_.kernel
+
+    def _supported_function(self) -> Expansion:
+        return self.function_.first
+
     deep_kernel_ = DeepKernelRegressor.deep_kernel_
     to_torch = DeepKernelRegressor.to_torch
 

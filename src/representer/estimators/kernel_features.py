@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner, fitting
-from representer.estimators.validation import DTYPES, check_inputs, seed_of
-from representer.functions import FeatureNetwork, StoredFeatures
+from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of
+from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel
-from representer.operators import Adapted, Representation, original
+from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
 from representer.samples import rows as limits
 
@@ -26,8 +26,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        Words in it are decided by the data: ``"rbf"`` is ``Gaussian("median")``.
+    kernel : Kernel, str or callable, default="auto"
+        Words in it are decided by the data: ``"rbf"`` is ``Gaussian("median")``, and so is ``"auto"``, because features
+        have no score of their own: the wider a kernel, the smaller the ``approximation_error_``.
     approximation : Nystroem, Landmarks, RandomFeatures or TensorSketch, default=None
         What the features are; None is ``Nystroem(100)``, with fewer landmarks if there are fewer samples.
     random_state : int, RandomState instance or None, default=None
@@ -74,7 +75,7 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         approximation: Approximation | None = None,
         *,
         random_state: Any = None,
@@ -87,9 +88,15 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         self.device = device
         self.dtype = dtype
 
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means here."""
+        return as_kernel(one_kernel(name, "median"))
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = False  # a Gram matrix has no approximation
+        if isinstance(self.kernel, str):
+            tags.input_tags.allow_nan, tags.input_tags.sparse = False, takes_sparse(self.named_kernel(self.kernel))
         if self.dtype == "float32":
             tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
@@ -111,7 +118,8 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
             The fitted transformer.
         """
         self._check()
-        kernel = as_kernel(self.kernel).__sklearn_clone__().numbers()
+        kernel = self.named_kernel(self.kernel) if isinstance(self.kernel, str) else as_kernel(self.kernel)
+        kernel = kernel.__sklearn_clone__().numbers()
         seed = seed_of(self.random_state)
         samples, representation = self._samples(kernel, X)
         approximation = (self.approximation or Nystroem(min(100, samples.n))).sized(samples.n)
@@ -154,6 +162,9 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
     def _network(self) -> torch.nn.Module:
         """The features."""
         return FeatureNetwork(self.features_.map)
+
+    def _supported_function(self) -> FeatureFunction:
+        return FeatureFunction(self.features_, np.zeros((self._n_features_out, 1)))
 
     def transform(self, X: Data) -> np.ndarray:
         """The features of samples.

@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from representer.approximation import input_output_pair
 from representer.estimators import validation
 from representer.estimators.base import KernelLearner, fitting
+from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -27,16 +29,19 @@ from representer.operators import (
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
+from representer.problems.stack import SHRINKAGE, least_error
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,
     OnDask,
     SparseRows,
+    TrainingSamples,
     count,
     groups_with_replicates,
     is_dask,
     plain,
     rows,
+    take,
 )
 from representer.systems.structured import Pairs, StructuredModel, StructuredSystem
 from representer.values import COUNT, NONE, Rule, one_of
@@ -57,9 +62,11 @@ class StructuredPredictor(KernelLearner):
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        The kernel k of the inputs. A number in it stays; ``"median"`` (what ``"rbf"`` means) is a heuristic, ``"auto"``
-        and ``"ard"`` are learned by leave-one-out.
+    kernel : Kernel, str or callable, default="auto"
+        The kernel k of the inputs. ``"auto"`` learns several kernels for data like X, and takes the one of least
+        leave-one-out error; ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"`` and ``"bags"`` do so with
+        kernels of that kind. A number in a kernel stays; ``"median"`` (what ``"rbf"`` means) is a heuristic,
+        ``Gaussian("auto")`` and ``Gaussian("ard")`` are learned by leave-one-out.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the outputs: it says which outputs are alike, and is the loss that is minimised. Words are
         heuristics, but for ``"auto"`` with ``criterion="validation"``. ``"precomputed"``: y is their Gram matrix, and
@@ -181,7 +188,7 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         output_kernel: Any = "rbf",
         operator: Any = None,
         alpha: Any = "auto",
@@ -270,24 +277,36 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernel, output = (
-            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
-            for name in self.kernel_arguments
-        )
+        kernels = self._kernels(X)
+        output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
-        pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
-        model = self._model(kernel, output, pairs.inputs, seed)
-        problem = StructuredProblem(model, pairs, on_dask, self._task(seed))
-        pairs = problem.pairs
+        pairs, on_dask = read(kernels[0], output, X, y, sample_weight, groups, seed)
+        problems = [
+            StructuredProblem(
+                self._model(own, output, pairs.inputs, seed),
+                pairs,
+                on_dask,
+                self._task(seed),
+                shrinkage=SHRINKAGE if len(kernels) > 1 else 0.0,
+            )
+            for own in kernels
+        ]
+        problem, pairs = problems[0], problems[0].pairs
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             validation.check_left_out(len(pairs), pairs.known(pairs.groups))
         options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
         settings = SearchSettings(*options, callback, self._deadline)
-        choice = problem.choose(settings)
+        problem, choice = least_error(problems, settings)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
+
+    def _kernels(self, X: Data) -> list[Kernel]:
+        """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
+        if isinstance(self.kernel, str) and is_several(self.kernel):
+            return validation.kernels_of(self.kernel, X, self.approximation)
+        return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
         """Keep the fitted function at chosen numbers, its system and its decoder."""
@@ -620,6 +639,66 @@ class StructuredPredictor(KernelLearner):
         """
         X, new = self._new_inputs(X, self.kernel_), self._new_outputs(candidates, "candidates")
         return self.function_.answers(lambda g, _: plain(candidate_scores(g, new, diagonal=diagonal)), X)
+
+    def predict_set(self, X: Data, coverage: float = 0.9, candidates: Data = None) -> np.ndarray:
+        """Which candidates cannot be excluded, with a guarantee: CV+ (Romano, Sesia and Candès, 2020).
+
+        The candidates are judged by how far their scores are behind that of the best one, by five fits without a fold
+        each, which repeat the search, and which the first call makes; groups, equal inputs included, are left out
+        together. The best candidate is always in the set.
+
+        Proven, for exchangeable samples (or groups) whose outputs are among the candidates: sets contain a new output
+        with a probability of at least 1 − 2a − √(2/n), where a = 1 − ``coverage``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        coverage : float, default=0.9
+            The share of new samples whose output shall be in its set.
+        candidates : outputs, default=None
+            What the output kernel takes; None: those of the decoder, or the training outputs, equal ones once.
+
+        Returns
+        -------
+        sets : ndarray of bool of shape (n_queries, n_candidates)
+            All candidates, with a warning, where there are too few samples for the coverage.
+        """
+        self._check_question(X, coverage)
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "predict_set compares candidates by fits without some of the outputs, and a precomputed output kernel "
+                "knows no others than those that were fitted. Give the output kernel itself (Callable wraps any)."
+            )
+        chosen = self._candidates() if candidates is None else candidates
+
+        def behind(model: StructuredPredictor, inputs: Data) -> np.ndarray:
+            scores = model.score_candidates(inputs, chosen)
+            return scores.max(1, keepdims=True) - scores
+
+        def own(model: StructuredPredictor, inputs: Data, numbers: np.ndarray) -> np.ndarray:
+            outputs = take(fits.samples.y, torch.from_numpy(numbers))
+            each = np.diagonal(model.score_candidates(inputs, outputs))
+            return model.score_candidates(inputs, chosen).max(1) - each
+
+        fits = self._fold_fits()
+        return fold_sets(fits, self._new_inputs(X, self.kernel_), coverage, behind, own)
+
+    def _candidates(self) -> Data:
+        """The candidates of the decoder, or the training outputs, equal ones once."""
+        resolved = self.decoder_ if isinstance(self.decoder_, Candidates) else None
+        if resolved is None or callable(resolved.candidates):
+            resolved = Candidates().resolve(self.output_kernel_, self.Y_fit_)
+        return self._shaped(resolved._objects)
+
+    @property
+    def _training_samples(self) -> TrainingSamples | None:  # type: ignore[override]
+        """The samples that are kept, if all of them have an output."""
+        samples, pairwise = self.system_.samples, self.kernel_.domain == "gram"
+        if len(samples.X) != len(samples.Y):
+            return None
+        y = self._shaped(samples.Y)
+        return TrainingSamples.of(samples.X, y, samples.weights, samples.groups, pairwise=pairwise)
 
     def _shaped(self, objects: Data) -> Data:
         """Vectors of one number each as numbers, if the training outputs came like that."""

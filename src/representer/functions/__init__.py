@@ -1,6 +1,6 @@
 """Functions in a reproducing kernel Hilbert space: Σ_j K(·, z_j) c_j, their norms, and chains of them."""
 
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.chain import Chain, Layer
 from representer.functions.composed import (
     Composed,
@@ -35,6 +35,7 @@ __all__ = [
     "KernelMap",
     "Layer",
     "OutputFunction",
+    "Span",
     "Stacked",
     "StackedNetwork",
     "StoredFeatures",

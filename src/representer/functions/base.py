@@ -13,9 +13,34 @@ from torch import Tensor
 
 from representer.kernels import Kernel
 from representer.linalg import by_rows, row_blocks
-from representer.operators import Decomposable, OperatorKernel, Representation, original
+from representer.operators import Decomposable, OperatorKernel, Representation, mean_kernel, original
 from representer.samples import Array, Data, count, plain, same_features, take
 from representer.samples.rows import evenly_spaced
+
+
+@dataclass(frozen=True)
+class Span:
+    """Points z_j whose k(·, z_j) span a function, or what it is learned from.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        k, with numbers for all hyperparameters.
+    points : data or None
+        The z_j as they are stored; None where a function has features instead.
+    representation : Representation
+        How stored arrays become tensors.
+    inner : tuple of Function
+        What inputs go through before the kernel sees them.
+    weights : array (n,) or None
+        The weights of the points in the fit, where they are known.
+    """
+
+    kernel: Kernel
+    points: Data
+    representation: Representation
+    inner: tuple[Function, ...] = ()
+    weights: np.ndarray | None = None
 
 
 class Function(ABC):
@@ -41,6 +66,14 @@ class Function(ABC):
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the terms: the rounding of f(x) is relative to them."""
         return self.contributions(X).abs().sum(1)
+
+    def spans(self) -> list[Span]:
+        """The points of each kernel that the function is made of: of a stack's members, or of layers."""
+        raise ValueError(f"{type(self).__name__} is not spanned by points.")
+
+    def span_weights(self) -> list[float] | None:
+        """The weight of each span in a stack; None where a function has one span, or goes through all of them."""
+        return None
 
     @property
     def feature_kernel(self) -> Kernel | None:
@@ -196,6 +229,11 @@ class Expansion(Function):
                     blocks = f.kernel.dense(block, f.anchors, p).reshape(-1, p, m, p)
                     terms[rows] = torch.einsum("iajb,jb->ija", blocks, f.coefficients)
         return terms
+
+    def spans(self) -> list[Span]:
+        """The anchors with k of k(x, y) A, or with the mean of the outputs' kernels."""
+        assert self.representation is not None  # it is a stored function
+        return [Span(mean_kernel(self.kernel, self.coefficients.shape[1]), self.anchors, self.representation)]
 
     @property
     def data_kernel(self) -> Kernel | None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import FeatureMap
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
 from representer.operators import Decomposable, OperatorKernel, Representation
@@ -138,10 +138,11 @@ class Composed(Function):
     @property
     def kernel(self) -> OperatorKernel:
         """The kernel that sees the data."""
-        return self._first.kernel
+        return self.first.kernel
 
     @property
-    def _first(self) -> Expansion:
+    def first(self) -> Expansion:
+        """The function that sees the data."""
         first = self.inner[0] if self.inner else self.outer
         assert isinstance(first, Expansion)  # features are of images
         return first
@@ -153,7 +154,7 @@ class Composed(Function):
 
     def inputs(self, X: Data) -> Any:
         """Checked inputs as the first kernel takes them."""
-        first = self._first
+        first = self.first
         assert first.representation is not None
         return first.representation.inputs(first.loaded.kernel, X)
 
@@ -208,11 +209,16 @@ class Composed(Function):
 
     def own_points(self, limit: int) -> Data:
         """Some of the first function's anchors."""
-        return self._first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None
+        return self.first.own_points(limit) if self.inner or isinstance(self.outer, Expansion) else None
 
     def magnitudes(self, X: Data) -> Tensor:
         """The sums (n, p) of the absolute values of the outer function's terms."""
         return self.outer.magnitudes(self.images(X)[-1])
+
+    def spans(self) -> list[Span]:
+        """The anchors of every layer, which are images under the layers before."""
+        layers = (*self.inner, self.outer_expansion())
+        return [replace(f.spans()[0], inner=self.inner[:i]) for i, f in enumerate(layers)]
 
     def kernel_of_data(self) -> Kernel:
         """K_L(f_{L−1} ∘ … ∘ f_1(x), f_{L−1} ∘ … ∘ f_1(y)): a kernel of the data like any other."""
@@ -313,6 +319,14 @@ class Stacked(Function):
         """Σ_m w_m ‖f_m‖, with the largest w_m of the outputs: a bound of the norm in the sum of the members' spaces."""
         norms = [w.max() * f.norm() for f, w in zip(self.functions, self.weights, strict=True) if w.any()]
         return float(sum(norms))
+
+    def spans(self) -> list[Span]:
+        """Those of the members."""
+        return [f.spans()[0] for f in self.functions]
+
+    def span_weights(self) -> list[float]:
+        """The members' mean weights over the outputs."""
+        return [float(w.mean()) for w in self.weights]
 
     @property
     def intercept(self) -> np.ndarray | None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Function
+from representer.functions.base import Function, Span
 from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.functions.features import FeatureFunction
@@ -100,6 +100,10 @@ class ConditionalEmbedding(OutputFunction):
     def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
         """That of the weights, which sum to about one."""
         return float(self.weights.cancellation(limit, max(size, 1.0)))
+
+    def spans(self) -> list[Span]:
+        """The inputs, or landmarks of them, that the weights are functions of."""
+        return self.weights.spans()
 
     # -- targets ------------------------------------------------------------------------------------------------------
     @property

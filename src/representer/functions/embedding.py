@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Expansion, Function
+from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.linalg import row_blocks
@@ -349,6 +349,10 @@ class EmbeddingFunction(OutputFunction):
     def __call__(self, X: Data) -> Tensor:
         """w(x_i), (n, number of anchors), in blocks of rows."""
         return self._weighed(self.coordinates(X))
+
+    def spans(self) -> list[Span]:
+        """The inputs, or landmarks of them, that the coordinates are functions of."""
+        return self.coordinates.spans()
 
     def _weighed(self, coordinates: Tensor) -> Tensor:
         """Coordinates (n, r) as weights of the anchors."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, LandmarkFeatures, PositivePart
-from representer.functions.base import Function, in_units
+from representer.functions.base import Function, Span, in_units
 from representer.kernels import Kernel
 from representer.linalg import Cholesky, by_rows, row_blocks
 from representer.operators import Adapted, Representation, original, silent_repairs
@@ -114,6 +114,11 @@ class StoredFeatures:
         with silent_repairs():  # the fit has said it
             return self.approximation.restore(kernel, self.drawn, lambda points: how.inputs(kernel, points))
 
+    def span(self) -> Span:
+        """The landmarks, or nothing where features are drawn, or the kernel's own."""
+        points = None if self.landmarks is None else self.drawn
+        return Span(self.kernel, points, self.representation)
+
     @property
     def feature_kernel(self) -> Kernel:
         """The kernel whose features these are."""
@@ -193,6 +198,10 @@ class FeatureFunction(Function):
         with torch.no_grad():
             bytes_per_row = 2 * len(coefficients) * coefficients.element_size()
             return by_rows(lambda rows: values(X[rows]) @ coefficients, count(X), bytes_per_row).add_(b)
+
+    def spans(self) -> list[Span]:
+        """The landmarks, or nothing where features are drawn, or the kernel's own."""
+        return [self.features.span()]
 
     def norm(self) -> float:
         """‖f‖ = ‖Θ‖: the features are orthonormal functions."""

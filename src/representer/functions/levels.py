@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from representer.functions.base import Function
+from representer.functions.base import Function, Span
 from representer.kernels import Gaussian, Kernel, Linear
 from representer.linalg import Limits, broyden, jacobian, levenberg_marquardt, require_gram, row_blocks
 from representer.operators import Decomposable, Projected, Representation, original, repaired_gram, silent_repairs
@@ -193,6 +193,15 @@ class Recovery(NamedTuple):
         return 1.0 - self.errors.sum().item() / variance if variance > 0 else 0.0
 
 
+def smoothed(rows: Tensor, values: Tensor, sharpness: float) -> Tensor:
+    """Means of values (N, S), weighted by a power of kernels (m, N) with at least one positive entry in each row.
+
+    The power is a width: of a Gaussian kernel, k^p has the lengthscale ℓ/√p.
+    """
+    weights = (rows / rows.amax(1, keepdim=True)).pow(sharpness)  # of the largest one, no power underflows
+    return weights @ values / weights.sum(1, keepdim=True)
+
+
 # -- all levels -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Levels(Function):
@@ -212,6 +221,7 @@ class Levels(Function):
     coupled: bool = True  # whether the levels feel those above them
     extension: str = "exact"  # or "smoother"
     center: bool = False  # Are the features of the levels above the first centred?
+    sharpness: float = 1.0  # the power of the first kernel that weighs samples in the smoother
 
     @property
     def sizes(self) -> list[int]:
@@ -228,6 +238,10 @@ class Levels(Function):
         forward = tensor(self.forward)
         weights = (self.kernels, self.etas, self.coupled, largest, self.center)
         return Extension(hidden, multipliers, variances, forward, *weights)
+
+    def spans(self) -> list[Span]:
+        """The training samples with the kernel of the data."""
+        return [Span(self.data.kernel, self.data.anchors, self.data.representation)]
 
     def is_centered(self, level: int) -> bool:
         """Are the features that a level sees centred?"""
@@ -319,7 +333,7 @@ class Levels(Function):
         return Recovery(norms - 2.0 * cross + (weights * (weights @ gram)).sum(1), norms)
 
     def _smoothed(self, rows: Tensor) -> Tensor:
-        """The mean of the training samples' hidden features, weighted by k(x, x_n)."""
+        """The mean of the training samples' hidden features, weighted by a power of k(x, x_n)."""
         far = int((rows == 0).all(1).sum())
         if far:
             raise ValueError(
@@ -332,7 +346,7 @@ class Levels(Function):
                 "extension='smoother' takes means weighted by the first kernel, which is negative for some samples. "
                 "Use a kernel that is not (rbf, laplacian), or extension='exact'."
             )
-        return rows @ torch.cat(self.equations.hidden, 1) / rows.sum(1, keepdim=True)
+        return smoothed(rows, torch.cat(self.equations.hidden, 1), self.sharpness)
 
 
 @dataclass(frozen=True)

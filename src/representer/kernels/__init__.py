@@ -20,7 +20,7 @@ from representer.kernels.base import (
 )
 from representer.kernels.columns import Columns
 from representer.kernels.curves import Functional
-from representer.kernels.families import family
+from representer.kernels.families import TREND, family
 from representer.kernels.fingerprints import MinMax, Overlap, Tanimoto
 from representer.kernels.graph_kernels import GraKeL, RandomWalk, ShortestPath, VertexHistogram, WeisfeilerLehman
 from representer.kernels.graphs import Graph, as_graph
@@ -47,6 +47,8 @@ from representer.kernels.tables import (
 )
 from representer.kernels.time_series import GlobalAlignment, Signature
 from representer.kernels.vectors import (
+    AdditiveChi2,
+    Chi2,
     Gaussian,
     Laplacian,
     Linear,
@@ -54,6 +56,7 @@ from representer.kernels.vectors import (
     Polynomial,
     Radial,
     RationalQuadratic,
+    Sigmoid,
     Stationary,
     TensorMatern,
 )
@@ -61,9 +64,12 @@ from representer.kernels.vectors import (
 __all__ = [
     "FAMILIES",
     "NAMES",
+    "TREND",
+    "AdditiveChi2",
     "Callable",
     "Category",
     "Centered",
+    "Chi2",
     "Columns",
     "Constant",
     "Date",
@@ -108,6 +114,7 @@ __all__ = [
     "RationalQuadratic",
     "Scaled",
     "ShortestPath",
+    "Sigmoid",
     "Signature",
     "Spectrum",
     "Stack",

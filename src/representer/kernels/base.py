@@ -127,6 +127,7 @@ class Kernel(Value, ABC):
     bounded: ClassVar[bool] = False  # is k(x, x) the same for all x?
     bounded_with_parts: ClassVar[bool] = False  # is k(x, x) bounded if those of the kernels are from which it is made?
     of_products: ClassVar[bool] = False  # is it one of inner products ⟨x, y⟩, whose size an offset of X changes?
+    definite: ClassVar[bool] = True  # of vectors: is every Gram matrix positive semi-definite?
     takes_sparse: ClassVar[bool] = False  # are vectors welcome as sparse matrices of SciPy, too?
     __array_ufunc__ = None  # so that a NumPy scalar times a kernel asks the kernel
 

@@ -8,13 +8,18 @@ from representer.kernels.base import Kernel
 from representer.kernels.fingerprints import MinMax, Tanimoto
 from representer.kernels.objects import Callable, Delta, Precomputed
 from representer.kernels.stack import FAMILIES, is_several
-from representer.kernels.vectors import Gaussian, Laplacian, Linear, Matern, Polynomial
+from representer.kernels.vectors import AdditiveChi2, Chi2, Gaussian, Laplacian, Linear, Matern, Polynomial, Sigmoid
 
 NAMES: dict[str, Function[[], Kernel]] = {
     "rbf": Gaussian,
     "gaussian": Gaussian,
     "linear": Linear,
     "poly": lambda: Polynomial(degree=3, gamma="scale"),
+    "polynomial": lambda: Polynomial(degree=3, gamma="scale"),
+    "sigmoid": Sigmoid,
+    "cosine": lambda: Linear().normalized(),
+    "chi2": Chi2,
+    "additive_chi2": AdditiveChi2,
     "laplacian": Laplacian,
     "matern": Matern,
     "tanimoto": Tanimoto,

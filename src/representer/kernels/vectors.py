@@ -18,6 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from representer.kernels.base import FACTOR, ONE, Kernel
 from representer.linalg import combine, empty_matrix, power_of_two
+from representer.samples import Data, as_vectors
 from representer.values import (
     COUNT,
     Hyperparameter,
@@ -545,6 +546,116 @@ class Laplacian(Stationary):
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         return _exponential(left, right, 1.0)
+
+
+class Sigmoid(Kernel):
+    """k(x, y) = tanh(gamma·xᵀy + coef0), which is not positive semi-definite: learners repair its Gram matrix.
+
+    Parameters
+    ----------
+    gamma : float or "features"
+        ``"features"`` is 1 / n_features.
+    coef0 : float
+        Not negative.
+
+    Examples
+    --------
+    >>> from representer.kernels import Sigmoid
+    >>> Sigmoid(gamma=1.0, coef0=0.0)([[0.5]]).round(decimals=4).tolist()
+    [[0.2449]]
+    """
+
+    of_products = True
+    definite = False
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "gamma": Hyperparameter(
+            Positive(), {"features": Word(lambda X: torch.tensor(1.0 / X.shape[-1], dtype=torch.float64))}, scalar=True
+        ),
+        "coef0": FACTOR,
+    }
+
+    def __init__(self, gamma: Setting = "features", coef0: Setting = 1.0):
+        self.gamma = gamma
+        self.coef0 = coef0
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        product = X @ (X if Y is None else Y).mT
+        return (number(self, "gamma", X) * product + number(self, "coef0", X)).tanh()
+
+    def _diag(self, X: Tensor) -> Tensor:
+        gamma, coef0 = (per_row(number(self, name, X)) for name in ("gamma", "coef0"))
+        return (gamma * (X**2).sum(-1) + coef0).tanh()
+
+
+class AdditiveChi2(Kernel):
+    """k(x, y) = −Σ_j (x_j − y_j)² / (x_j + y_j) of histograms, where 0/0 is 0.
+
+    It is positive semi-definite only beside a constant (``fit_intercept=True``): learners repair its Gram matrix. Its
+    exponential, ``Chi2``, is so by itself.
+
+    Examples
+    --------
+    >>> from representer.kernels import AdditiveChi2
+    >>> AdditiveChi2()([[1.0, 0.0], [0.0, 1.0]]).tolist()
+    [[-0.0, -2.0], [-2.0, -0.0]]
+    """
+
+    definite = False
+
+    def prepare(self, X: Data) -> Data:
+        """Numbers that are not negative, as a tensor."""
+        points = as_vectors(X)
+        if bool((points < 0).any()):
+            row = int((points < 0).any(-1).nonzero()[0, -1])
+            raise ValueError(f"{type(self).__name__} takes histograms, without negative numbers; row {row} has some.")
+        return points
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return -_chi_squared(X, X if Y is None else Y)
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return X.new_zeros(X.shape[:-1])
+
+
+class Chi2(AdditiveChi2):
+    """k(x, y) = exp(−gamma Σ_j (x_j − y_j)² / (x_j + y_j)) of histograms, where 0/0 is 0.
+
+    Parameters
+    ----------
+    gamma : float or "auto"
+        ``"auto"``: learned, starting from 1.
+
+    Examples
+    --------
+    >>> from representer.kernels import Chi2
+    >>> Chi2()([[1.0, 0.0], [0.0, 1.0]]).round(decimals=3).tolist()
+    [[1.0, 0.135], [0.135, 1.0]]
+    """
+
+    bounded = True
+    definite = True
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {
+        "gamma": Hyperparameter(Positive(), {"auto": ONE}, scalar=True)
+    }
+
+    def __init__(self, gamma: Setting = 1.0):
+        self.gamma = gamma
+
+    def _gram(self, X: Tensor, Y: Tensor | None) -> Tensor:
+        return (-number(self, "gamma", X) * _chi_squared(X, X if Y is None else Y)).exp()
+
+    def _diag(self, X: Tensor) -> Tensor:
+        return X.new_ones(X.shape[:-1])
+
+
+def _chi_squared(X: Tensor, Y: Tensor) -> Tensor:
+    """Σ_j (x_j − y_j)² / (x_j + y_j) of all pairs, column by column."""
+    total = X.new_zeros(*torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2]), X.shape[-2], Y.shape[-2])
+    for j in range(X.shape[-1]):
+        left, right = X[..., :, None, j], Y[..., None, :, j]
+        size = left + right
+        total = total + torch.where(size > 0, (left - right) ** 2 / torch.where(size > 0, size, 1.0), 0.0)
+    return total
 
 
 class TensorMatern(Stationary):

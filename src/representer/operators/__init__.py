@@ -29,7 +29,7 @@ from representer.operators.base import (
     clipped_spectrum,
 )
 from representer.operators.fields import CurlFree, DivergenceFree, Transformable
-from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel
+from representer.operators.joint import Coordinatewise, diagonal_regularization, joint_kernel, mean_kernel
 from representer.operators.replicates import replicates
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "clipped_spectrum",
     "diagonal_regularization",
     "joint_kernel",
+    "mean_kernel",
     "original",
     "repaired_gram",
     "replicates",

@@ -23,7 +23,7 @@ from representer.kernels import NAMES, Kernel, Pair, Stack, Wrapped
 from representer.linalg import IndefiniteGramWarning, eigh, repair_gram
 from representer.operators.base import Decomposable, OperatorKernel, OperatorSum, Separate
 from representer.samples import Data, SparseRows
-from representer.values import Value, map_children
+from representer.values import Value, all_values, map_children
 
 
 class Adapted(Wrapped):
@@ -142,11 +142,12 @@ class Representation:
     @overload
     def adapted(self, kernel: OperatorKernel, *, repair: bool) -> OperatorKernel: ...
     def adapted(self, kernel: Kernel | OperatorKernel, *, repair: bool) -> Kernel | OperatorKernel:
-        """The kernel, or an operator-valued one's scalar kernels, adapted unless the data are dense vectors.
+        """The kernel, or an operator-valued one's scalar kernels, adapted unless it is a definite one of dense vectors.
 
         A repair is for one scalar kernel: only there a projection says what it means for new points.
         """
-        if kernel.domain == "vectors" and not self.sparse:
+        definite = all(getattr(value, "definite", True) for value in all_values(kernel))
+        if kernel.domain == "vectors" and not self.sparse and definite:
             return kernel
         if isinstance(kernel, Kernel):
             return Adapted(kernel, self.dtype, self.device, repair=repair)

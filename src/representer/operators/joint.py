@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from representer.kernels import Kernel
+from representer.kernels import Domain, Kernel, is_bounded
 from representer.linalg import row_blocks
 from representer.operators.base import (
     Decomposable,
@@ -74,6 +74,66 @@ class _Coordinate(Kernel):
 
     def _diag(self, X: Tensor) -> Tensor:
         return X[:, self.index] ** 2
+
+
+class OutputMean(Kernel):
+    """The mean tr K(x, y) / p of the outputs' kernels: the scalar kernel that says how much of x a K has seen.
+
+    Parameters
+    ----------
+    kernel : OperatorKernel
+        K.
+    n_outputs : int
+        p.
+
+    Examples
+    --------
+    >>> from representer.kernels import Linear
+    >>> from representer.operators import Separate
+    >>> from representer.operators.joint import OutputMean
+    >>> OutputMean(Separate([Linear(), 3.0 * Linear()]), 2)([[1.0], [2.0]]).tolist()
+    [[2.0, 4.0], [4.0, 8.0]]
+    """
+
+    def __init__(self, kernel: OperatorKernel, n_outputs: int):
+        self.kernel = kernel
+        self.n_outputs = n_outputs
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        """The kind of data that K takes."""
+        return self.kernel.domain
+
+    @property
+    def bounded(self) -> bool:  # type: ignore[override]
+        """Are all scalar kernels inside bounded, and does none act on the coordinates?"""
+        return _is_bounded(self.kernel)
+
+    def prepare(self, X: Data) -> Data:
+        """The data as K takes them."""
+        return self.kernel.prepare(X)
+
+    def _gram(self, X: Data, Y: Data | None) -> Tensor:
+        p = self.n_outputs
+        blocks = self.kernel.dense(X, Y, p)
+        return torch.stack([blocks[a::p, a::p] for a in range(p)]).mean(0)
+
+    def _diag(self, X: Data) -> Tensor:
+        return self.kernel.diag(X, self.n_outputs).mean(1)
+
+
+def _is_bounded(kernel: OperatorKernel) -> bool:
+    """Is K(x, x) known to be bounded for all x?"""
+    if isinstance(kernel, Coordinatewise):
+        return False
+    children = [child for _, child in kernel._children()]
+    scalar = all(is_bounded(child) for child in children if isinstance(child, Kernel))
+    return scalar and all(_is_bounded(child) for child in children if isinstance(child, OperatorKernel))
+
+
+def mean_kernel(kernel: OperatorKernel, n_outputs: int) -> Kernel:
+    """The kernel k of k(x, y) A, and the mean of the outputs' kernels of any other."""
+    return kernel.kernel if isinstance(kernel, Decomposable) else OutputMean(kernel, n_outputs)
 
 
 def diagonal_regularization(kernel: Kernel, weight: float) -> OperatorSum:

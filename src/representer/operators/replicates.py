@@ -32,7 +32,7 @@ def replicates(kernel: Kernel | OperatorKernel | Stack, X: Data) -> np.ndarray |
     if kernel.domain == "vectors":
         numbers = equal_rows(X.detach().cpu().numpy() if isinstance(X, Tensor) else X)
     elif isinstance(kernel, Kernel):
-        numbers = _equal_objects(kernel, X)
+        numbers = _equal_objects(kernel, kernel.prepare(X))  # of several kernels, each prepares them in its own way
     else:
         parts = [replicates(child, X) for _, child in kernel._children() if isinstance(child, Kernel | OperatorKernel)]
         joined = joined_groups(*parts)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from representer.approximation import Nystroem
-from representer.functions.levels import DataLevel, Levels, Recovery, deviations, is_constant, slope
+from representer.functions.levels import DataLevel, Levels, Recovery, deviations, is_constant, slope, smoothed
 from representer.kernels import Gaussian, Kernel, Linear, Mapped, as_kernel
 from representer.linalg import Product, RitzPairs, leading, orthonormal, recycling, row_blocks
 from representer.operators import Representation
@@ -54,7 +54,8 @@ from representer.optimize.stiefel import (
     symmetric,
 )
 from representer.preimage import Network
-from representer.samples import Data, Samples, digest, plain, remembered
+from representer.samples import Block, Data, InMemory, Samples, digest, plain, remembered, take
+from representer.samples import rows as limits
 from representer.values import Real, is_count, is_real, number, packing
 
 Hidden = list[Tensor]
@@ -94,6 +95,7 @@ class LevelModel:
     extension: str = "exact"  # how new samples get hidden features, or "smoother"
     approximation: Nystroem | None = None  # chooses the samples that stand for all; None: each for itself
     decoder: Network | None = None  # a network to train, together with the one in the first kernel
+    learns_width: bool = False  # Is the width of the first kernel chosen by what is recovered of held-out samples?
 
     @staticmethod
     def of(
@@ -124,7 +126,9 @@ class LevelModel:
         ]
         sizes, kernels, etas = zip(*levels, strict=True)
         center = center if isinstance(center, str) else bool(center)
-        return LevelModel(sizes, kernels, etas, center, extension, approximation, decoder)
+        first = kernel[0] if "kernel" in lengths else kernel  # type: ignore[index]
+        learned = isinstance(first, str) and first == "auto"
+        return LevelModel(sizes, kernels, etas, center, extension, approximation, decoder, learned)
 
     @property
     def centers_data(self) -> bool:
@@ -178,6 +182,7 @@ def _checked_kernel(level: int, kernel: Kernel | str) -> Kernel:
 
 def level_kernel(level: int, kernel: Kernel | str) -> Kernel:
     """A copy of a level's kernel; the words of a name above the first level stand for 1, the scale of the features."""
+    kernel = "rbf" if isinstance(kernel, str) and kernel == "auto" else kernel
     copy = as_kernel(kernel).__sklearn_clone__()
     if level and isinstance(kernel, str):
         words = [name for name in copy.hyperparameters if isinstance(getattr(copy, name), str)]
@@ -828,6 +833,35 @@ class Alternation:
         return TrainedNetworks(self.kernel.replace(encoder).numbers(), module, result)
 
 
+# -- widths -----------------------------------------------------------------------------------------------------------
+# Multiples of the median distance that are tried for the width of the first kernel, and folds that judge them.
+WIDTHS, WIDTH_FOLDS = (0.5, 1.0, 2.0, 4.0), 3
+# Powers of the first kernel that are tried for a smoother.
+SHARPNESS = tuple(2.0**k for k in range(-4, 17))
+
+
+def narrowest(errors: dict[float, Tensor]) -> float:
+    """The least width whose errors (n,) are, in the mean, within a standard error of those of the best one."""
+    best = min(errors.values(), key=lambda error: float(error.mean()))
+    for width in sorted(errors):
+        difference = errors[width] - best
+        if difference.mean() <= difference.std() / len(difference) ** 0.5:
+            return width
+    raise AssertionError("the best width is as good as itself")
+
+
+def best_sharpness(level: DataLevel, hidden: Tensor) -> float:
+    """The power of the first kernel with which the smoother is nearest to hidden features (N, S) that it leaves out."""
+    numbers = torch.from_numpy(limits.evenly_spaced(len(hidden), limits.SMOOTHER_ROWS))
+    rows = level.rows(take(level.loaded.anchors, numbers)).clamp(min=0.0)
+    rows[torch.arange(len(numbers)), numbers] = 0.0
+    near = rows.amax(1) > 0  # The others have no neighbour to be smoothed from.
+    rows, truth = rows[near], hidden[numbers][near]
+    if not len(rows):
+        return 1.0
+    return min(SHARPNESS, key=lambda power: float((smoothed(rows, hidden, power) - truth).square().sum()))
+
+
 # -- the problem ------------------------------------------------------------------------------------------------------
 class LevelsProblem(Problem):
     """Deep kernel PCA of samples, in memory or on Dask: a search over hidden features, which make a function.
@@ -914,6 +948,37 @@ class LevelsProblem(Problem):
         values = points.new_tensor([-state.energy for state in states])
         return values, torch.stack([-torch.cat([g.flatten() for g in state.gradients]) for state in states])
 
+    def settled(self) -> LevelsProblem:
+        """The problem with a number for the width of the first kernel, if that is to be learned.
+
+        It is the narrowest of some multiples of the median distance by which kernel PCA of one level after the other
+        recovers samples of other folds as well as by the best one, within a standard error of the difference: wide
+        kernels see a straight line, of which linear components recover most.
+        """
+        model, search = self.model, self.search
+        if not model.learns_width:
+            return self
+        rows = self.samples.random_rows(limits.WIDTH_ROWS, 0)  # A fit to all samples depends on no seed.
+        X = plain(self.samples.rows(rows).X)
+        median = model.kernels[0].resolve(self._represented(X).inputs(model.kernels[0], X))
+        unit = number(median, "lengthscale", self.representation.tensor(np.zeros(1))).item()
+        candidates = {width: (Gaussian(width * unit), *model.kernels[1:]) for width in WIDTHS}
+        model = replace(model, learns_width=False)
+        counts = sum(size for size in model.sizes if isinstance(size, int))
+        if len(rows) * (WIDTH_FOLDS - 1) // WIDTH_FOLDS <= max(counts, WIDTH_FOLDS):  # too few to hold some of them out
+            return LevelsProblem(self.samples, model, search, self.representation)
+        parts = np.array_split(np.random.default_rng(0).permutation(len(rows)), WIDTH_FOLDS)
+        folds = [(np.concatenate([*parts[:i], *parts[i + 1 :]]), part) for i, part in enumerate(parts)]
+        few = InMemory(Block(X, torch.zeros(len(rows), 0)))
+        quiet = replace(search, solver="levelwise", settings=replace(search.settings, verbose=0, callback=keep_going))
+        errors = {}
+        for width, kernels in candidates.items():
+            levelwise = replace(model, kernels=kernels, approximation=None, decoder=None)
+            refits = LevelsProblem(few, levelwise, quiet, self.representation).held_out(folds, quiet.settings)
+            errors[width] = torch.cat([recovery.errors for recovery in refits])
+        kernels = candidates[narrowest(errors)]
+        return LevelsProblem(self.samples, replace(model, kernels=kernels), search, self.representation)
+
     def choose(self, settings: SearchSettings | None = None) -> LevelSolution:
         """The hidden features that a search finds, with settings of its own or with those of the problem."""
         search = self.search if settings is None else replace(self.search, settings=settings)
@@ -922,11 +987,12 @@ class LevelsProblem(Problem):
 
     def solve(self, choice: LevelSolution) -> Levels:
         """The function whose values at the samples are the hidden features."""
-        state = choice.state
+        state, level = choice.state, self._data[0]
         lists = (state.hidden, state.multipliers, state.variances)
         hidden, multipliers, variances = (tuple(plain(a, copy=True) for a in tensors) for tensors in lists)
+        smooth = self.model.extension == "smoother"
         return Levels(
-            self._data[0],
+            level,
             tuple(self.energy.kernels),
             tuple(self.energy.etas),
             hidden,
@@ -936,6 +1002,7 @@ class LevelsProblem(Problem):
             coupled=choice.coupled,
             extension=self.model.extension,
             center=self.model.centers_upper,
+            sharpness=best_sharpness(level, torch.cat(state.hidden, 1)) if smooth else 1.0,
         )
 
     # -- refits -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from representer.operators import (
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
 from representer.samples import InMemory, Samples, least_noise, plain
 from representer.samples import rows as limits
-from representer.systems import Criterion, FittedSystem, RidgeData, ridge_system
+from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
 from representer.systems.ridge import AlphaRule, goes_by_sums
 from representer.values import Packing, Positive, Value
@@ -61,6 +61,8 @@ class RidgeModel:
         What a fit with features may take beside the data.
     shrinkage : float
         The precision of a normal prior on the logarithms of each vector of hyperparameters around their mean.
+    noise : array (p,) or None
+        The variance of the noise of a target of weight one, where it is known: there is at least as much of it.
     """
 
     kernel: OperatorKernel
@@ -72,12 +74,13 @@ class RidgeModel:
     solver: str | Falkon = "auto"
     memory_limit: Any = None
     shrinkage: float = 0.0
+    noise: np.ndarray | None = None
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
-        """alpha, or what chooses it for a system."""
+        """alpha, or what chooses it for a system; 0 is the smallest alpha that leaves digits."""
         if isinstance(self.alpha, float):
-            return self.alpha
+            return self.alpha or (lambda system: (float(system.alpha_range()[0]), None))
         return partial(system_alpha, candidates=self.alpha, criterion=self.criterion)
 
 
@@ -175,11 +178,36 @@ class RidgeProblem(Problem):
         """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair."""
         alpha = self.model.alpha
         if not self.free:
-            return Choice(self._start.kernel, alpha if isinstance(alpha, float) else math.nan)
+            return Choice(self._start.kernel, alpha if isinstance(alpha, float) and alpha > 0 else math.nan)
+        if isinstance(alpha, float) and not alpha > 0:
+            raise ValueError(
+                f"alpha=0 interpolates, and an interpolation cannot choose {', '.join(self.free)}. Give them numbers "
+                "(kernel='rbf' takes the median of distances), or let alpha='auto' be chosen, too."
+            )
         with silent_repairs():  # the fit speaks of the last Gram matrix
-            choice = self._criterion.minimised(settings, self.model.criterion)
+            choice = (
+                self._with_operator(settings)
+                if self.model.learn_operator
+                else self._criterion.minimised(settings, self.model.criterion)
+            )
         stays = isinstance(alpha, float) or (alpha is None and self.approximation is None)
         return choice if stays else replace(choice, alpha=math.nan)
+
+    def _with_operator(self, settings: SearchSettings) -> Choice:
+        """The kernel that is best with the identity, and the output operator that is best beside it.
+
+        So one eigendecomposition of one Gram matrix serves the whole search over operators. Targets that are missing
+        have the values that the identity predicts: the equations of complete targets are a Kronecker product.
+        """
+        options = {"seed": self.seed, "inputs": self.inputs}
+        model = replace(self.model, learn_operator=False)
+        identity = RidgeProblem(self.samples, model, self.representation, **options).choose(settings)
+        data = replace(self._criterion.data, kernel=identity.model)
+        data = data if data.mask is None else _completed(data, identity.alpha, model)
+        data = replace(data, kernel=resolve_operator(data.kernel, data, learn=True))
+        choice = Search(data, [OPERATOR], model.alpha).minimised(settings, model.criterion)
+        interrupted = choice.interrupted or identity.interrupted
+        return replace(choice, history=identity.history + choice.history, interrupted=interrupted)
 
     def _least_noise(self) -> Tensor | None:
         """What samples with equal inputs say of the noise (p,); None where there are none, or that is not known."""
@@ -213,6 +241,9 @@ class RidgeProblem(Problem):
         )
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
+        if model.alpha is None and model.noise is not None:
+            system = system.raised(torch.from_numpy(model.noise), silent=True)
+            choice = replace(choice, alpha=system.alpha)
         if model.alpha is None and (noise := self._least_noise()) is not None:
             system = system.raised(noise)
             choice = replace(choice, alpha=system.alpha)
@@ -322,6 +353,15 @@ def _differentiate(function: Callable[[Tensor], Tensor], point: Tensor) -> tuple
 
 
 # -- the output operator ----------------------------------------------------------------------------------------------
+def _completed(data: RidgeData, alpha: float, model: RidgeModel) -> RidgeData:
+    """The samples with predictions of separate outputs in the place of targets that are missing."""
+    if math.isnan(alpha):
+        alpha = model.alpha if isinstance(model.alpha, float) else system_alpha(data, model.alpha, model.criterion)[0]
+    predicted = factor_system(data, alpha).left_out()
+    assert data.observed is not None
+    return replace(data, Y=torch.where(data.observed, data.Y, predicted), observed=None)
+
+
 def _initial_operator(Y: Tensor) -> Dense:
     """Where learning an operator starts: halfway from the identity to the outputs' correlation."""
     centred = Y - Y.mean(0)

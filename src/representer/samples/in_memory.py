@@ -184,7 +184,7 @@ class Block:
 
     X: Data  # prepared inputs
     Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights: Tensor | None = None  # (n,); None for ones
+    weights: Tensor | None = None  # (n,), or (n, p) of the targets one by one; None for ones
     groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
 
     def __len__(self) -> int:
@@ -209,7 +209,7 @@ class Block:
         """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
         if self.weights is None or bool((self.weights > 0).all()):
             return self
-        index = self.weights.nonzero()[:, 0].cpu()
+        index = (self.weights > 0).reshape(len(self.weights), -1).any(1).nonzero()[:, 0].cpu()
         block = self.rows(index.numpy())
         return replace(block, X=block.X[:, index]) if pairwise else block
 
@@ -397,3 +397,45 @@ def rows_of_both(one: Data, two: Data, rows: np.ndarray) -> Data:
         return np.concatenate([one, two])[rows]
     both = [*one, *two]
     return [both[i] for i in rows]
+
+
+# -- samples as a user could pass them again --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class TrainingSamples:
+    """The samples of a fit as a user could pass them again: inputs, targets, and what else ``fit`` takes."""
+
+    X: Data
+    y: Data
+    options: dict[str, Any]  # sample_weight, groups, noise: arrays of n rows, or None
+    pairwise: bool = False
+
+    @classmethod
+    def of(cls, X: Data, y: Data, weights: Any, groups: Any, *, pairwise: bool) -> TrainingSamples:
+        """The samples of positive weight; weights and groups may be None."""
+        return cls(X, y, {"sample_weight": weights, "groups": groups}, pairwise).positive()
+
+    @property
+    def n(self) -> int:
+        """The number of samples."""
+        return count(self.X)
+
+    @property
+    def groups(self) -> Tensor | None:
+        """The numbers of the samples' groups, if there are any."""
+        groups = self.options.get("groups")
+        return None if groups is None else torch.from_numpy(np.asarray(groups))
+
+    def positive(self) -> TrainingSamples:
+        """The samples of positive weight."""
+        weights = self.options.get("sample_weight")
+        if weights is None or bool((weights > 0).all()):
+            return self
+        rows = np.flatnonzero(weights > 0)
+        X = self.inputs(rows)
+        options = {name: None if values is None else values[rows] for name, values in self.options.items()}
+        y = take(self.y, torch.from_numpy(rows))
+        return TrainingSamples(X[:, rows] if self.pairwise else X, y, options, self.pairwise)
+
+    def inputs(self, rows: np.ndarray) -> Data:
+        """Some of the inputs."""
+        return take(self.X, torch.from_numpy(rows))

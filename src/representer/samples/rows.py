@@ -23,6 +23,10 @@ DEEP_SEARCH_ROWS = 500  # random samples on which their hyperparameters are chos
 DEPTH_ROWS = 250  # random samples on which it is looked for whether an inner layer pays
 INNER_ROWS = 10_000  # with an approximation, random samples from which inner layers are learned
 
+# -- deep kernel PCA --------------------------------------------------------------------------------------------------
+WIDTH_ROWS = 500  # random samples on which the width of the first kernel is learned
+SMOOTHER_ROWS = 1000  # evenly spaced samples that are left out to choose how sharp a smoother is
+
 # -- structured outputs -----------------------------------------------------------------------------------------------
 KNOWN_ROWS = 20_000  # random samples that kernels and decoders of an approximate fit see; up to it they see all
 STRUCTURED_ROWS = 2000  # random samples on which an exact fit chooses its numbers; kernels are learned on half as many

@@ -54,6 +54,13 @@ class System(ABC):
         """
         raise self._unavailable("Variances of left-out samples")
 
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f₋ₛ(x) (m, n, p) at new points by the fits without the group S of each sample, and the variances of f₋ₛ(x).
+
+        Variances are in units of the prior's scale, and without the noise of an observation. ``X`` should be few.
+        """
+        raise self._unavailable("Predictions for new points without a sample")
+
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points, in units of the prior's scale."""
         raise self._unavailable("Variances")

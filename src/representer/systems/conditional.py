@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, StoredFeatures
+from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, Span, StoredFeatures
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks
@@ -139,6 +139,10 @@ class SampleWeights(Function):
         n = len(self.anchors)
         total = n if self.sample_weight is None else self.sample_weight.sum()
         return max(1.0, float(self.kernel.diag(self.anchors[:: max(1, n // 64)]).max()) * total / self.shift)
+
+    def spans(self) -> list[Span]:
+        """The training inputs."""
+        return [Span(self.kernel, self.anchors, self.representation, weights=self.sample_weight)]
 
     def combined(self, X: Data, values: Tensor) -> Tensor:
         """w(x_i)ᵀV (q, p) for values V (n, p) of the samples, in blocks: no q × n matrix exists."""

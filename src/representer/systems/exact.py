@@ -227,6 +227,37 @@ class GramInverse:
                 found[index] = torch.linalg.inv(self.blocks(index)).diagonal(dim1=-2, dim2=-1)
         return found
 
+    def influence(self, cross: Tensor, outputs: Tensor | None = None) -> Tensor:
+        """∂f(x)/∂y_i (N, m) for rooted rows k_x; ``outputs`` are those of the rows, if there are several."""
+        constants = self.constants
+        if constants is None:
+            return self.rooted(self._solved(cross.mT))
+        solved = self._solved(constants.centred_cross(cross, outputs).mT)
+        own = constants.basis / constants.norm
+        return self.rooted(solved + (own[:, :1] if outputs is None else own[:, outputs]))
+
+    def left_out_changes(
+        self, influence: Tensor, residuals: Tensor, blocks: list[Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """f(x) − f₋ₛ(x) (m, N, q) for the group S of each entry, and by how much the variance is larger, (m, N).
+
+        Without S, f(x) changes by g_Sᵀr_S and its variance by g_SᵀP_SS⁻¹g_S, with g the influence and r the residuals
+        of what is left out.
+        """
+        if blocks is None:
+            blocks = [torch.arange(len(influence))[:, None]]
+        m, (n, q) = influence.shape[1], residuals.shape
+        changes, added = influence.new_empty(m, n, q), influence.new_empty(m, n)
+        for index in blocks:
+            g = influence[index]
+            if index.shape[1] == 1:
+                solved = g / self.diagonal[index][:, :, None]
+            else:
+                solved = torch.linalg.solve(self.blocks(index), g)
+            changes[:, index] = torch.einsum("gsm,gsq->mgq", g, residuals[index])[:, :, None]
+            added[:, index] = (g * solved).sum(1).mT[:, :, None]
+        return changes, added
+
     def explained(self, cross: Tensor) -> Tensor:
         """k_xᵀ P k_x for rooted (and centred) rows k_x."""
         if isinstance(self.solver, Cholesky):
@@ -292,8 +323,8 @@ class RidgeData:
         The n training inputs.
     Y : tensor (n, p)
         Targets; what stands in unobserved entries is not read.
-    weights : tensor (n,)
-        Sample weights of mean 1.
+    weights : tensor (n,) or (n, p)
+        Weights of the samples, or of their targets one by one, of mean 1.
     observed : bool tensor (n, p) or None
         Which targets are known; None: all.
     groups : integer tensor (n,) or None
@@ -329,6 +360,8 @@ class RidgeData:
     @cached_property
     def form(self) -> DiagonalForm | None:
         """The form in which outputs come apart, or None if they are coupled here."""
+        if self.weights.ndim > 1:
+            return None
         form = self.kernel.diagonal_form(self.Y.shape[1], self.Y)
         return form if form is None or self.mask is None or form.rotation is None else None
 
@@ -382,7 +415,12 @@ class RidgeData:
     @property
     def entry_root(self) -> Tensor:
         """The root weights of the entries."""
-        return self.root.repeat_interleave(self.Y.shape[1])[self.entries]
+        return self.columns.sqrt().expand_as(self.Y).reshape(-1)[self.entries]
+
+    @property
+    def columns(self) -> Tensor:
+        """The weights of targets as a matrix (n, p) or (n, 1)."""
+        return self.weights if self.weights.ndim > 1 else self.weights[:, None]
 
     def entry_blocks(self) -> list[Tensor]:
         """The entries that are left out together: those of a group, or of a sample."""
@@ -790,15 +828,27 @@ class SeparateOutputs(System):
             fitted = fitted + self._constant[part.outputs]
         if groups is None:
             return fitted
-        inverse = part.inverse
-        cross = self.form.gram(part.weights, X, self.data.X)[:, part.rows] * inverse.root
+        cross = self.form.gram(part.weights, X, self.data.X)[:, part.rows] * part.inverse.root
         together = (groups[part.rows][:, None] == groups[rows]).to(cross)
-        constants = inverse.constants
-        rooted = cross if constants is None else constants.centred_cross(cross)
-        change = inverse.rooted(inverse._solved(rooted.mT))
-        if constants is not None:
-            change = change + inverse.root[:, None] ** 2 / constants.norm[0] ** 2
-        return fitted - (change * together).mT @ residuals
+        return fitted - (part.inverse.influence(cross) * together).mT @ residuals
+
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f minus the influence of the residuals of what is left out; samples without a target are not left out."""
+        data, (n, p) = self.data, self.data.Y.shape
+        means = self.form.weights.new_zeros(count(X), n, p)
+        variances = self._rotated_variance(X)[:, None].repeat(1, n, 1)
+        for part in self.parts:
+            blocks = data.blocks(part.rows)
+            residuals = part.inverse.residuals(self._dual[part.index], blocks)
+            cross = self.form.gram(part.weights, X, data.X)[:, part.rows] * part.inverse.root
+            fitted = self.form.product(part.weights, X, data.X, self._dual[:, part.outputs])
+            if self._constant is not None:
+                fitted = fitted + self._constant[part.outputs]
+            changes, added = part.inverse.left_out_changes(part.inverse.influence(cross), residuals, blocks)
+            means[:, :, part.outputs] = fitted[:, None]
+            means[:, part.index[0], part.index[1]] -= changes
+            variances[:, part.index[0], part.index[1]] += added[:, :, None]
+        return self._rotate_back(means), self._variances_back(variances)
 
     def left_out_variance(self) -> Tensor:
         """The diagonals of P_SS⁻¹ in rotated coordinates; where a target is missing, it is not defined (NaN)."""
@@ -817,6 +867,10 @@ class SeparateOutputs(System):
 
     def variance(self, X: Data) -> Tensor:
         """Scalar variances, rotated back; the cross-Gram matrix of a kernel that all parts share is computed once."""
+        return self._variances_back(self._rotated_variance(X))
+
+    def _rotated_variance(self, X: Data) -> Tensor:
+        """Scalar variances in the rotated coordinates of the outputs."""
         p = self.data.Y.shape[1]
         variances = self.form.weights.new_zeros(count(X), p)
         for weights, outputs in self.form.groups():  # outputs that nobody observed keep their prior
@@ -824,7 +878,7 @@ class SeparateOutputs(System):
         if self._by_slopes is not None:
             for part, own in zip(self.parts, self._by_slopes, strict=True):
                 variances[:, part.outputs] = own.variance(X)[:, None]
-            return self._variances_back(variances)
+            return variances
         shared = self.form.kernels[0]._gram(X, self.data.X) if len(self.form.kernels) == 1 else None
         for part in self.parts:
             cross = self.form.gram(part.weights, X, self.data.X) if shared is None else shared * part.weights[0]
@@ -836,7 +890,7 @@ class SeparateOutputs(System):
                 diagonal = constants.centred_diagonal(diagonal, cross, self.shift)
                 cross = constants.centred_cross(cross)
             variances[:, part.outputs] = (diagonal - inverse.explained(cross)).clamp(min=0.0)[:, None]
-        return self._variances_back(variances)
+        return variances
 
 
 # -- coupled outputs, by the block matrix -----------------------------------------------------------------------------
@@ -883,7 +937,7 @@ class CoupledOutputs(System):
         return values if b is None else values + b
 
     def residual(self) -> float:
-        noise = (self.shift / self.data.weights)[:, None]
+        noise = self.shift / self.data.columns
         missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
         size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
         return float(missed.norm() / size)
@@ -899,19 +953,31 @@ class CoupledOutputs(System):
         if not bool(unseen.any()):
             return predictions
         places = unseen.nonzero()[:, 0]
-        inverse, constants = self.inverse, self.inverse.constants
-        cross = self.data.kernel.dense(self.data.X, None, p)[places][:, self.entries] * inverse.root
-        rooted = cross if constants is None else constants.centred_cross(cross, places % p)
-        change = inverse.rooted(inverse._solved(rooted.mT))
-        if constants is not None:
-            weights = constants.basis[:, places % p] / constants.norm[places % p]
-            change = change + inverse.rooted(weights)
+        cross = self.data.kernel.dense(self.data.X, None, p)[places][:, self.entries] * self.inverse.root
+        change = self.inverse.influence(cross, places % p)
         own = torch.arange(n) if data.groups is None else data.groups
         together = (own[self.entries // p][:, None] == own[places // p]).to(cross)
         fitted = self._fitted().reshape(-1)[places] - ((change * together).mT @ residuals)[:, 0]
         flat = predictions.reshape(-1).clone()
         flat[places] = fitted
         return flat.reshape(n, p)
+
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """f minus the influence of the residuals of what is left out; NaN for samples without any target."""
+        (n, p), m, blocks = self.data.Y.shape, count(X), self.data.entry_blocks()
+        outputs = torch.arange(m * p) % p
+        cross = self.data.kernel.dense(X, self.data.X, p)[:, self.entries] * self.inverse.root
+        influence = self.inverse.influence(cross, outputs)
+        residuals = self.inverse.residuals(self._dual, blocks)
+        changes, added = self.inverse.left_out_changes(influence, residuals, blocks)
+        fitted = self.data.kernel.apply(X, self.data.X, self.coefficients())
+        fitted = fitted if (b := self.intercept()) is None else fitted + b
+        means = fitted.reshape(-1, 1) - changes[:, :, 0]
+        both = torch.stack([means, self.variance(X).reshape(-1, 1) + added])
+        samples = both.new_full((2, m * p, n), torch.nan)
+        samples[:, :, self.entries // p] = both  # entries of one sample are left out together
+        means, variances = samples.reshape(2, m, p, n).transpose(2, 3)
+        return means, variances
 
     def left_out_variance(self) -> Tensor:
         """The diagonals of the inverted blocks of samples, or groups; NaN where a target is missing."""
@@ -939,7 +1005,7 @@ class IterativeOutputs(System):
 
     def __init__(self, data: RidgeData, alpha: float):
         self.data = data
-        self.noise = len(data.Y) * alpha / data.weights
+        self.noise = len(data.Y) * alpha / data.columns
         self.mask = torch.ones_like(data.Y) if data.mask is None else data.mask.to(data.Y.dtype)
         self.precondition = _preconditioner(data.kernel, data.X, self.noise, self.mask)
 
@@ -948,7 +1014,7 @@ class IterativeOutputs(System):
         blocks = row_blocks(len(masked), masked.numel() * masked.element_size())
         X, kernel = self.data.X, self.data.kernel
         image = torch.cat([kernel.apply(X[rows], X, masked) for rows in blocks])
-        return self.mask * image + self.noise[:, None] * coefficients
+        return self.mask * image + self.noise * coefficients
 
     def _solve(self, right: Tensor) -> Tensor:
         """W⁻¹ Y by conjugate gradients; entries that are not observed decouple and stay 0."""

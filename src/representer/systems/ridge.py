@@ -108,11 +108,28 @@ class FittedSystem(System):
 
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
+        return self._prior_scale
+
+    @cached_property
+    def _prior_scale(self) -> Tensor:
         return self.left_out_moments().scale()
 
     def noise(self) -> Tensor:
         """The variance s²·alpha·Σw (p,) of the noise of a sample of weight one."""
         return self.prior_scale() * (self.alpha * self.weight)
+
+    def observed_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Predictions (m, n, p) at new points without the group of each sample, and variances of new observations.
+
+        The samples are those of ``left_out_moments``, the variances in squared units of the targets.
+        """
+        mean, variance = self.left_out_at(X)
+        return mean, (variance.clamp(min=0.0) + self.alpha * self.weight) * self.prior_scale()
+
+    def observed_left_out(self) -> LeftOutMoments:
+        """Left-out samples as ``left_out_moments`` has them, with variances in squared units of the targets."""
+        moments = self.left_out_moments()
+        return replace(moments, variance=moments.variance * moments.scale())
 
     @abstractmethod
     def norm(self) -> float:
@@ -149,7 +166,7 @@ class FittedSystem(System):
     def changed(self, **changes: Any) -> Self:
         """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
         system = replace(self, **changes)
-        stale = {"_solution", "_function", "_system"} if "alpha" in changes else set()
+        stale = {"_solution", "_function", "_system", "_prior_scale"} if "alpha" in changes else set()
         stay = {k: v for k, v in vars(self).items() if k not in vars(system) and k not in stale}
         vars(system).update(stay)
         return system
@@ -161,15 +178,15 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
-    def raised(self, noise: Tensor) -> Self:
+    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
         """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
 
-        A warning says so where that is a larger one.
+        A warning says so where that is a larger one, unless ``silent``.
         """
         system: Self = self
         while bool((system.noise() < noise).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
-        if system is not self:
+        if system is not self and not silent:
             warn(
                 f"alpha was raised from {self.alpha:.3g} to {system.alpha:.3g}: samples with equal inputs differ by "
                 "more than the noise that it stands for. Give alpha a number to keep it."
@@ -202,6 +219,7 @@ class LeftOutMoments:
     Y: Tensor
     mean: Tensor
     variance: Tensor
+    groups: Tensor | None = None
 
     def scale(self) -> Tensor:
         """s² (p,), with which the residuals have the variance that the model gives them."""
@@ -302,7 +320,7 @@ class ExactSystem(FittedSystem):
     @property
     def weight(self) -> float:
         w = self._held.weights
-        return float(len(self._held.Y) if w is None else w.sum())
+        return float(len(self._held.Y) if w is None else len(w) * w.mean())
 
     @property
     def operator(self) -> Operator:
@@ -314,7 +332,7 @@ class ExactSystem(FittedSystem):
     def _rows(self) -> np.ndarray | None:
         """The numbers of the samples that have a weight, if some have none."""
         w = self._held.weights
-        return None if w is None or bool((w > 0).all()) else np.flatnonzero(w > 0)
+        return None if w is None or bool((w > 0).all()) else np.flatnonzero((w > 0).reshape(len(w), -1).any(1))
 
     @property
     def _adapted(self) -> OperatorKernel:
@@ -400,8 +418,8 @@ class ExactSystem(FittedSystem):
     def _fitted(self) -> Tensor:
         """f(x_i) + b (n, p) at the samples of positive weight, from the residuals noise·C; all targets are known."""
         data = self._training
-        noise = len(data.Y) * self.alpha / data.weights
-        return data.Y - noise[:, None] * self._system.coefficients()
+        noise = len(data.Y) * self.alpha / data.columns
+        return data.Y - noise * self._system.coefficients()
 
     def norm(self) -> float:
         b = self.intercept()
@@ -416,7 +434,7 @@ class ExactSystem(FittedSystem):
     def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
-        return LeftOutMoments(Y, system.left_out(), system.left_out_variance())
+        return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups)
 
     def prior_scale(self) -> Tensor:
         if not isinstance(self._system, IterativeOutputs):
@@ -470,10 +488,29 @@ class ExactSystem(FittedSystem):
     def _variance(self, inputs: Data) -> Tensor:
         if self.features is None:
             return self._system.variance(inputs)
+        features, missed = self._features_of(inputs)
+        return self._system.variance(features) + missed
+
+    def _features_of(self, inputs: Data) -> tuple[Tensor, Tensor]:
+        """The features of prepared inputs, and what they miss of K(x, x) (m, p): what no landmark sees is uncertain."""
+        assert self.features is not None
         features = self.features.map(inputs)
         missed = (self.features.map.kernel._diag(inputs) - (features**2).sum(1)).clamp(min=0.0)
-        own = self.operator.as_matrix(self._training.Y.shape[1], features).diagonal()
-        return self._system.variance(features) + missed[:, None] * own  # what no landmark sees is uncertain
+        return features, missed[:, None] * self.operator.as_matrix(self._training.Y.shape[1], features).diagonal()
+
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Predictions (m, n, p) by the fits without the group of each sample of positive weight, and their variances.
+
+        ``X`` are checked inputs.
+        """
+        if self.kernel.domain == "gram" and self._rows is not None:
+            X = X[:, self._rows]
+        inputs = self.representation.inputs(self._adapted, X)
+        if self.features is None:
+            return self._system.left_out_at(inputs)
+        features, missed = self._features_of(inputs)
+        means, variances = self._system.left_out_at(features)
+        return means, variances + missed[:, None]
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -649,7 +686,7 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held).positive_part()
         residuals, variances, _ = self._residuals(held)
         Y = held.Y.to(residuals)
-        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances)
+        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
@@ -665,6 +702,19 @@ class SummedSystem(FeatureSystem):
             return self.ridge.variance(seen, self.alpha) + missed[:, None] * own
 
         return by_rows(variances, count(inputs), 4 * 8 * features.n_features)
+
+    def left_out_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Predictions (m, n, p) by the fits without the group of each held sample, and their variances.
+
+        Outputs with sums of their own, because targets are missing, are predicted by all samples.
+        """
+        held, ridge = self.block(self.held).positive_part(), self.ridge
+        fitted, variance = self._function(X).double(), self.variance(X)
+        means, variances = (values[:, None].repeat(1, len(held), 1) for values in (fitted, variance))
+        if isinstance(ridge, SeparateRidge):
+            return means, variances
+        changes, added = ridge.left_out_changes(self.map(self.features.inputs(X)), self.map(held.X), held, self.alpha)
+        return means - changes, variances + added
 
     @property
     def n(self) -> int:
@@ -727,7 +777,7 @@ class FalkonSystem(FeatureSystem):
     def residual(self) -> float:
         return self.error
 
-    def raised(self, noise: Tensor) -> Self:
+    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
         """The system itself, because its noise is not known."""
         return self
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from representer.functions import Stacked, StoredFeatures
 from representer.samples import Block, Data, HeldSamples, plain
 from representer.systems.base import System
-from representer.systems.ridge import AlphaRule, FittedSystem, robust_scale
+from representer.systems.ridge import AlphaRule, FittedSystem, LeftOutMoments, robust_scale
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,17 @@ class StackedSystem(System):
         blocks, values = zip(*(system.left_out_sample() for system in self.systems), strict=True)
         return blocks[0], self.mean(list(values))
 
+    def observed_left_out(self) -> LeftOutMoments:
+        """Left-out samples with the mixture's predictions and variances, in squared units of the targets."""
+        members = [system.observed_left_out() for system in self.systems]
+        means = [left.mean for left in members]
+        return replace(members[0], mean=self.mean(means), variance=self._mixed([m.variance for m in members], means))
+
+    def observed_at(self, X: Data) -> tuple[Tensor, Tensor]:
+        """Predictions (m, n, p) at new points without the group of each sample, and variances of new observations."""
+        means, variances = zip(*(system.observed_at(X) for system in self.systems), strict=True)
+        return self.mean(list(means)), self._mixed(list(variances), list(means))
+
     def leverage(self) -> Tensor:
         """∂f(x_i)/∂y_i (n, p): the weighted sum of the members' leverages."""
         return self.mean([system.leverage() for system in self.systems])
@@ -148,7 +159,8 @@ class StackedSystem(System):
 
     def _shares(self, like: Tensor) -> Tensor:
         """The weights (m, 1, p) of a stack of values."""
-        return torch.as_tensor(self.weights, dtype=like.dtype, device=like.device)[:, None, :]
+        shares = torch.as_tensor(self.weights, dtype=like.dtype, device=like.device)
+        return shares.reshape(len(shares), *[1] * (like.ndim - 2), -1)
 
     def mean(self, values: list[Tensor]) -> Tensor:
         """The weighted mean of the members' values."""

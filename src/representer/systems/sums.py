@@ -526,6 +526,34 @@ class NormalRidge:
             rest[:, outputs] = self._shares_without_groups(rows, block)[:, None]
         return found, rest
 
+    def left_out_changes(self, features: Tensor, held: Tensor, block: Block, alpha: float) -> tuple[Tensor, Tensor]:
+        """f(x) − f₋ₛ(x) (m, n, p) at new features without the group S of each sample, and how its variance grows.
+
+        ``held`` are the features of the samples in ``block``.
+        """
+        shape = (len(features), len(held), len(self.scales))
+        changes, added = self.cross.new_empty(shape), self.cross.new_empty(shape)
+        w = self.cross.new_ones(len(held)) if block.weights is None else block.weights.double()
+        constant = 1.0 / self.sums.weight if self.intercept else 0.0
+        groups = block.groups if block.groups is not None else torch.arange(len(held))
+        alone = replace(block, groups=groups)
+        residuals = self.left_out_at(held, alone, alpha)[0]
+        pairs = zip(self._rows(features, alpha), self._rows(held, alpha), strict=True)
+        for (outputs, new), (_, rows) in pairs:
+            influence = (new @ rows.mT + constant) * w
+            for index, change in self._changes(rows, alone):
+                g = influence[:, index]  # (m, groups, size)
+                part = torch.einsum("mgs,gsq->mgq", g, residuals[:, outputs][index])
+                # P_SS = W(I − HW)/shift, so that gᵀP_SS⁻¹g = shift·gᵀ(I − HW)⁻¹W⁻¹g
+                solved = torch.linalg.solve(change, (g / w[index]).permute(1, 2, 0)).permute(2, 0, 1)
+                grown = alpha * self.weight * (g * solved).sum(-1)
+                for j, output in enumerate(outputs.tolist()):
+                    changes[:, index, output] = part[:, :, j, None]
+                    added[:, index, output] = grown[:, :, None]
+        if self.rotation is None:
+            return changes, added
+        return changes @ self.rotation.mT, added @ (self.rotation**2).mT
+
     def residual(self, alpha: float) -> float:
         """The norm of B − (aS + alpha Σ w)u, over that of B."""
         u = self.rotated_coefficients(alpha)

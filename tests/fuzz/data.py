@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -270,3 +271,21 @@ KINDS: dict[str, Any] = {
     "gram": _gram,
     "fingerprints": _fingerprints,
 }
+
+
+def numbers(values: Any) -> np.ndarray:
+    """Values as floats: numbers as they are, any other object as a number that tells it from others."""
+    if hasattr(values, "compute"):
+        values = values.compute()
+    if isinstance(values, list | tuple) and all(isinstance(value, np.ndarray) for value in values):
+        return np.concatenate([numbers(value).ravel() for value in values])
+    if isinstance(values, list) and values and isinstance(values[0], str | Graph | tuple | list | dict):
+        return np.array([_code(value) for value in values])
+    array = np.asarray(values)
+    if array.dtype.kind in "OUS":
+        return np.array([_code(value) for value in array.ravel().tolist()]).reshape(array.shape)
+    return np.asarray(array, dtype=float)
+
+
+def _code(value: Any) -> float:
+    return float(zlib.crc32(repr(value).encode()))

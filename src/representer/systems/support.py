@@ -1,0 +1,227 @@
+"""How far from the samples an input is: the share of k(x, x) that a fit's samples explain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from representer.functions import Function, Span
+from representer.kernels import is_bounded
+from representer.linalg import by_rows
+from representer.operators import Adapted
+from representer.samples import Data, HeldSamples, count, plain, take
+from representer.samples import rows as limits
+from representer.systems.base import Groups
+from representer.systems.conditional import SampleWeights
+
+# Up to so many points the factor of a fit stays at hand for the first question; beyond, it is computed again.
+KEPT_FACTOR = 2000
+
+
+@dataclass(frozen=True)
+class PointSupport:
+    """s(x) = k_xᵀ(K + N)⁻¹k_x / k(x, x) of points with the noise N: 1 − variance/k(x, x) of a Gaussian process.
+
+    Parameters
+    ----------
+    weights : SampleWeights
+        (K + N)⁻¹k_x, without a constant.
+    inner : tuple of Function
+        What inputs go through before the kernel sees them; the points have been there.
+    groups : array (n,) or None
+        The points that are left out together.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from representer.kernels import Gaussian
+    >>> from representer.operators import Representation
+    >>> from representer.systems.conditional import SampleWeights
+    >>> from representer.systems.support import PointSupport
+    >>> how = Representation(torch.float64)
+    >>> support = PointSupport(SampleWeights(Gaussian(1.0), np.array([[0.0]]), 1.0, False, how))
+    >>> support(np.array([[0.0], [9.0]])).round(decimals=6).tolist()
+    [0.5, 0.0]
+    """
+
+    weights: SampleWeights
+    inner: tuple[Function, ...] = ()
+    groups: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.weights.anchors)
+
+    def __call__(self, X: Data) -> Tensor:
+        """The shares (m,) at checked inputs, in blocks."""
+        weights = self.weights
+        how, solved = weights.representation, weights.solved
+        for f in self.inner:
+            X = f(X)
+        inputs = how.inputs(solved.kernel, X)
+
+        def shares(rows: slice) -> Tensor:
+            cross = solved.cross(inputs[rows])
+            explained = (cross * solved.system._solve(cross.mT).mT).sum(1)
+            return _share(explained, solved.kernel._diag(inputs[rows]))
+
+        with torch.no_grad():
+            return by_rows(shares, count(inputs), 3 * len(solved.system.matrix) * how.dtype.itemsize)
+
+    def left_out(self) -> Tensor:
+        """The share (n,) of each point by all others, or by those of other groups; zero weights explain nothing."""
+        system, w = self.weights.solved.system, self.weights.sample_weight
+        diagonal, P = system.matrix.diagonal(), system.unit_coefficients
+        positive = torch.ones_like(diagonal, dtype=torch.bool) if w is None else torch.from_numpy(w > 0)
+        rows = positive.nonzero()[:, 0]
+        labels = np.arange(len(rows)) if self.groups is None else self.groups[rows.numpy()]
+        parts = Groups.of(labels, P.device)
+        own = [block.inverse().diagonal(dim1=-2, dim2=-1)[..., None] for block in parts.blocks(P[rows][:, rows])]
+        noise = system.shift if w is None else system.shift / torch.from_numpy(w[w > 0]).to(diagonal)
+        variance = parts.joined(own, diagonal[rows, None])[:, 0] - noise
+        shares = _share((system.matrix * (P @ system.matrix)).sum(0), diagonal)
+        shares[rows] = _share(diagonal[rows] - variance, diagonal[rows])
+        return shares
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+def _share(explained: Tensor, diagonal: Tensor) -> Tensor:
+    """The quotient between 0 and 1; nothing is explained of k(x, x) = 0."""
+    return torch.where(diagonal > 0, explained / torch.where(diagonal > 0, diagonal, 1.0), 0.0).clamp(0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Support:
+    """The support of inputs by the samples of a fit: of a stack by its weights, of layers the least of theirs.
+
+    Parameters
+    ----------
+    parts : tuple of PointSupport
+        One for each kernel that counts.
+    shares : tuple of float or None
+        The weights of a stack's members, of sum one; None: the least counts.
+    bounded : bool
+        Is k(x, x) bounded, so that inputs far from all samples have no support?
+    held : data or None
+        Samples of the fit, where not all parts have them as their points; None: the points are the samples. Points
+        that stand for many samples are not missed where one of these is left out.
+    """
+
+    parts: tuple[PointSupport, ...]
+    shares: tuple[float, ...] | None = None
+    bounded: bool = True
+    held: Data = None
+
+    @classmethod
+    def of(
+        cls, function: Function, alpha: Any = None, samples: HeldSamples | None = None, held: HeldSamples | None = None
+    ) -> Support:
+        """The support of the samples behind a fitted function.
+
+        Parameters
+        ----------
+        function : Function
+            Whose ``spans`` say what the samples, or landmarks that stand for them, are.
+        alpha : float, sequence or None
+            The weight of ‖f‖², of each member of a stack; None: the mean k(x, x) over the number of points.
+        samples, held : HeldSamples or None
+            All samples of the fit, and some of those of a fit by sums, where they are known.
+        """
+        spans, weights = function.spans(), function.span_weights()
+        alphas = [alpha] * len(spans) if weights is None else list(np.broadcast_to(alpha, len(spans)))
+        if weights is None:  # alpha is that of the last layer
+            alphas = [None] * (len(spans) - 1) + alphas[-1:]
+        candidates = [
+            (span, a, w)
+            for span, a, w in zip(spans, alphas, weights or [1.0] * len(spans), strict=True)
+            if is_bounded(span.kernel) and w > 0
+        ]
+        bounded = bool(candidates)
+        if not bounded:
+            candidates = [(spans[-1], alphas[-1], 1.0)]
+        parts = tuple(_points(span, a, samples, held) for span, a, _ in candidates)
+        total = sum(w for *_, w in candidates)
+        shares = None if weights is None else tuple(float(w / total) for *_, w in candidates)
+        drawn = any(span.points is None for span, *_ in candidates)
+        return cls(parts, shares, bounded, None if held is None or drawn else held.X)
+
+    def __call__(self, X: Data) -> Tensor:
+        """The support (m,) of checked inputs, between 0 and 1."""
+        return self._joint([part(X) for part in self.parts])
+
+    def left_out(self) -> Tensor:
+        """The support of samples by the others; it tells what to expect of new ones."""
+        return self._left_out
+
+    @cached_property
+    def _left_out(self) -> Tensor:
+        held = self.held
+        if held is None:
+            return self._joint([part.left_out() for part in self.parts if len(part) == len(self.parts[-1])])
+        return self._joint([part.left_out() if len(part) == len(held) else part(held) for part in self.parts])
+
+    def threshold(self, share: float) -> float:
+        """The support that this share of the samples, each left out, does not reach."""
+        return float(np.quantile(plain(self.left_out()), share))
+
+    def _joint(self, values: Sequence[Tensor]) -> Tensor:
+        stacked = torch.stack([value.double().cpu() for value in values])
+        if self.shares is None or len(values) < len(self.shares):
+            return stacked.amin(0)
+        return torch.tensor(self.shares, dtype=stacked.dtype) @ stacked
+
+    def at_rest(self) -> Support:
+        """The same without large matrices, which are computed again when they are needed."""
+        parts = (p if len(p) <= KEPT_FACTOR else replace(p, weights=replace(p.weights)) for p in self.parts)
+        return replace(self, parts=tuple(parts))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+def _points(span: Span, alpha: float | None, samples: HeldSamples | None, held: HeldSamples | None) -> PointSupport:
+    """The support of the points of a span, or of samples where it has none."""
+    points, w, groups = span.points, span.weights, None
+    if points is None:
+        points, w, groups = _some_samples(held if held is not None else samples)
+    elif samples is not None and held is None and len(samples.X) == len(points):
+        w, groups = samples.weights if w is None else w, samples.groups
+    n = len(points)
+    total = float(n if w is None else w.sum())
+    if alpha is None:
+        alpha = _mean_diagonal(span, points) / n
+    weights = SampleWeights(span.kernel, points, total * float(alpha), False, span.representation, w)
+    return PointSupport(weights, span.inner, groups)
+
+
+def _some_samples(samples: HeldSamples | None) -> tuple[Data, np.ndarray | None, np.ndarray | None]:
+    """Samples that stand for all, or all, with their weights and groups."""
+    if samples is None:
+        raise ValueError(
+            "The support of new inputs needs samples of the fit, and this one keeps neither samples nor landmarks. Use "
+            "approximation=Nystroem(m)."
+        )
+    rows = limits.evenly_spaced(len(samples.X), limits.HELD_ROWS)
+    w, groups = (None if a is None else a[rows] for a in (samples.weights, samples.groups))
+    return take(samples.X, torch.from_numpy(rows)), w, groups
+
+
+def _mean_diagonal(span: Span, points: Data) -> float:
+    """The mean k(x, x) of the points."""
+    how = span.representation
+    plainly = span.kernel.domain == "vectors" and not how.sparse
+    kernel = span.kernel if plainly else Adapted(span.kernel, how.dtype, how.device)
+    return float(kernel._diag(how.inputs(kernel, points)).mean())

@@ -1,0 +1,83 @@
+"""The share of k(x, x) that samples explain, against dense algebra, refits and scikit-learn's Gaussian process."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+
+from representer.functions import Expansion, Stacked
+from representer.kernels import Gaussian, Laplacian, Linear
+from representer.operators import CurlFree, Decomposable, Representation, Separate
+from representer.operators.joint import OutputMean
+from representer.samples import HeldSamples
+from representer.systems.support import Support
+
+HOW = Representation(torch.float64)
+
+
+def _function(X, kernel=None, p=1):
+    kernel = Decomposable(Gaussian(1.3)) if kernel is None else kernel
+    return Expansion(kernel, X, np.zeros((len(X), p)), None, HOW)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(25, 2)), rng.normal(size=(8, 2)) * 2
+
+
+def test_support_is_what_a_gaussian_process_has_learned(data):
+    X, new = data
+    alpha = 0.02
+    process = GaussianProcessRegressor(RBF(1.3), alpha=len(X) * alpha, optimizer=None).fit(X, np.zeros(len(X)))
+    _, deviation = process.predict(new, return_std=True)
+    np.testing.assert_allclose(Support.of(_function(X), alpha)(new), 1 - deviation**2, atol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_left_out_support_is_that_of_refits(data, weighted, grouped):
+    X, _ = data
+    n, alpha = len(X), 0.02
+    w = np.linspace(0, 2, n) if weighted else np.ones(n)
+    groups = np.arange(n) // 3 if grouped else np.arange(n)
+    held = HeldSamples(np.empty(0), X, np.zeros((n, 1)), w if weighted else None, groups if grouped else None)
+    left_out = Support.of(_function(X), alpha, samples=held).left_out()
+    K = Gaussian(1.3)(X).numpy()
+    for i in range(n):
+        rest = (groups != groups[i]) & (w > 0) if w[i] > 0 else w > 0
+        W = K[np.ix_(rest, rest)] + np.diag(alpha * w.sum() / w[rest])
+        np.testing.assert_allclose(left_out[i], K[i, rest] @ np.linalg.solve(W, K[i, rest]), atol=1e-10)
+
+
+def test_a_stack_counts_its_bounded_members_by_their_weights(data):
+    X, new = data
+    kernels = [Gaussian(0.5), Laplacian(2.0), Linear()]
+    members = [_function(X, Decomposable(kernel)) for kernel in kernels]
+    weights, alphas = np.array([[0.2], [0.3], [0.5]]), np.array([0.01, 0.1, 1.0])
+    support = Support.of(Stacked(tuple(members), weights), alphas)
+    each = [Support.of(member, alpha)(new) for member, alpha in zip(members, alphas, strict=True)]
+    assert support.bounded
+    np.testing.assert_allclose(support(new), 0.4 * each[0] + 0.6 * each[1])
+
+
+def test_support_of_an_unbounded_kernel_says_directions():
+    X = np.array([[1.0, 0.0], [2.0, 0.0], [-1.0, 0.0]])
+    support = Support.of(_function(X, Decomposable(Linear())), 1e-6)
+    assert not support.bounded
+    np.testing.assert_allclose(support(np.array([[100.0, 0.0], [0.0, 1.0], [0.0, 0.0]])), [1, 0, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", [CurlFree(0.9), Separate([Gaussian(1.0), Laplacian(2.0)])])
+def test_outputs_that_are_not_alike_have_the_mean_of_their_kernels(data, kernel):
+    X, new = data
+    k = OutputMean(kernel, 2)
+    X, new = torch.from_numpy(X), torch.from_numpy(new)
+    K = torch.stack([torch.stack([kernel.dense(x[None], z[None], 2).trace() / 2 for z in X]) for x in new])
+    np.testing.assert_allclose(k(new, X), K)
+    np.testing.assert_allclose(k.diag(new), torch.stack([k(x[None])[0, 0] for x in new]))
+    support = Support.of(_function(X.numpy(), kernel, 2), 0.01)
+    W = k(X) + 0.01 * len(X) * torch.eye(len(X))
+    np.testing.assert_allclose(support(new.numpy()), ((K @ torch.linalg.inv(W)) * K).sum(1) / k.diag(new), atol=1e-10)
+    assert support.bounded
