@@ -84,6 +84,7 @@ from representer.samples import (
     is_dask,
     largest_target,
     plain,
+    replicate_scatter,
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
@@ -525,9 +526,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         over blocks, also on Dask, and its alpha chosen again.
     memory_limit : int, str or None, default=None
         What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
-    n_restarts : int, default=4
-        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
-        as one.
+    n_restarts : int, default=32
+        Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
+        random ones. They race: 64 cost a few times as much as one.
     max_iter : int, default=200
         Most iterations of that search.
     max_time : float, str or None, default=None
@@ -643,7 +644,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         cv: Any = 5,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
-        n_restarts: int = 4,
+        n_restarts: int = 32,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
@@ -809,7 +810,16 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             solution.inner.problem.landmarks is not None,
             refits,
             seen.groups,
+            self._replicated(seen),
         )
+
+    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
+        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
+        if numbers is None:
+            return None
+        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
+        return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
 
     def _check_interpolation(self, seen: SeenSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
