@@ -37,7 +37,7 @@ from representer.estimators.validation import (
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, CompositionNetwork, Layer, Stacked, StackedNetwork
+from representer.functions import Composed, Layer, Stacked
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
 from representer.notices import warn
@@ -987,18 +987,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
         check_is_fitted(self)
         return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork | StackedNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
 
 
 def left_out_error(function: Composed | Stacked) -> float | None:
