@@ -19,6 +19,7 @@ from types import FunctionType
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.utils.validation import check_is_fitted
@@ -39,7 +40,7 @@ from representer.estimators.validation import (
     seed_of,
     warn_unconverged,
 )
-from representer.functions import Function
+from representer.functions import Function, function_network
 from representer.inspection.explanation import (
     Explanation,
     explain,
@@ -307,6 +308,25 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         record = getattr(self, "_record", None)
         return write_model(self, path, learners=library_learners(), record=record, compress=compress)
+
+    def to_torch(self) -> torch.nn.Module:
+        """The fitted function of vectors as a ``torch.nn.Module``, for programs that know torch and not this library.
+
+        Of a regressor it maps a tensor (n_samples, n_features) to the predictions, of a classifier to the values that
+        ``decision_function`` or ``embedding`` gives for all classes, of a conditional embedding to the conditional
+        mean, of a transformer to its features. Its parameters are the coefficients and the intercept.
+
+        Returns
+        -------
+        network : torch.nn.Module
+            Of values (n_samples, n_outputs). ``torch.export`` takes it for kernels of vectors.
+        """
+        check_is_fitted(self)
+        return self._network()
+
+    def _network(self) -> torch.nn.Module:
+        """The network of the fitted function."""
+        return function_network(self.function_)
 
     # -- what a user passes -------------------------------------------------------------------------------------------
     def _check(self) -> None:

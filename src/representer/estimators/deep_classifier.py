@@ -121,9 +121,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         over blocks, also on Dask, its alpha chosen again, and probabilities calibrated on samples that are left out.
     memory_limit : int, str or None, default=None
         What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
-    n_restarts : int, default=4
-        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
-        as one.
+    n_restarts : int, default=32
+        Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
+        random ones. They race: 64 cost a few times as much as one.
     max_iter : int, default=200
         Most iterations of that search.
     max_time : float, str or None, default=None
@@ -236,7 +236,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         cv: Any = 5,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
-        n_restarts: int = 4,
+        n_restarts: int = 32,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,

@@ -36,7 +36,7 @@ from representer.estimators.validation import (
     one_kernel,
     seed_of,
 )
-from representer.functions import Composed, Expansion, Layer
+from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -458,6 +458,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         """Checked inputs of a fitted autoencoder, prepared."""
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
+
+    def _network(self) -> torch.nn.Module:
+        """The encoder."""
+        return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
 
     def _codes(self, X: Data) -> Tensor:
         """The codes of prepared data."""

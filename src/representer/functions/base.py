@@ -90,6 +90,10 @@ class Function(ABC):
         """The scalar kernel of the data themselves whose Gram matrix gives f; None where f has slopes or features."""
         return None
 
+    def network(self) -> torch.nn.Module:
+        """The function of vectors as a ``torch.nn.Module`` on the processor, whose parameters are the coefficients."""
+        raise ValueError(f"{type(self).__name__} is no network: its values are not computed by sums of kernels alone.")
+
     def own_points(self, limit: int) -> Data:
         """At most so many of the inputs that the function is made of; None where it has none."""
         return None

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from representer.approximation import FeatureMap
 from representer.functions.base import Expansion, Function, Span
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel, Pullback
@@ -51,18 +52,52 @@ class CompositionNetwork(torch.nn.Module):
             else:
                 self.objects[i] = function.anchors
             self.register_parameter(f"coefficients_{i}", torch.nn.Parameter(function.coefficients.detach().clone()))
+            self.register_buffer(f"slopes_{i}", None if function.slopes is None else function.slopes.detach().clone())
         self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
 
     def forward(self, X: Data) -> Tensor:
         """The values (n, p)."""
         for i, kernel in enumerate(self.kernels):
             anchors = self.objects[i] if i in self.objects else getattr(self, f"anchors_{i}")
-            X = Expansion(kernel, anchors, getattr(self, f"coefficients_{i}"))(X)
+            coefficients, slopes = getattr(self, f"coefficients_{i}"), getattr(self, f"slopes_{i}")
+            if torch.compiler.is_compiling() and slopes is None:  # no checks and blocks, which depend on the numbers
+                X = kernel.apply(X.to(coefficients), anchors, coefficients)
+            else:
+                X = Expansion(kernel, anchors, coefficients, slopes=slopes)(X)
         return X if self.intercept is None else X + self.intercept
 
     def extra_repr(self) -> str:
         """The kernels, which no weight or buffer shows."""
         return ", ".join(map(repr, self.kernels))
+
+
+class FeatureNetwork(torch.nn.Module):
+    """φ(·)ᵀΘ + b as a ``torch.nn.Module``; without Θ, the features φ themselves."""
+
+    def __init__(self, features: FeatureMap, coefficients: Tensor | None = None, intercept: Tensor | None = None):
+        super().__init__()
+        self.features = features
+        self.coefficients = None if coefficients is None else torch.nn.Parameter(coefficients.detach().clone())
+        self.intercept = None if intercept is None else torch.nn.Parameter(intercept.detach().clone())
+
+    def forward(self, X: Tensor) -> Tensor:
+        """The values (n, p), or the features (n, m)."""
+        values = self.features(X.to(self.features.dtype))
+        values = values if self.coefficients is None else values @ self.coefficients
+        return values if self.intercept is None else values + self.intercept
+
+
+def function_network(function: Function) -> torch.nn.Module:
+    """The network of a function of any kind that has one: a layer, layers, features or a stack."""
+    if isinstance(function, Expansion):
+        return Composed((), function).network()
+    if not isinstance(function, FeatureFunction):
+        return function.network()
+    if function.features.landmarks is not None and function.loaded[2]:
+        return Composed((), function).network()
+    how = function.features.representation
+    b = None if function.intercept is None else how.tensor(function.intercept)
+    return FeatureNetwork(function.features.map, how.tensor(function.coefficients), b).cpu()
 
 
 class StackedNetwork(torch.nn.Module):
@@ -281,7 +316,7 @@ class Stacked(Function):
 
     def network(self) -> StackedNetwork:
         """The stack as a ``torch.nn.Module`` on the processor."""
-        networks = [f.network() if isinstance(f, Composed) else Composed((), f).network() for f in self.functions]
+        networks = [function_network(f) for f in self.functions]
         return StackedNetwork(networks, torch.as_tensor(self.weights))
 
     def __call__(self, X: Data) -> Tensor:

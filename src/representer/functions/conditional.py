@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from representer.functions.base import Function, Span
+from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
 from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel
@@ -168,6 +169,19 @@ class ConditionalEmbedding(OutputFunction):
             total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
         first, second = both[:, : len(c)], both[:, len(c) :]
         return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
+
+    def network(self) -> torch.nn.Module:
+        """The conditional mean E[Y | X = x] of vectors Y as a ``torch.nn.Module``."""
+        Y = self.vectors("to_torch")
+        if isinstance(self.moments, FeatureFunction) and self.centre is not None and self.total_is_one:
+            f, d = self.moments, len(self.centre)
+            b = 0.0 if f.intercept is None else f.intercept[:d]
+            return function_network(replace(f, coefficients=f.coefficients[:, :d], intercept=b + self.centre))
+        if not hasattr(self.weights, "expansion"):
+            raise ValueError("With an approximation, to_torch needs fit_intercept=True, whose weights sum to one.")
+        c = middle(Y) if self.total_is_one else torch.zeros_like(Y[0])
+        f = self.weights.expansion(Y - c)
+        return function_network(replace(f, intercept=plain(c) if f.intercept is None else f.intercept + plain(c)))
 
     def proper(self, X: Data) -> Tensor:
         """Weights in rows of sum one; where they have no positive sum, far from all samples, those of all targets."""

@@ -11,11 +11,19 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FeatureFunction, Function, Span, StoredFeatures
+from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, Span, StoredFeatures
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks
-from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
+from representer.operators import (
+    Adapted,
+    Decomposable,
+    Identity,
+    Representation,
+    original,
+    repaired_gram,
+    silent_repairs,
+)
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, Groups, System, probes, relative_norm
@@ -109,6 +117,12 @@ class SampleWeights(Function):
 
     def _inputs(self, X: Data) -> Any:
         return self.representation.inputs(self.solved.kernel, X)
+
+    def expansion(self, Y: Tensor) -> Expansion:
+        """The fit Yᵀw to targets (n, p), as a function on the training inputs."""
+        system = self.solved.system
+        b = None if system.g is None else plain(system.g.mT @ Y)[0]
+        return Expansion(Decomposable(self.kernel), self.anchors, plain(system.solve(Y)), b, self.representation)
 
     def __call__(self, X: Data) -> Tensor:
         """The weights w(x_i) of the training samples as rows, (q, n)."""

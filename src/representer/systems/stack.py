@@ -159,9 +159,8 @@ class StackedSystem(System):
     @cached_property
     def inflation(self) -> np.ndarray:
         """The mean over left-out samples of squared residuals over the mixture's variance, for each output (p,)."""
-        members = [system.left_out_moments() for system in self.systems]
-        variances = [left.variance * left.scale() for left in members]
-        mixed = self._mixed(variances, [left.mean for left in members])
+        members = [system.observed_left_out() for system in self.systems]
+        mixed = self._mixed([left.variance for left in members], [left.mean for left in members])
         missed = [(left.Y - left.mean) * factor for left, factor in zip(members, self.optimism.tolist(), strict=True)]
         squares = self.mean(missed) ** 2
         exact = (squares == 0) & (mixed == 0)  # as of targets that are all zero: no variance, and none is missing
