@@ -2,8 +2,8 @@
 A mixed table, with what is not known said
 ==========================================
 
-A chemist's table has molecules, words and numbers side by side. Each column is taken for what it is, and every prediction comes
-with an interval: 96 organic compounds, half of them to learn from, the boiling points of the others to predict.
+A chemist's table has molecules, words and numbers side by side. Each column is taken for what it is, and every
+prediction says how sure it is: 96 organic compounds, half to learn from, the boiling points of the others to predict.
 """
 
 import matplotlib.pyplot as plt

@@ -197,15 +197,24 @@ def kernel_classes() -> set[type]:
 
 # Whose oracles are not in a table: the test that compares each with its definition.
 COMPARED = {
+    "AdditiveChi2": "test_kernels_tables.py::test_names_mean_what_they_mean_in_scikit_learn",
+    "Chi2": "test_kernels_tables.py::test_names_mean_what_they_mean_in_scikit_learn",
     "Columns": "test_kernels_columns.py::test_columns_is_the_sum_or_product_over_fields",
     "Functional": "test_kernels_curves.py::test_pairs_have_the_integrals_of_their_interpolants",
     "GlobalAlignment": "test_kernels_time_series.py::test_global_alignment_is_the_sum_over_all_alignments",
     "GraKeL": "test_kernels_graphs.py::test_equal_to_grakel",
     "MinMax": "test_kernels_fingerprints.py::test_counts",
+    "Missing": "test_kernels_tables.py::test_missing_is_a_mean_and_a_sign",
     "Molecule": "test_kernels_molecules.py::test_equals_the_similarity_of_rdkit",
+    "Optional": "test_kernels_tables.py::test_objects_that_are_missing",
     "Parallel": "test_kernels_parallel.py::test_parallel_is_the_kernel_itself",
+    "Pixels": "test_kernels_tables.py::test_pictures_and_texts_by_their_definitions",
     "Precomputed": "test_kernels_composition.py::test_precomputed",
+    "Sigmoid": "test_kernels_tables.py::test_names_mean_what_they_mean_in_scikit_learn",
     "Signature": "test_kernels_time_series.py::test_signature_is_its_iterated_integrals",
+    "Standardized": "test_kernels_tables.py::test_standardized_with_gaps",
+    "Table": "test_kernels_tables.py::test_table_is_the_kernel_of_its_coordinates",
+    "Words": "test_kernels_tables.py::test_pictures_and_texts_by_their_definitions",
 }
 
 

@@ -7,6 +7,7 @@ import datetime
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics.pairwise import pairwise_kernels
 
 from representer.kernels import (
     Category,
@@ -23,6 +24,7 @@ from representer.kernels import (
     Standardized,
     Table,
     Words,
+    as_kernel,
 )
 from representer.testing import check_kernel
 
@@ -128,6 +130,26 @@ def test_standardized_with_gaps():
     np.testing.assert_allclose(kernel(X), kernel(X * [1e3, 1e-3, 1.0] + [5.0, 7.0, 0.0]), atol=1e-10)
 
 
+def test_objects_that_are_missing():
+    words = ["abab", None, "ab", float("nan")]
+    inner = Spectrum(1)(["abab", "ab"]).numpy()
+    expected = np.zeros((4, 4))
+    expected[np.ix_([0, 2], [0, 2])] = inner
+    expected[np.ix_([1, 3], [1, 3])] = 1.0
+    np.testing.assert_allclose(Optional(Spectrum(1))(words), expected)
+    np.testing.assert_allclose(Optional(Spectrum(1)).diag(words), np.diag(expected))
+
+
+def test_pictures_and_texts_by_their_definitions():
+    pictures = rng.normal(size=(5, 2, 3))
+    np.testing.assert_allclose(Pixels(Gaussian(2.0))(pictures), Gaussian(2.0)(pictures.reshape(5, -1)))
+    texts, vocabulary = ["a b, B!", "b c", "C"], ["a", "b", "c"]
+    counts = np.array([[1, 2, 0], [0, 1, 1], [0, 0, 1]])
+    assert counts.shape == (len(texts), len(vocabulary))
+    cosine = counts @ counts.T / np.outer(*2 * [np.linalg.norm(counts, axis=1)])
+    np.testing.assert_allclose(Words()(texts), cosine)
+
+
 def test_unknown_levels_are_all_alike_and_equally_far():
     colours = Category().fitted(["r", "g", "b"])
     unknown = colours.coordinates(["violet", "pink", "r"])
@@ -167,3 +189,12 @@ def test_dates_of_all_libraries(days):
 def test_bad_input(kernel, data, message):
     with pytest.raises(ValueError, match=message):
         kernel(data)
+
+
+@pytest.mark.parametrize("name", ["cosine", "sigmoid", "chi2", "additive_chi2", "linear"])
+def test_names_mean_what_they_mean_in_scikit_learn(name):
+    X, Y = rng.random((6, 4)), rng.random((5, 4))
+    X[0, 1] = Y[2, 1] = 0.0
+    kernel = as_kernel(name).resolve(X)
+    np.testing.assert_allclose(kernel(X, Y), pairwise_kernels(X, Y, metric=name), atol=1e-12)
+    np.testing.assert_allclose(kernel.diag(X), np.diag(pairwise_kernels(X, X, metric=name)), atol=1e-12)
