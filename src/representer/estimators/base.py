@@ -244,9 +244,10 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``kernel__lengthscale`` also where the kernel is given by its name. All of them, or none."""
         for argument in self.kernel_arguments:
-            if any(name.startswith(f"{argument}__") for name in params):
+            nested_names = [name for name in params if name.startswith(f"{argument}__")]
+            if nested_names:
                 kernel = params.get(argument, getattr(self, argument))
-                params[argument] = self.named_kernel(kernel) if isinstance(kernel, str) else kernel
+                params[argument] = self._named_by(nested_names[0], kernel) if isinstance(kernel, str) else kernel
         nested = {
             name: value
             for name, value in params.items()
@@ -257,6 +258,13 @@ class KernelLearner(CallbackSupportMixin, BaseEstimator):
             for name, value in nested.items():
                 self._set_listed(name, value)
         return self
+
+    def _named_by(self, parameter: str, name: str) -> Kernel:
+        """The kernel that a short name means; an error says which parameter of it was to be set."""
+        try:
+            return self.named_kernel(name)
+        except ValueError as error:
+            raise ValueError(f"Invalid parameter {parameter!r} for {type(self).__name__}: {error}") from error
 
     def _set_listed(self, name: str, value: Any) -> None:
         """Set the parameter of a value in a list, such as ``layers__0__alpha``."""

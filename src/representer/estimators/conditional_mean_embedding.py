@@ -27,6 +27,7 @@ from representer.estimators.validation import (
     needs_approximation,
     only_one_alpha,
     seed_of,
+    single_kernel,
     takes_batches,
     warn_unconverged,
 )
@@ -74,9 +75,10 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        The kernel of the inputs. ``"rbf"`` is ``Gaussian("ard")``. A number stays; ``"auto"`` and ``"ard"`` are learned
-        by the ``criterion``.
+    kernel : Kernel, str or callable, default="auto"
+        The kernel of the inputs. The word ``"auto"`` means ``"rbf"`` for rows of numbers, and for gaps, frames and
+        objects what ``kernels.suggest(X).single`` is. ``"rbf"`` is ``Gaussian("ard")``. A number stays; ``"auto"`` and
+        ``"ard"`` in a kernel are learned by the ``criterion``.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the targets: it says which differences between distributions count, and is not learned; words
         are heuristics (``"rbf"``: the median heuristic). ``"delta"`` for labels, ``"precomputed"`` for a Gram matrix.
@@ -182,7 +184,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         output_kernel: Any = "rbf",
         alpha: Any = "auto",
         *,
@@ -294,7 +296,7 @@ class ConditionalMeanEmbedding(KernelLearner):
     ) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
-        model, seed = self._model(self._given_kernel(), self._given_output_kernel()), seed_of(self.random_state)
+        model, seed = self._model(self._given_kernel(X), self._given_output_kernel()), seed_of(self.random_state)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
         how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
@@ -345,12 +347,12 @@ class ConditionalMeanEmbedding(KernelLearner):
     # -- samples ------------------------------------------------------------------------------------------------------
     def named_kernel(self, name: str) -> Kernel:
         """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
-        return Gaussian("ard") if name in ("rbf", "gaussian") else as_kernel(name)
+        return Gaussian("ard") if name in ("auto", "rbf", "gaussian") else as_kernel(name)
 
-    def _given_kernel(self) -> Kernel:
+    def _given_kernel(self, X: Data) -> Kernel:
         """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
-        named = isinstance(self.kernel, str)
-        kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
+        given = single_kernel(self.kernel, X, "rbf")
+        kernel = self.named_kernel(given) if isinstance(given, str) else as_kernel(given)
         return on_device(kernel.__sklearn_clone__().numbers(), self.device)
 
     def _given_output_kernel(self) -> Kernel:

@@ -61,9 +61,10 @@ class StructuredPredictor(KernelLearner):
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        The kernel k of the inputs. A number in it stays; ``"median"`` (what ``"rbf"`` means) is a heuristic, ``"auto"``
-        and ``"ard"`` are learned by leave-one-out.
+    kernel : Kernel, str or callable, default="auto"
+        The kernel k of the inputs. The word ``"auto"`` means ``"rbf"`` for rows of numbers, and for gaps, frames and
+        objects what ``kernels.suggest(X).single`` is. A number in a kernel stays; ``"median"`` (what ``"rbf"`` means)
+        is a heuristic, ``"auto"`` and ``"ard"`` are learned by leave-one-out.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the outputs: it says which outputs are alike, and is the loss that is minimised. Words are
         heuristics, but for ``"auto"`` with ``criterion="validation"``. ``"precomputed"``: y is their Gram matrix, and
@@ -185,7 +186,7 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         output_kernel: Any = "rbf",
         operator: Any = None,
         alpha: Any = "auto",
@@ -233,6 +234,10 @@ class StructuredPredictor(KernelLearner):
         tags.target_tags.required = True
         return tags
 
+    def named_kernel(self, name: str) -> Kernel:
+        """The kernel that a short name means: ``"auto"`` is that of vectors."""
+        return as_kernel("rbf" if name == "auto" else name)
+
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
@@ -274,10 +279,8 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernel, output = (
-            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
-            for name in self.kernel_arguments
-        )
+        given = {"kernel": validation.single_kernel(self.kernel, X, "rbf"), "output_kernel": self.output_kernel}
+        kernel, output = (as_kernel(k, argument=name).__sklearn_clone__().numbers() for name, k in given.items())
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
         pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
