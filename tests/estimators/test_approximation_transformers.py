@@ -179,10 +179,10 @@ def test_a_fitted_transformer_is_still_a_value(X):
 LEARNERS: Any = [
     (OperatorRidge("rbf"), lambda a: a),
     (EmbeddingClassifier("rbf"), lambda a: a),
-    (ConditionalMeanEmbedding(), lambda a: a),
-    (ConditionalMeanEmbedding(), lambda a: (Nystroem(20), a)),
-    (StructuredPredictor(), lambda a: a),
-    (StructuredPredictor(), lambda a: (Nystroem(20), a)),
+    (ConditionalMeanEmbedding("rbf"), lambda a: a),
+    (ConditionalMeanEmbedding("rbf"), lambda a: (Nystroem(20), a)),
+    (StructuredPredictor("rbf"), lambda a: a),
+    (StructuredPredictor("rbf"), lambda a: (Nystroem(20), a)),
     (DeepKernelRegressor(), lambda a: a),
     (DeepKernelClassifier(loss="squared"), lambda a: a),
     (KernelAutoencoder(), lambda a: a),
@@ -270,7 +270,7 @@ def test_parameters_are_set_together_or_not_at_all(transformer):
         transformer,
         clone(transformer).set_params(kernel=kernel),
         KernelFeatures(kernel),
-        OperatorRidge(),
+        OperatorRidge("rbf"),  # "auto" is several kernels, without parameters of their own
     ):
         before = changed.get_params()
         for wrong in ({"kernel__foo": 1.0}, {"kernel": "laplacian", "foo": 1.0}):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
@@ -26,16 +26,19 @@ from representer.estimators.validation import (
     as_operator_kernel,
     check_alpha,
     check_left_out,
+    check_noise,
     check_targets,
     is_flat,
     needs_approximation,
+    noise_weights,
     require_targets,
     seed_of,
     stack_of,
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, CompositionNetwork, Layer, Stacked, StackedNetwork
+from representer.functions import Composed, Layer, Stacked
+from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
 from representer.notices import warn
@@ -83,6 +86,7 @@ from representer.samples import (
     is_dask,
     largest_target,
     plain,
+    replicate_scatter,
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
@@ -432,6 +436,23 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
     }
 
 
+def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = None) -> DeepSpread:
+    """What is known of the outer function of a squared loss, from the inputs as they are stored."""
+    problem = solution.regression
+    seen = problem.seen
+    return DeepSpread(
+        solution.function,
+        inputs,
+        plain(seen.block.Y, copy=True),
+        None if seen.weights is None else seen.weights / seen.weights.mean(),
+        solution.alpha,
+        problem.model.loss.intercept,
+        solution.inner.problem.landmarks is not None,
+        refits,
+        seen.groups,
+    )
+
+
 def constant_of(function: Stacked) -> np.ndarray:
     """The intercept (p,) of a stack, zeros where it has none."""
     first = function.functions[0]
@@ -526,9 +547,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         over blocks, also on Dask, and its alpha chosen again.
     memory_limit : int, str or None, default=None
         What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
-    n_restarts : int, default=4
-        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
-        as one.
+    n_restarts : int, default=32
+        Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
+        random ones. They race: 64 cost a few times as much as one.
     max_iter : int, default=200
         Most iterations of that search.
     max_time : float, str or None, default=None
@@ -644,7 +665,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         cv: Any = 5,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
-        n_restarts: int = 4,
+        n_restarts: int = 32,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
@@ -679,7 +700,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -693,6 +714,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             Weights in the mean loss: a sample of weight 2 counts as two, one of weight 0 as none.
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together: samples of one group are left out together by leave-one-out and folds.
+        noise : array-like of shape (n_samples,), default=None
+            The standard deviation of each measurement, where it is known: precise targets count more, in inverse
+            proportion to its square.
 
         Returns
         -------
@@ -700,6 +724,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             The fitted model.
         """
         self._check()
+        if noise is not None:
+            sample_weight = self._noise_weights(X, noise, sample_weight)
         refuse_approximation(self, self.loss)
         forget(self)
         stack = kernels_to_stack(self, X)
@@ -753,6 +779,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         self._unit = self._target_unit(targets)
         return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
 
+    def _noise_weights(self, X: Data, noise: Any, sample_weight: Any) -> np.ndarray:
+        """The weights of samples whose measurements have these standard deviations."""
+        if is_dask(X):
+            raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
+        if np.ndim(noise) > 1 and np.shape(noise)[1] > 1:
+            raise ValueError(
+                f"noise= of each output, of shape {np.shape(noise)}, has no place in inner layers, which all outputs "
+                "share. Give one standard deviation a sample, or use OperatorRidge."
+            )
+        weights = noise_weights(check_noise(noise, np.zeros((_num_samples(X), 1))))[:, 0]
+        return weights if sample_weight is None else weights * np.asarray(plain(sample_weight), dtype=np.float64)
+
     def _targets(self, y: Data, n: int) -> np.ndarray:
         """The checked targets (n, p), none of which is missing."""
         targets, self._flat = check_targets(y, n)
@@ -783,17 +821,15 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
             refits = Refits(solution.composition, settings, folds, problem.approximation)
-        return DeepSpread(
-            solution.function,
-            self.X_fit_,
-            plain(seen.block.Y, copy=True),
-            None if seen.weights is None else seen.weights / seen.weights.mean(),
-            self.alpha_,
-            problem.model.loss.intercept,
-            solution.inner.problem.landmarks is not None,
-            refits,
-            seen.groups,
-        )
+        return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
+
+    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
+        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
+        if numbers is None:
+            return None
+        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
+        return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
 
     def _check_interpolation(self, seen: SeenSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
@@ -927,6 +963,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         systems = self.system_.systems if isinstance(self.system_, StackedSystem) else (self.system_,)
         return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
 
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _system_inputs(self, X: Data) -> Any:
+        return X if isinstance(self.function_, Stacked) else self.function_.images(X)[-1]
+
+    def _deviations(self, X: Data) -> np.ndarray | None:
+        if self.system_ is None or not self._has_deviations:
+            return None
+        return self._shaped(self._unit * self.system_.deviation(self._system_inputs(X)))
+
+    def _misfits(self) -> np.ndarray:
+        """Leave-one-out errors of a stack; of a composition, errors of refits without folds."""
+        if isinstance(self.system_, StackedSystem) and self.system_.samples is not None:
+            return left_out_misfits(self.system_)
+        fits = self._fold_fits()
+        held_out = fits.of_held_out(lambda learner, inputs, rows: learner.predict(inputs).reshape(len(rows), -1))
+        return relative_errors(torch.from_numpy(np.asarray(fits.samples.y, float)).reshape(held_out.shape) - held_out)
+
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
 
@@ -961,18 +1014,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
         check_is_fitted(self)
         return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork | StackedNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
 
 
 def left_out_error(function: Composed | Stacked) -> float | None:

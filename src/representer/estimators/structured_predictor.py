@@ -17,7 +17,8 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
-from representer.kernels import Kernel, as_kernel
+from representer.inspection.explanation import Explanation
+from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -29,6 +30,7 @@ from representer.operators import (
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
+from representer.problems.stack import SHRINKAGE, least_error
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,
@@ -62,9 +64,10 @@ class StructuredPredictor(KernelLearner):
     Parameters
     ----------
     kernel : Kernel, str or callable, default="auto"
-        The kernel k of the inputs. The word ``"auto"`` means ``"rbf"`` for rows of numbers, and for gaps, frames and
-        objects what ``kernels.suggest(X).single`` is. A number in a kernel stays; ``"median"`` (what ``"rbf"`` means)
-        is a heuristic, ``"auto"`` and ``"ard"`` are learned by leave-one-out.
+        The kernel k of the inputs. ``"auto"`` learns several kernels for data like X, and takes the one of least
+        leave-one-out error; ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"`` and ``"bags"`` do so with
+        kernels of that kind. A number in a kernel stays; ``"median"`` (what ``"rbf"`` means) is a heuristic,
+        ``Gaussian("auto")`` and ``Gaussian("ard")`` are learned by leave-one-out.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the outputs: it says which outputs are alike, and is the loss that is minimised. Words are
         heuristics, but for ``"auto"`` with ``criterion="validation"``. ``"precomputed"``: y is their Gram matrix, and
@@ -234,10 +237,6 @@ class StructuredPredictor(KernelLearner):
         tags.target_tags.required = True
         return tags
 
-    def named_kernel(self, name: str) -> Kernel:
-        """The kernel that a short name means: ``"auto"`` is that of vectors."""
-        return as_kernel("rbf" if name == "auto" else name)
-
     def set_params(self, **params: Any) -> Any:
         """Set parameters, ``decoder__max_iter`` also where the decoder is given by its name."""
         if any(name.startswith("decoder__") for name in params):
@@ -279,22 +278,36 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        given = {"kernel": validation.single_kernel(self.kernel, X, "rbf"), "output_kernel": self.output_kernel}
-        kernel, output = (as_kernel(k, argument=name).__sklearn_clone__().numbers() for name, k in given.items())
+        kernels = self._kernels(X)
+        output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
-        pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
-        model = self._model(kernel, output, pairs.inputs, seed)
-        problem = StructuredProblem(model, pairs, on_dask, self._task(seed))
-        pairs = problem.pairs
+        pairs, on_dask = read(kernels[0], output, X, y, sample_weight, groups, seed)
+        problems = [
+            StructuredProblem(
+                self._model(own, output, pairs.inputs, seed),
+                pairs,
+                on_dask,
+                self._task(seed),
+                shrinkage=SHRINKAGE if len(kernels) > 1 else 0.0,
+            )
+            for own in kernels
+        ]
+        problem, pairs = problems[0], problems[0].pairs
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             validation.check_left_out(len(pairs), pairs.known(pairs.groups))
         options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
         settings = SearchSettings(*options, callback, self._deadline)
-        choice = problem.choose(settings)
+        problem, choice = least_error(problems, settings)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
+
+    def _kernels(self, X: Data) -> list[Kernel]:
+        """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
+        if isinstance(self.kernel, str) and is_several(self.kernel):
+            return validation.kernels_of(self.kernel, X, self.approximation)
+        return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
         """Keep the fitted function at chosen numbers, its system and its decoder."""
@@ -703,6 +716,53 @@ class StructuredPredictor(KernelLearner):
         if kernel.domain in ("vectors", "gram"):
             check_width(kernel, outputs, self.Y_fit_.shape[1])
         return self._representation().inputs(kernel, outputs)
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def explain(
+        self, X: Data, candidates: Data = None, *, top: int | None = None, coverage: float | None = None
+    ) -> Explanation:
+        """Say why: what each training input contributes to the score of each candidate.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features), or a sequence of what the kernel takes
+            Inputs; with a precomputed kernel, k(X, X_train).
+        candidates : outputs
+            What the output kernel takes; None: the predictions for X.
+        top : int or None, default=None
+            Keep so many contributions to each score, the largest ones. None: all of them, unless they are more than
+            2·10⁷ numbers; then 50.
+        coverage : None
+            Outputs have sets instead of intervals (``predict_set``).
+
+        Returns
+        -------
+        explanation : Explanation
+            Its predictions are the scores of ``score_candidates``, (n_queries, n_candidates).
+        """
+        check_is_fitted(self)
+        candidates = self.predict(X) if candidates is None else candidates
+        if self.output_kernel_.domain == "gram":
+            raise ValueError(
+                "explain needs l(y, y) of candidates, which a precomputed output kernel does not have. Use an output "
+                "kernel object, such as Callable(lambda i, j: gram[i, j]) with numbers of outputs as y."
+            )
+        function = self.function_.score_function(self._new_outputs(candidates, "candidates"))
+        return self._explanation(function, X, top, coverage)
+
+    def _has_flat_answers(self) -> bool:
+        return False
+
+    def _misfits(self) -> np.ndarray:
+        """How far, in the RKHS of the output kernel, each output is from what refits without its fold predict."""
+        fits = self._fold_fits()
+
+        def distances(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
+            outputs = learner._new_outputs(take(fits.samples.y, torch.from_numpy(rows)), "y")
+            errors = learner.function_.squared_errors(learner._new_inputs(inputs, learner.kernel_), outputs)
+            return np.sqrt(plain(errors.clamp(min=0.0)))
+
+        return plain(fits.of_held_out(distances))
 
     # -- how well -----------------------------------------------------------------------------------------------------
     def loss(self, Y: Data, Y_pred: Data) -> np.ndarray:
