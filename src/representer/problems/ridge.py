@@ -27,7 +27,7 @@ from representer.operators import (
     silent_repairs,
 )
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
-from representer.samples import InMemory, Samples, least_noise, plain
+from representer.samples import InMemory, Samples, least_noise, plain, replicate_scatter
 from representer.samples import rows as limits
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
@@ -213,15 +213,15 @@ class RidgeProblem(Problem):
         interrupted = choice.interrupted or identity.interrupted
         return replace(choice, history=identity.history + choice.history, interrupted=interrupted)
 
-    def _least_noise(self) -> Tensor | None:
-        """What samples with equal inputs say of the noise (p,); None where there are none, or that is not known."""
+    def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""
         if not isinstance(self._seen, InMemory) or self.model.criterion != "loo":
             return None
         block = self._seen.samples
         numbers = None if block.groups is None else replicates(self.model.kernel, block.X)
         if numbers is None:
             return None
-        return block.Y.new_tensor(least_noise(plain(block.Y), numbers, plain(block.weights)))
+        return replicate_scatter(plain(block.Y).astype(np.float64), numbers, plain(block.weights))
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> RidgeSolution:
@@ -248,9 +248,12 @@ class RidgeProblem(Problem):
         if model.alpha is None and model.noise is not None:
             system = system.raised(torch.from_numpy(model.noise), silent=True)
             choice = replace(choice, alpha=system.alpha)
-        if model.alpha is None and (noise := self._least_noise()) is not None:
-            system = system.raised(noise)
-            choice = replace(choice, alpha=system.alpha)
+        replicated = self._replicated()
+        if replicated is not None:
+            if model.alpha is None:
+                system = system.raised(torch.from_numpy(least_noise(*replicated)))
+                choice = replace(choice, alpha=system.alpha)
+            system = system.changed(replicated=replicated)
         return RidgeSolution(system.function(), system.at_rest(), choice)
 
 
