@@ -194,6 +194,7 @@ def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
             first, tags.input_tags.pairwise = layer.kernel, layer.domain == "gram"
         except ValueError:  # fit will say what is wrong
             first, tags.input_tags.pairwise = None, False
+        tags.input_tags.allow_nan = isinstance(first, Kernel | OperatorKernel) and takes_gaps(first)
     tags.input_tags.sparse = not isinstance(layers, str) and takes_sparse(first)
     return tags
 
