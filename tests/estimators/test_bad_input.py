@@ -171,7 +171,13 @@ def test_a_stack_of_different_views_takes_batches():
 
 PICTURE_LEARNERS = [
     *(OperatorRidge(), OperatorRidge("auto"), DeepKernelRegressor(), DeepKernelClassifier(), KernelAutoencoder()),
-    *(StructuredPredictor(), ConditionalMeanEmbedding(), EmbeddingClassifier(), DeepKernelPCA(), KernelFeatures()),
+    *(
+        StructuredPredictor("rbf"),
+        ConditionalMeanEmbedding("rbf"),
+        EmbeddingClassifier(),
+        DeepKernelPCA(),
+        KernelFeatures(),
+    ),
 ]
 
 
@@ -435,7 +441,7 @@ def test_advice_on_huge_targets_names_a_wider_type_only_where_there_is_one(dtype
 
 def test_numbers_that_single_precision_cannot_hold_are_named():
     with pytest.raises(ValueError, match=r"up to 1e\+100.*float32.*float64"):
-        ConditionalMeanEmbedding(dtype="float32").fit(X, np.full(60, 1e100))
+        ConditionalMeanEmbedding("rbf", dtype="float32").fit(X, np.full(60, 1e100))
     with pytest.raises(ValueError, match=r"float32.*float64"):
         OperatorRidge(dtype="float32").fit(X * 1e100, y)
 

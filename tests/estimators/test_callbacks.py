@@ -87,7 +87,7 @@ LEARNERS = {
     "DeepKernelClassifier": DeepKernelClassifier([1], max_iter=2, n_restarts=1, random_state=0),
     "KernelAutoencoder": KernelAutoencoder(1, alpha=0.1, max_iter=2, n_restarts=1, random_state=0),
     "StructuredPredictor": StructuredPredictor("rbf", "rbf", alpha=0.1),
-    "ConditionalMeanEmbedding": ConditionalMeanEmbedding(alpha=0.1, criterion=None),
+    "ConditionalMeanEmbedding": ConditionalMeanEmbedding("rbf", alpha=0.1, criterion=None),
     "EmbeddingClassifier": EmbeddingClassifier("rbf", max_iter=2, random_state=0),
     "DeepKernelPCA": DeepKernelPCA([2, 1], random_state=0),
 }

@@ -29,7 +29,7 @@ NOT_REPEATED = {
 }
 NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"}
 CHECKED = {
-    "default": (ConditionalMeanEmbedding(max_iter=20, tol=1e-3, random_state=0), NOT_REPEATED),
+    "default": (ConditionalMeanEmbedding("rbf", max_iter=20, tol=1e-3, random_state=0), NOT_REPEATED),
     "precomputed": (ConditionalMeanEmbedding("precomputed", random_state=0), NO_GRAM),
 }
 
@@ -144,7 +144,7 @@ def test_a_known_conditional_distribution():
     X = rng.uniform(-2, 2, (800, 1))
     spread = 0.3 + 0.2 * np.abs(X[:, 0])
     y = np.sin(2 * X[:, 0]) + spread * rng.normal(size=800)
-    model = ConditionalMeanEmbedding(random_state=0).fit(X, y)
+    model = ConditionalMeanEmbedding("rbf", random_state=0).fit(X, y)
     new = np.array([[-1.2], [0.0], [0.9]])
     mean, deviation = np.sin(2 * new[:, 0]), 0.3 + 0.2 * np.abs(new[:, 0])
     np.testing.assert_allclose(model.mean(new), mean, atol=0.1)
@@ -170,7 +170,7 @@ def test_a_known_conditional_distribution():
     better = model.score(X, y)
     for alpha in (1e-8, 10.0):
         held = ConditionalMeanEmbedding(Gaussian(0.5), alpha=alpha).fit(X[:400], y[:400]).score(X[400:], y[400:])
-        assert ConditionalMeanEmbedding().fit(X[:400], y[:400]).score(X[400:], y[400:]) > held
+        assert ConditionalMeanEmbedding("rbf").fit(X[:400], y[:400]).score(X[400:], y[400:]) > held
     assert better <= 0
 
 
@@ -178,7 +178,7 @@ def test_a_known_conditional_distribution():
 def test_irrelevant_inputs_are_found(rng, criterion):
     X = rng.uniform(-1, 1, (200, 3))
     y = np.sin(4 * X[:, 2]) + 0.1 * rng.normal(size=200)
-    model = ConditionalMeanEmbedding(criterion=criterion, random_state=0).fit(X, y)
+    model = ConditionalMeanEmbedding("rbf", criterion=criterion, random_state=0).fit(X, y)
     assert np.argmin(model.kernel_.lengthscale) == 2
     np.testing.assert_allclose(model.mean(X), np.sin(4 * X[:, 2]), atol=0.3)
     assert len(model.history_) == model.n_iter_ + 1
@@ -273,7 +273,7 @@ def test_reliability_by_hand(rng):
 def test_pipelines_searches_pickles_frames_and_tensors(data):
     X, Y = data
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = make_pipeline(StandardScaler(), ConditionalMeanEmbedding(max_iter=10, tol=1e-2)).fit(frame, Y)
+    model = make_pipeline(StandardScaler(), ConditionalMeanEmbedding("rbf", max_iter=10, tol=1e-2)).fit(frame, Y)
     assert model.predict(frame).shape == (50, 2)
     grid = {"kernel__lengthscale": [0.01, 0.8], "alpha": [1e-3, 1.0]}
     search = GridSearchCV(fixed(), grid, cv=3).fit(X, Y)
@@ -286,7 +286,7 @@ def test_pipelines_searches_pickles_frames_and_tensors(data):
     np.testing.assert_allclose(tensors.weights(X), fitted.weights(X), atol=1e-12)
     single = fixed(dtype="float32").fit(X, Y)
     np.testing.assert_allclose(single.weights(X), fitted.weights(X), atol=1e-2)
-    prior = ConditionalMeanEmbedding(criterion=None).fit(X, Y)
+    prior = ConditionalMeanEmbedding("rbf", criterion=None).fit(X, Y)
     assert prior.alpha_ == pytest.approx(1 / 50) and prior.criterion_value_ is None
 
 
@@ -345,8 +345,8 @@ def test_targets_of_another_width_are_refused_with_both_widths(rng):
             herd(mu, 3, candidates=wrong)
     with pytest.raises(ValueError, match="has 2 features, but Y has 1"):
         mu.inner(mean_embedding(A[:, :1], mu.kernel))
-    one = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, 0])
-    two = ConditionalMeanEmbedding(criterion=None).fit(X, X[:, :2])
+    one = ConditionalMeanEmbedding("rbf", criterion=None).fit(X, X[:, 0])
+    two = ConditionalMeanEmbedding("rbf", criterion=None).fit(X, X[:, :2])
     with pytest.raises(ValueError, match="y has 2 columns, but the targets that were fitted have 1"):
         one.score(X, X[:, :2])
     with pytest.raises(ValueError, match="y has 1 columns, but the targets that were fitted have 2"):
@@ -357,14 +357,14 @@ def test_targets_of_another_width_are_refused_with_both_widths(rng):
 def test_a_function_that_writes_into_the_targets_changes_neither_model_nor_data(rng):
     X, Y = rng.normal(size=(30, 2)), rng.normal(size=30)
     given = Y.copy()
-    model = ConditionalMeanEmbedding(criterion=None).fit(X, Y)
+    model = ConditionalMeanEmbedding("rbf", criterion=None).fit(X, Y)
     before = model.mean(X)
     assert np.all(model.expect(lambda t: np.multiply(t, 0, out=t), X) == 0)
     assert np.all(model.embedding(X).expect(lambda t: np.multiply(t, 0, out=t)).numpy() == 0)
     np.testing.assert_array_equal(model.mean(X), before)
     np.testing.assert_array_equal(Y, given)
     texts = ["ab", "ba", "aab"] * 10
-    objects = ConditionalMeanEmbedding(criterion=None, output_kernel=Spectrum(1)).fit(X, texts)
+    objects = ConditionalMeanEmbedding("rbf", criterion=None, output_kernel=Spectrum(1)).fit(X, texts)
     objects.expect(lambda t: [t.pop() and 0.0 for _ in range(len(t))], X)
     assert list(objects.Y_fit_) == texts
 
@@ -373,7 +373,7 @@ def test_a_function_that_writes_into_the_targets_changes_neither_model_nor_data(
 def test_the_density_of_constant_targets_is_a_finite_peak(rng):
     X = rng.normal(size=(30, 2))
     for level in (1.0, 0.0, -1e6):
-        density = ConditionalMeanEmbedding().fit(X, np.full(30, level)).density(X[:2], [level, level + 1.0])
+        density = ConditionalMeanEmbedding("rbf").fit(X, np.full(30, level)).density(X[:2], [level, level + 1.0])
         assert np.isfinite(density).all() and (density[:, 0] > 0.1).all() and (density[:, 1] == 0).all()
 
 
@@ -414,7 +414,7 @@ def test_densities_integrate_to_one_though_weights_are_negative(rng, bandwidth):
 
 def test_points_and_levels_of_the_wrong_shape_are_refused(rng):
     X, Y = rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
-    one, two = (ConditionalMeanEmbedding(criterion=None).fit(X, targets) for targets in (Y[:, 0], Y))
+    one, two = (ConditionalMeanEmbedding("rbf", criterion=None).fit(X, targets) for targets in (Y[:, 0], Y))
     assert two.density(X, [0.0, 0.0]).shape == (20, 1)
     assert one.density(X, 0.0).shape == one.density(X, [[0.0]]).shape == (20, 1)
     for call in (
@@ -500,4 +500,4 @@ def test_criterion_value_is_the_leave_one_out_error_without_the_penalty(data, rn
 
 def test_an_unknown_output_kernel_is_named(data):
     with pytest.raises(ValueError, match="output_kernel='x' is not a kernel"):
-        ConditionalMeanEmbedding(output_kernel="x").fit(*data)
+        ConditionalMeanEmbedding("rbf", output_kernel="x").fit(*data)

@@ -373,8 +373,8 @@ def test_errors_name_the_fix(data, monkeypatch):
 LEARNERS: Any = [
     OperatorRidge("rbf", approximation=Nystroem(20)),
     EmbeddingClassifier("rbf", approximation=Nystroem(20)),
-    ConditionalMeanEmbedding(approximation=Nystroem(20)),
-    StructuredPredictor(approximation=Nystroem(20)),
+    ConditionalMeanEmbedding("rbf", approximation=Nystroem(20)),
+    StructuredPredictor("rbf", approximation=Nystroem(20)),
     DeepKernelRegressor(approximation=Nystroem(20)),
     DeepKernelClassifier(approximation=Nystroem(20), loss="squared"),
     KernelAutoencoder(approximation=Nystroem(20)),

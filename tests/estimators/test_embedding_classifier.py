@@ -42,7 +42,7 @@ from representer.preimage.probabilities import EmbeddingCalibration, calibrate_e
 from representer.problems import class_embedding
 from representer.problems.embedding import EmbeddingSearch
 
-PAPER = {"kernel": "rbf", "criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
+PAPER = {"criterion": "rademacher", "fit_intercept": False, "shrinkage": 0.0, "calibration": None}
 NOT_REPEATED = {
     "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
 }
@@ -58,7 +58,7 @@ NOT_NORMALISED = {
 CHECKED = {
     "default": (EmbeddingClassifier("rbf", max_iter=30, tol=1e-3, random_state=0), NOT_REPEATED),
     "paper": (
-        EmbeddingClassifier(max_iter=30, tol=1e-3, random_state=0, **PAPER),
+        EmbeddingClassifier("rbf", max_iter=30, tol=1e-3, random_state=0, **PAPER),
         NOT_NORMALISED | NOT_REPEATED,
     ),
     "adam": (EmbeddingClassifier("rbf", batch_size=16, max_iter=3, tol=1e-3, random_state=0), NOT_REPEATED),
@@ -488,8 +488,8 @@ def test_prediction_goes_in_blocks(three, monkeypatch):
         ({"clip": 0.0}, "clip must be a number"),
         ({"batch_size": 1}, "batch_size must be"),
         ({"start": 3}, "start must be None or a dict"),
-        ({"start": {"width": 1.0}}, "start has 'width', which is not learned"),
-        ({"start": {"alpha": 0.0}}, "must be positive and finite"),
+        ({"kernel": "rbf", "start": {"width": 1.0}}, "start has 'width', which is not learned"),
+        ({"kernel": "rbf", "start": {"alpha": 0.0}}, "must be positive and finite"),
         ({"approximation": 100}, "approximation must be None"),
         ({"kernel": Linear(), "approximation": RandomFeatures(10)}, "RandomFeatures takes"),
         ({"max_iter": 0}, "max_iter must be"),

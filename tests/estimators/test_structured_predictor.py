@@ -46,7 +46,7 @@ from representer.preimage import Candidates, Decoder, Direct, LabelSet
 ALPHA, EPSILON, COMPONENTS = 2e-3, 5e-2, 4
 NO_GRAM = {"check_positive_only_tag_during_fit": "a random matrix is no Gram matrix: it is repaired beyond recognition"}
 CHECKED = {
-    "default": (StructuredPredictor(random_state=0), {}),
+    "default": (StructuredPredictor("rbf", random_state=0), {}),
     "direct": (
         StructuredPredictor("rbf", "linear", "conditional_covariance", decoder="direct", random_state=0),
         {},
@@ -233,21 +233,21 @@ def test_automatic_numbers_are_the_best_of_their_neighbours(rng):
     def error(**numbers):
         options = {"epsilon": best.epsilon_ or 1.0, "n_components": best.n_components_ or 1} | numbers
         alpha, epsilon = options.pop("alpha", best.alpha_), options.pop("epsilon")
-        model = StructuredPredictor(operator=named(operator, epsilon), alpha=[alpha], **options)
+        model = StructuredPredictor("rbf", operator=named(operator, epsilon), alpha=[alpha], **options)
         return model.fit(X, Y).criterion_value_
 
     for operator in ("identity", "kpca", "covariance", "conditional_covariance"):
-        best = StructuredPredictor(operator=None if operator == "identity" else operator).fit(X, Y)
+        best = StructuredPredictor("rbf", operator=None if operator == "identity" else operator).fit(X, Y)
         np.testing.assert_allclose(best.criterion_value_, error(), rtol=1e-10)
         for factor in (0.5, 2.0):
             assert error(alpha=factor * best.alpha_) > best.criterion_value_
-    best = StructuredPredictor(operator="kpca").fit(X, Y)
+    best = StructuredPredictor("rbf", operator="kpca").fit(X, Y)
     operator = "kpca"
     for other in (best.n_components_ - 1, best.n_components_ + 1):
         assert error(n_components=other) > best.criterion_value_
     operator, best = (
         "conditional_covariance",
-        StructuredPredictor(operator="conditional_covariance").fit(X, Y),
+        StructuredPredictor("rbf", operator="conditional_covariance").fit(X, Y),
     )
     assert all(error(epsilon=epsilon) >= best.criterion_value_ for epsilon in (1e-4, 1e-3, 1e-2, 1e-1, 1.0))
 
@@ -292,8 +292,8 @@ def test_low_rank_with_learned_kernels_and_folds(data):
     X, Y, new, _ = data
     options = {"approximation": Nystroem(20), "random_state": 0}
     assert StructuredPredictor(Gaussian("auto"), **options).fit(X, Y).predict(new).shape == (6, 2)
-    folds = StructuredPredictor(criterion="validation", cv=4, **options).fit(X, Y)
-    exact = StructuredPredictor(criterion="validation", cv=4, random_state=0).fit(X, Y)
+    folds = StructuredPredictor("rbf", criterion="validation", cv=4, **options).fit(X, Y)
+    exact = StructuredPredictor("rbf", criterion="validation", cv=4, random_state=0).fit(X, Y)
     np.testing.assert_allclose(folds.criterion_value_, exact.criterion_value_, rtol=1e-6)
 
 
@@ -395,11 +395,11 @@ def test_validation_minimises_the_task_loss_by_refits(rng):
 
 def test_validation_by_the_distance_in_the_rkhs(data):
     X, Y, _, _ = data
-    model = StructuredPredictor(criterion="validation", operator="kpca", cv=3, random_state=0).fit(X, Y)
+    model = StructuredPredictor("rbf", criterion="validation", operator="kpca", cv=3, random_state=0).fit(X, Y)
     assert 0 < model.criterion_value_ < 2 and model.n_components_ >= 1
-    gram = StructuredPredictor(output_kernel="precomputed", criterion="validation", cv=3, random_state=0)
+    gram = StructuredPredictor("rbf", output_kernel="precomputed", criterion="validation", cv=3, random_state=0)
     by_numbers = gram.fit(X, Gaussian("median")(Y).numpy())
-    by_vectors = StructuredPredictor(criterion="validation", cv=3, random_state=0).fit(X, Y)
+    by_vectors = StructuredPredictor("rbf", criterion="validation", cv=3, random_state=0).fit(X, Y)
     np.testing.assert_allclose(by_numbers.criterion_value_, by_vectors.criterion_value_)
     assert by_numbers.alpha_ == by_vectors.alpha_
 
@@ -435,7 +435,7 @@ def test_the_input_kernel_is_learned_by_leave_one_out(rng, operator):
     X = rng.normal(size=(50, 3))
     Y = np.column_stack([np.sin(3 * X[:, 0]), np.cos(3 * X[:, 0])]) + 0.05 * rng.normal(size=(50, 2))
     operator = None if operator == "identity" else operator
-    plain_model = StructuredPredictor(operator=operator, output_kernel=Gaussian(1.0)).fit(X, Y)
+    plain_model = StructuredPredictor("rbf", operator=operator, output_kernel=Gaussian(1.0)).fit(X, Y)
     learned = StructuredPredictor(Gaussian("ard"), Gaussian(1.0), operator).fit(X, Y)
     assert learned.criterion_value_ < 0.5 * plain_model.criterion_value_
     assert learned.kernel_.lengthscale[0] < 0.3 * learned.kernel_.lengthscale[1:].min()
@@ -558,7 +558,7 @@ def test_an_interrupted_validation_keeps_what_the_folds_have_said(data):
             raise KeyboardInterrupt
         return ((true - predicted) ** 2).sum(1)
 
-    model = StructuredPredictor(criterion="validation", task_loss=loss, alpha=[1e-3, 1e-2], cv=4, random_state=0)
+    model = StructuredPredictor("rbf", criterion="validation", task_loss=loss, alpha=[1e-3, 1e-2], cv=4, random_state=0)
     with pytest.warns(ConvergenceWarning, match="interrupted: the folds so far decide"):
         model.fit(X, Y)
     assert model.alpha_ in (1e-3, 1e-2) and model.predict(X).shape == Y.shape
@@ -624,9 +624,9 @@ def test_pipelines_searches_pickles_and_clones(data):
         "output_kernel__lengthscale": [0.7],
         "operator": [None, "covariance"],
     }
-    search = GridSearchCV(StructuredPredictor(alpha=1e-2), grid, cv=3).fit(X, Y)
+    search = GridSearchCV(StructuredPredictor("rbf", alpha=1e-2), grid, cv=3).fit(X, Y)
     assert search.best_estimator_.kernel_.lengthscale in (0.5, 2.0)
-    piped = make_pipeline(StandardScaler(), StructuredPredictor(alpha=1e-2)).fit(X, Y)
+    piped = make_pipeline(StandardScaler(), StructuredPredictor("rbf", alpha=1e-2)).fit(X, Y)
     assert piped.predict(new).shape == (6, 2)
     gram = ns.gaussian(X, X, 1.3)
     scores = cross_val_score(StructuredPredictor("precomputed", Gaussian(0.9), alpha=1e-2), gram, Y, cv=4)
@@ -709,7 +709,7 @@ def test_bad_arguments(data, options, message):
 
 def test_bad_outputs(data, rng):
     X, Y, new, _ = data
-    model = StructuredPredictor(alpha=1e-2)
+    model = StructuredPredictor("rbf", alpha=1e-2)
     with pytest.raises(ValueError, match="inconsistent numbers of samples: 20 and 19"):
         model.fit(X, Y[1:])
     with pytest.raises(ValueError, match="contains NaN"):
@@ -717,12 +717,12 @@ def test_bad_outputs(data, rng):
     with pytest.raises(ValueError, match="target y is None"):
         model.fit(X, None)
     with pytest.raises(NotFittedError):
-        StructuredPredictor().predict(X)
+        StructuredPredictor("rbf").predict(X)
     model.fit(X, Y)
     with pytest.raises(ValueError, match="candidates must be a collection of outputs; got 'abc'"):
         model.score_candidates(new, "abc")
     with pytest.raises(ValueError, match="minimum of 1 is required"):
-        StructuredPredictor().fit(X, [])
+        StructuredPredictor("rbf").fit(X, [])
     with pytest.raises(ValueError, match="candidates is empty"):
         model.score_candidates(new, [])
     with pytest.raises(ValueError, match="3 features, but the training outputs have 2"):
@@ -734,21 +734,21 @@ def test_bad_outputs(data, rng):
     with pytest.raises(ValueError, match="There are 20 candidates, not k=21"):
         model.predict_topk(new, 21)
     with pytest.raises(ValueError, match="needs a decoder that ranks candidates"):
-        StructuredPredictor(output_kernel="linear", decoder="direct").fit(X, Y).predict_topk(new, 2)
+        StructuredPredictor("rbf", output_kernel="linear", decoder="direct").fit(X, Y).predict_topk(new, 2)
     with pytest.raises(ValueError, match="at least 2 are needed"):
-        StructuredPredictor().fit(X[:1], Y[:1])
-    assert StructuredPredictor(alpha=1.0).fit(X[:1], Y[:1]).predict(new).shape == (6, 2)
+        StructuredPredictor("rbf").fit(X[:1], Y[:1])
+    assert StructuredPredictor("rbf", alpha=1.0).fit(X[:1], Y[:1]).predict(new).shape == (6, 2)
 
 
 def test_indefinite_gram_matrices_of_outputs(data, rng):
     X, Y, new, _ = data
     L = ns.gaussian(Y, Y, 0.9)
     with pytest.raises(NotPositiveDefiniteError, match="The Gram matrix of the outputs is indefinite"):
-        StructuredPredictor(output_kernel="precomputed", alpha=1.0).fit(X, L - np.eye(20))
+        StructuredPredictor("rbf", output_kernel="precomputed", alpha=1.0).fit(X, L - np.eye(20))
     with pytest.raises(ValueError, match="not symmetric"):
-        StructuredPredictor(output_kernel="precomputed", alpha=1.0).fit(X, L + np.triu(L, 1))
+        StructuredPredictor("rbf", output_kernel="precomputed", alpha=1.0).fit(X, L + np.triu(L, 1))
     with pytest.raises(ValueError, match="square"):
-        StructuredPredictor(output_kernel="precomputed", alpha=1.0).fit(X, L[:, :5])
+        StructuredPredictor("rbf", output_kernel="precomputed", alpha=1.0).fit(X, L[:, :5])
     values, vectors = np.linalg.eigh(L)
     bent = (vectors * np.where(np.arange(20) < 3, -0.05, values)) @ vectors.T
     repaired = (vectors * np.where(np.arange(20) < 3, 0.0, values)) @ vectors.T
@@ -764,11 +764,11 @@ def test_indefinite_gram_matrices_of_outputs(data, rng):
 def test_constant_and_equal_data(rng):
     X = rng.normal(size=(12, 2))
     for operator in (None, "kpca", "covariance", "conditional_covariance"):
-        same = StructuredPredictor(operator=operator, output_kernel=Gaussian(1.0)).fit(X, np.ones((12, 2)))
+        same = StructuredPredictor("rbf", operator=operator, output_kernel=Gaussian(1.0)).fit(X, np.ones((12, 2)))
         np.testing.assert_array_equal(same.predict(X), np.ones((12, 2)))
-        twice = StructuredPredictor(operator=operator, alpha=1e-3).fit(np.tile(X, (2, 1)), np.tile(X, (2, 1)))
+        twice = StructuredPredictor("rbf", operator=operator, alpha=1e-3).fit(np.tile(X, (2, 1)), np.tile(X, (2, 1)))
         assert np.isfinite(twice.dual_coef_).all()
-    nothing = StructuredPredictor(output_kernel="linear", decoder="direct").fit(X, np.zeros((12, 2)))
+    nothing = StructuredPredictor("rbf", output_kernel="linear", decoder="direct").fit(X, np.zeros((12, 2)))
     np.testing.assert_array_equal(nothing.predict(X), np.zeros((12, 2)))
 
 
@@ -848,26 +848,26 @@ def test_outputs_without_features(data, operator, kernel):
 
 def test_messages_name_the_argument_and_what_to_do(data):
     X, Y, _, _ = data
-    rbf, words = StructuredPredictor(alpha=0.1), ["ab", "b"] * 10
+    rbf, words = StructuredPredictor("rbf", alpha=0.1), ["ab", "b"] * 10
     sets = [{"a", "b"}] * 20
     for y in (sets, np.array(sets), pd.Series(sets)):
         with pytest.raises(ValueError, match=r"y holds sets.*MultiLabelBinarizer"):
-            StructuredPredictor(output_kernel=Tanimoto(), alpha=0.1).fit(X, y)
-    conditional = StructuredPredictor(operator=ConditionalCovariance(0.1), alpha=0.1)
+            StructuredPredictor("rbf", output_kernel=Tanimoto(), alpha=0.1).fit(X, y)
+    conditional = StructuredPredictor("rbf", operator=ConditionalCovariance(0.1), alpha=0.1)
     with pytest.raises(ValueError, match="y is no array of numbers"):
         conditional.fit(X, [None, [1.0], *([[1.0, 2.0]] * 18)])
     with pytest.raises(ValueError, match="y holds strings"):
         conditional.fit(X, [None, *words[1:]])
     for single in ("ab" * 10, 3.0, {"a": 1}):
         with pytest.raises(ValueError, match="y must hold one output for each sample"):
-            StructuredPredictor(output_kernel=Spectrum(1), alpha=0.1).fit(X, single)
+            StructuredPredictor("rbf", output_kernel=Spectrum(1), alpha=0.1).fit(X, single)
     with pytest.raises(ValueError, match="decoder=None has no parameters"):
-        StructuredPredictor(decoder=None).set_params(decoder__max_iter=5)
+        StructuredPredictor("rbf", decoder=None).set_params(decoder__max_iter=5)
     with pytest.raises(ValueError, match="output_kernel='foo' is not a kernel"):
-        StructuredPredictor(output_kernel="foo").fit(X, Y)
+        StructuredPredictor("rbf", output_kernel="foo").fit(X, Y)
     with pytest.raises(ValueError, match=r"0 feature\(s\)"):
         rbf.fit(X, Y[:, :0])
-    validated = StructuredPredictor(criterion="validation", alpha=[0.1, 1.0], cv=KFold(3).split(X))
+    validated = StructuredPredictor("rbf", criterion="validation", alpha=[0.1, 1.0], cv=KFold(3).split(X))
     with pytest.raises(ValueError, match="cv is an iterator"):
         validated.fit(X, Y)
     validated.set_params(cv=list(KFold(3).split(X))).fit(X, Y)
@@ -875,7 +875,7 @@ def test_messages_name_the_argument_and_what_to_do(data):
     with pytest.raises(ValueError, match=r"task_loss must return a number, or one for each sample; .*'bad'"):
         validated.fit(X, Y)
     with pytest.raises(ValueError, match=r"contradicts operator=.*; give it once"):
-        StructuredPredictor(operator=PrincipalComponents(2), n_components=3).fit(X, Y)
+        StructuredPredictor("rbf", operator=PrincipalComponents(2), n_components=3).fit(X, Y)
 
 
 def test_outputs_from_a_generator_and_a_frame(data):
@@ -943,13 +943,13 @@ def test_numbers_as_candidates_of_numbers(data):
     X, Y, new, _ = data
     y = (Y[:, 0] > 0).astype(float)
     for decoder in (Candidates([0.0, 1.0]), Candidates(lambda x: [0.0, 1.0]), Candidates([[0.0], [1.0]])):
-        model = StructuredPredictor(alpha=0.1, decoder=decoder).fit(X, y)
+        model = StructuredPredictor("rbf", alpha=0.1, decoder=decoder).fit(X, y)
         found = np.asarray(model.predict(new))
         assert found.shape == (6,) and set(found) <= {0.0, 1.0}
         objects, _ = model.predict_topk(new, 2)
         assert np.asarray(objects).shape == (6, 2)
         np.testing.assert_array_equal(np.asarray(objects)[:, 0], found)
-    expected = StructuredPredictor(alpha=0.1).fit(X, y).predict(new)
+    expected = StructuredPredictor("rbf", alpha=0.1).fit(X, y).predict(new)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -958,9 +958,9 @@ def test_answers_have_the_type_of_the_outputs(data, kind):
     X, Y, new, _ = data
     labels = (Y > 0).astype(kind)
     for y in (labels, labels[:, 0]):
-        model = StructuredPredictor(alpha=0.1).fit(X, y)
+        model = StructuredPredictor("rbf", alpha=0.1).fit(X, y)
         assert model.predict(new).dtype == np.dtype(kind) and model.predict_topk(new, 2)[0].dtype == np.dtype(kind)
-        plainly = StructuredPredictor(alpha=0.1).fit(X, y.astype(float))
+        plainly = StructuredPredictor("rbf", alpha=0.1).fit(X, y.astype(float))
         np.testing.assert_array_equal(model.predict(new), plainly.predict(new))
     for decoder in ("labels", LabelSet("auto")):
         tagger = StructuredPredictor("rbf", "linear", alpha=0.1, decoder=decoder).fit(X, labels)

@@ -21,7 +21,7 @@ from representer.systems.sums import NormalStep
 
 
 @parametrize_with_checks(
-    [ConditionalMeanEmbedding(approximation=RandomFeatures(5), max_iter=5, tol=1e-2, random_state=0)],
+    [ConditionalMeanEmbedding("rbf", approximation=RandomFeatures(5), max_iter=5, tol=1e-2, random_state=0)],
     expected_failed_checks=lambda estimator: {
         "check_sample_weight_equivalence_on_dense_data": "medians of distances do not know weights",
     },
@@ -151,9 +151,8 @@ def test_objects_as_targets(data):
 
 def test_hyperparameters_and_pickles(data):
     X, Y, Q = data
-    learned = ConditionalMeanEmbedding(approximation=RandomFeatures(80), max_iter=15, tol=1e-3, random_state=0).fit(
-        X, Y
-    )
+    options = {"approximation": RandomFeatures(80), "max_iter": 15, "tol": 1e-3, "random_state": 0}
+    learned = ConditionalMeanEmbedding("rbf", **options).fit(X, Y)
     assert len(learned.history_) > 1 and learned.kernel_.lengthscale.shape == (2,)
     assert learned.landmarks_ is None and len(learned.output_landmarks_) == 80
     assert np.abs(learned.mean(X) - Y).mean() < 0.35

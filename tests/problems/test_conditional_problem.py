@@ -25,7 +25,7 @@ def data(rng):
 def problem_of(model: ConditionalMeanEmbedding, X: Any, y: Any) -> ConditionalProblem:
     """The problem that an estimator solves."""
     fitted = clone(model).fit(X, y)
-    given = fitted._model(fitted._given_kernel(), fitted._given_output_kernel())
+    given = fitted._model(fitted._given_kernels(None)[0], fitted._given_output_kernel())
     samples, targets, flat = fitted._samples(given, X, y, None, None, reset=True)
     options = {"flat": flat, "seed": seed_of(model.random_state), "inputs": fitted.X_fit_}
     return ConditionalProblem(samples, targets, given, fitted._representation(), **options)
@@ -47,7 +47,7 @@ def settings(model: ConditionalMeanEmbedding) -> Any:
 )
 def test_held_out_repeats_the_fit_of_an_estimator(data, options):
     X, y = data
-    model = ConditionalMeanEmbedding(random_state=0, **options)
+    model = ConditionalMeanEmbedding(**{"kernel": "rbf", "random_state": 0, **options})
     test = np.arange(0, 30, 4)
     train = np.setdiff1d(np.arange(30), test)
     (found,) = problem_of(model, X, y).held_out([(train, test)], settings(model))
@@ -71,7 +71,7 @@ def test_held_out_words_and_gram_matrices(data):
 @pytest.mark.parametrize("criterion", ["loo", "validation"])
 def test_the_gradient_of_the_criterion(data, criterion):
     X, y = data
-    problem = problem_of(ConditionalMeanEmbedding(criterion=criterion, random_state=0), X, y)
+    problem = problem_of(ConditionalMeanEmbedding("rbf", criterion=criterion, random_state=0), X, y)
     assert problem.free == ["lengthscale"]
     start = torch.tensor([0.1, -0.2, -3.0], dtype=torch.float64)
     for rows in (None, torch.arange(25)):

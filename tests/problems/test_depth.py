@@ -1,10 +1,12 @@
 """Depth that the data decide: shallow stacks, a composition beside them, and what is asked of both."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from representer import DeepKernelRegressor, OperatorRidge
 from representer.datasets import make_kink
@@ -130,3 +132,18 @@ def test_interpolation_has_a_rough_kernel_and_reports_one_that_is_too_smooth(kin
     assert model.kernel_.nu == 0.5 and model.score(new, truth) > 0.5
     with pytest.warns(UserWarning, match="too smooth"):
         DeepKernelRegressor([], Gaussian(0.4), loss="interpolate").fit(X, y)
+
+
+def test_units_of_the_features_hardly_matter_and_many_of_them_have_a_narrower_layer():
+    """They matter as much as rounding matters to a search that ends early."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 22))
+    y = np.abs(X[:, 0] - X[:, 1]) + 0.05 * rng.normal(size=60)
+    units = 10.0 ** rng.integers(-3, 4, 22)
+    options = {"n_restarts": 1, "cv": 2, "max_iter": 20, "random_state": 0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model, other = (DeepKernelRegressor(**options).fit(own, y) for own in (X, X * units + units))
+    new = rng.normal(size=(50, 22))
+    assert np.corrcoef(model.predict(new), other.predict(new * units + units))[0, 1] > 0.98
+    assert all(layer.size == 20 for layer in model.layers_)

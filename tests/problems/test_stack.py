@@ -16,10 +16,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge
+from representer import ConditionalMeanEmbedding, EmbeddingClassifier, OperatorRidge, StructuredPredictor, kernels
 from representer.approximation import Falkon, Landmarks, Nystroem, RandomFeatures
 from representer.functions import Stacked
-from representer.kernels import Gaussian, Laplacian, Linear, Matern, Precomputed, Spectrum, Stack
+from representer.kernels import (
+    TREND,
+    Gaussian,
+    Laplacian,
+    Linear,
+    Matern,
+    Precomputed,
+    Spectrum,
+    Stack,
+    suggest,
+)
 from representer.operators import CurlFree, Decomposable, Dense
 from representer.problems.stack import OPTIMISM, LeastSquares, LogLoss, simplex_weights
 from representer.samples import Block
@@ -178,12 +188,12 @@ def test_the_learned_stack_makes_the_same_model_again(data):
     model = OperatorRidge("auto", fit_intercept=True, random_state=0).fit(X, Y)
     again = OperatorRidge(model.kernel_, fit_intercept=True).fit(X, Y)
     np.testing.assert_allclose(again.predict(X), model.predict(X), atol=1e-10)
-    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_)) == model.kernel_
-    assert model.weights_.shape == (6, 2) and (model.weights_ >= 0).all()
+    assert again.kernel_ == model.kernel_ and eval(repr(model.kernel_), vars(kernels)) == model.kernel_
+    assert model.weights_.shape == (7, 2) and (model.weights_ >= 0).all()
     np.testing.assert_allclose(model.weights_.sum(0), 1.0)
-    assert model.kernel_.free() == [] and len(model.members_) == 6 and model.alpha_.shape == (6,)
+    assert model.kernel_.free() == [] and len(model.members_) == 7 and model.alpha_.shape == (7,)
     assert repr(model.members_).splitlines()[0].split() == ["weight", "error", "learned", "alpha", "seconds", "kernel"]
-    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4]
+    assert [member.learned for member in model.members_] == [2, 2, 2, 1, 4, 4, 5]
     assert model.criterion_value_ < max(member.score for member in model.members_)
     same = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(same.predict(X), model.predict(X))
@@ -376,10 +386,24 @@ def test_bad_stacks_are_refused(data, stack, message):
         OperatorRidge(stack).fit(*data)
 
 
-def test_learners_of_one_kernel_refuse_several(data):
-    for kernel in (LEARNED, "auto"):
-        with pytest.raises(ValueError, match="several kernels"):
-            ConditionalMeanEmbedding(kernel).fit(*data)
+@pytest.mark.parametrize("learner", [ConditionalMeanEmbedding, StructuredPredictor])
+def test_learners_of_one_kernel_take_the_best_of_a_family(data, learner):
+    X, Y = data
+    model, several = learner().fit(X, Y), suggest(X).kernel.kernels
+    values = []
+    for kernel in several:
+        inner = kernel.kernel.left if kernel.kernel == TREND else kernel.kernel
+        learned = {"auto": 1, "ard": X.shape[1]}.get(getattr(inner, "lengthscale", ""), 0) + (kernel.kernel == TREND)
+        alone = learner(kernel).fit(X, Y)
+        values.append((alone.criterion_value_ * (1 + OPTIMISM * learned / len(X)) ** 2, type(alone.kernel_.kernel)))
+    assert type(model.kernel_.kernel) is min(values, key=lambda pair: pair[0])[1]
+    with pytest.raises(ValueError, match="several kernels"):
+        learner(LEARNED).fit(X, Y)
+    fixed = learner(model.kernel_, alpha=model.alpha_).fit(X, Y)
+    np.testing.assert_allclose(fixed.predict(X), model.predict(X), atol=1e-8)
+
+
+def test_sums_of_stacks_are_refused(data):
     with pytest.raises(ValueError, match="operator-valued"):
         OperatorRidge(Stack([CurlFree(1.0)]), approximation=Nystroem(5), operator=Dense(np.eye(2))).fit(*data)
 

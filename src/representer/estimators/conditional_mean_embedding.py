@@ -24,6 +24,7 @@ from representer.estimators.validation import (
     check_outputs,
     check_weights,
     in_memory,
+    kernels_of,
     needs_approximation,
     only_one_alpha,
     seed_of,
@@ -32,7 +33,7 @@ from representer.estimators.validation import (
 )
 from representer.functions import ConditionalEmbedding, Embedding, FeatureFunction
 from representer.functions.embedding import as_values, own_copy
-from representer.kernels import Gaussian, Kernel, as_kernel
+from representer.kernels import Gaussian, Kernel, as_kernel, is_several
 from representer.operators import original, replicates
 from representer.optimize import HistoryEntry, keep_going
 from representer.problems.conditional_embedding import (
@@ -46,6 +47,7 @@ from representer.problems.embedding import (
     on_device,
     require_groups,
 )
+from representer.problems.stack import least_error
 from representer.samples import (
     Block,
     Data,
@@ -74,9 +76,11 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        The kernel of the inputs. ``"rbf"`` is ``Gaussian("ard")``. A number stays; ``"auto"`` and ``"ard"`` are learned
-        by the ``criterion``.
+    kernel : Kernel, str or callable, default="auto"
+        The kernel of the inputs. ``"auto"`` learns several kernels for data like X, and takes the one of least
+        ``criterion`` (without one, ``"rbf"``); ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"`` and
+        ``"bags"`` do so with kernels of that kind. ``"rbf"`` is ``Gaussian("ard")``. A number stays; ``"auto"`` and
+        ``"ard"`` in a kernel are learned by the ``criterion``.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the targets: it says which differences between distributions count, and is not learned; words
         are heuristics (``"rbf"``: the median heuristic). ``"delta"`` for labels, ``"precomputed"`` for a Gram matrix.
@@ -182,7 +186,7 @@ class ConditionalMeanEmbedding(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         output_kernel: Any = "rbf",
         alpha: Any = "auto",
         *,
@@ -294,14 +298,14 @@ class ConditionalMeanEmbedding(KernelLearner):
     ) -> None:
         """Fit to all samples, however many."""
         self.__dict__.pop("approximation_error_", None)
-        model, seed = self._model(self._given_kernel(), self._given_output_kernel()), seed_of(self.random_state)
+        kernels, output, seed = self._given_kernels(X), self._given_output_kernel(), seed_of(self.random_state)
+        model = self._model(kernels[0], output)
         samples, targets, flat = self._samples(model, X, y, sample_weight, groups, reset=True)
         require_groups(samples.groups)
         how = self._representation(sparse=isinstance(self.X_fit_, SparseRows))
-        problem = ConditionalProblem(
-            samples, targets, model, how, flat=flat, seed=seed, inputs=self._kept_inputs(samples)
-        )
-        choice = problem.choose(self._settings(seed, callback))
+        options: dict[str, Any] = {"flat": flat, "seed": seed, "inputs": self._kept_inputs(samples)}
+        problems = [ConditionalProblem(samples, targets, self._model(k, output), how, **options) for k in kernels]
+        problem, choice = least_error(problems, self._settings(seed, callback))
         if choice.unconverged is not None:
             warn_unconverged(choice.unconverged)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
@@ -347,11 +351,17 @@ class ConditionalMeanEmbedding(KernelLearner):
         """The kernel that a short name means: ``"rbf"`` has a learned lengthscale for each feature."""
         return Gaussian("ard") if name in ("rbf", "gaussian") else as_kernel(name)
 
-    def _given_kernel(self) -> Kernel:
-        """A copy of the kernel with plain numbers: nothing that happens to the arguments later reaches the learner."""
+    def _given_kernels(self, X: Data) -> list[Kernel]:
+        """The kernels of which the best one by the criterion is taken: those of the data's kind, or one.
+
+        They are copies with plain numbers: nothing that happens to the arguments later reaches the learner.
+        """
+        if isinstance(self.kernel, str) and is_several(self.kernel):
+            kernels = kernels_of(self.kernel, X, self.approximation, compared=self.criterion is not None)
+            return [on_device(kernel, self.device) for kernel in kernels]
         named = isinstance(self.kernel, str)
         kernel = self.named_kernel(self.kernel) if named else as_kernel(self.kernel)
-        return on_device(kernel.__sklearn_clone__().numbers(), self.device)
+        return [on_device(kernel.__sklearn_clone__().numbers(), self.device)]
 
     def _given_output_kernel(self) -> Kernel:
         return as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()

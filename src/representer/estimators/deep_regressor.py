@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 from torch import Tensor
 
 from representer.approximation import Nystroem
@@ -26,9 +26,11 @@ from representer.estimators.validation import (
     as_operator_kernel,
     check_alpha,
     check_left_out,
+    check_noise,
     check_targets,
     is_flat,
     needs_approximation,
+    noise_weights,
     require_targets,
     seed_of,
     stack_of,
@@ -676,7 +678,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         return deep_tags(super().__sklearn_tags__(), self.layers, self.kernel)
 
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -690,6 +692,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             Weights in the mean loss: a sample of weight 2 counts as two, one of weight 0 as none.
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together: samples of one group are left out together by leave-one-out and folds.
+        noise : array-like of shape (n_samples,), default=None
+            The standard deviation of each measurement, where it is known: precise targets count more, in inverse
+            proportion to its square.
 
         Returns
         -------
@@ -697,6 +702,8 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             The fitted model.
         """
         self._check()
+        if noise is not None:
+            sample_weight = self._noise_weights(X, noise, sample_weight)
         refuse_approximation(self, self.loss)
         forget(self)
         stack = kernels_to_stack(self, X)
@@ -749,6 +756,18 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         targets = self._targets(y, len(X))
         self._unit = self._target_unit(targets)
         return samples_in_memory(self, kernel, X, targets / self._unit, weights, groups), X
+
+    def _noise_weights(self, X: Data, noise: Any, sample_weight: Any) -> np.ndarray:
+        """The weights of samples whose measurements have these standard deviations."""
+        if is_dask(X):
+            raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
+        if np.ndim(noise) > 1 and np.shape(noise)[1] > 1:
+            raise ValueError(
+                f"noise= of each output, of shape {np.shape(noise)}, has no place in inner layers, which all outputs "
+                "share. Give one standard deviation a sample, or use OperatorRidge."
+            )
+        weights = noise_weights(check_noise(noise, np.zeros((_num_samples(X), 1))))[:, 0]
+        return weights if sample_weight is None else weights * np.asarray(plain(sample_weight), dtype=np.float64)
 
     def _targets(self, y: Data, n: int) -> np.ndarray:
         """The checked targets (n, p), none of which is missing."""

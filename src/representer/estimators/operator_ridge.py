@@ -26,9 +26,11 @@ from representer.estimators.validation import (
     as_operator_kernel,
     check_alpha,
     check_left_out,
+    check_noise,
     check_targets,
     in_memory,
     is_flat,
+    noise_weights,
     require_targets,
     score_of_known,
     seed_of,
@@ -200,6 +202,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
     system_: FittedSystem | StackedSystem
     members_: Members
     weights_: np.ndarray
+    _noise: np.ndarray | None = None  # the standard deviations of measurements, (n, 1) or (n, p), where they are known
     training_data = ("system_", "history_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
@@ -247,7 +250,7 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
 
     # -- fitting ------------------------------------------------------------------------------------------------------
     @fitting
-    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Data, y: Data, sample_weight: Any = None, groups: Any = None, noise: Any = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -261,6 +264,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             Weights of the samples in the mean loss.
         groups : array-like of shape (n_samples,), default=None
             Labels of what belongs together, such as patients: leave-one-out leaves out whole groups.
+        noise : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            The standard deviation of each measurement, in units of y, where it is known. Precise targets then count
+            more, in the loss and in what is left out, and ``alpha="auto"`` stands for at least so much noise. Standard
+            deviations and intervals are those of a new measurement with the median noise.
 
         Returns
         -------
@@ -274,10 +281,15 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         kernel, inputs = self._stated_kernel(X), None
         self.__dict__.pop("n_samples_seen_", None)
         samples: Samples
+        self._noise = None
         if is_dask(X):
+            if noise is not None:
+                raise ValueError("noise= is for samples in memory. On Dask, give sample_weight = 1 / noise**2 instead.")
             samples = self._on_dask(kernel, X, y, sample_weight, groups)
         else:
             inputs, samples = self._in_memory(kernel, X, y, sample_weight, groups, reset=True)
+            if noise is not None:
+                samples = self._with_noise(samples, noise)
         self._keep(self._solved(samples, kernel, inputs))
         return self
 
@@ -355,8 +367,10 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
                 raise ValueError(f"approximation= needs a scalar kernel with an output operator; got {own!r}.")
         learn, intercept = isinstance(self.operator, str), bool(self.fit_intercept)
         options = (self.approximation, self.solver, self.memory_limit, SHRINKAGE if stacked else 0.0)
+        noise = self._noise
+        variance = None if noise is None else (np.median(noise, 0) / self._unit) ** 2
         return [
-            RidgeModel(own, a, self.criterion, learn, intercept, *options)
+            RidgeModel(own, a, self.criterion, learn, intercept, *options, variance)
             for own, a in zip(kernels, alphas, strict=True)
         ]
 
@@ -400,6 +414,21 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
             numbers = groups_with_replicates(numbers, replicates(kernel, inputs))
         members = None if numbers is None else torch.from_numpy(numbers)
         return X, InMemory(Block(inputs, how.tensor(targets), w, members))
+
+    def _with_noise(self, samples: InMemory, noise: Any) -> InMemory:
+        """The samples with weights in inverse proportion to the variance of their noise; the median has weight one."""
+        block = samples.samples
+        known = self._noise = check_noise(noise, plain(block.Y))
+        if known.shape[1] > 1 and self.approximation is not None:
+            raise ValueError(
+                "noise= of each output is for exact fits; with approximation= give that of each sample, of shape "
+                f"({len(block)},), or use approximation=None."
+            )
+        w = self._represented.tensor(noise_weights(known))
+        w = w[:, 0] if w.shape[1] == 1 else w
+        if block.weights is not None:
+            w = w * (block.weights if w.ndim == 1 else block.weights[:, None])
+        return InMemory(replace(block, weights=w))
 
     def _solved(self, samples: Samples, kernel: OperatorKernel | Stack, inputs: Data) -> RidgeSolution | StackSolution:
         self._seed = seed_of(self.random_state)
@@ -612,5 +641,9 @@ class OperatorRidge(MultiOutputMixin, RegressorMixin, KernelLearner):
         if samples is None:
             return None
         Y = self._unit * samples.Y.astype(np.float64)
-        y, pairwise = Y[:, 0] if self._flat else Y, self.kernel_.domain == "gram"
-        return TrainingSamples.of(samples.X, y, samples.weights, samples.groups, pairwise=pairwise)
+        y, pairwise, weights = Y[:, 0] if self._flat else Y, self.kernel_.domain == "gram", samples.weights
+        noise = self._noise
+        if noise is not None and weights is not None:
+            weights = weights.reshape(len(Y), -1)[:, 0] / noise_weights(noise)[:, 0]
+        options = {"sample_weight": weights, "groups": samples.groups, "noise": noise}
+        return TrainingSamples(samples.X, y, options, pairwise).positive()

@@ -17,7 +17,7 @@ from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.intervals import fold_sets
 from representer.functions import Embedding, EmbeddingFunction, FeatureFunction
 from representer.functions.embedding import squared_distances
-from representer.kernels import Kernel, as_kernel
+from representer.kernels import Kernel, as_kernel, is_several
 from representer.operators import (
     ConditionalCovariance,
     Operator,
@@ -29,6 +29,7 @@ from representer.operators import (
 from representer.optimize import Choice, HistoryEntry, SearchSettings, keep_going
 from representer.preimage import Candidates, Decoder, LabelSet, as_decoder, candidate_scores
 from representer.preimage.base import check_width
+from representer.problems.stack import SHRINKAGE, least_error
 from representer.problems.structured import StructuredProblem, Task, add_batch, calibrated, gram_losses
 from representer.samples import (
     Data,
@@ -61,9 +62,11 @@ class StructuredPredictor(KernelLearner):
 
     Parameters
     ----------
-    kernel : Kernel, str or callable, default="rbf"
-        The kernel k of the inputs. A number in it stays; ``"median"`` (what ``"rbf"`` means) is a heuristic, ``"auto"``
-        and ``"ard"`` are learned by leave-one-out.
+    kernel : Kernel, str or callable, default="auto"
+        The kernel k of the inputs. ``"auto"`` learns several kernels for data like X, and takes the one of least
+        leave-one-out error; ``"molecules"``, ``"strings"``, ``"graphs"``, ``"curves"`` and ``"bags"`` do so with
+        kernels of that kind. A number in a kernel stays; ``"median"`` (what ``"rbf"`` means) is a heuristic,
+        ``Gaussian("auto")`` and ``Gaussian("ard")`` are learned by leave-one-out.
     output_kernel : Kernel, str or callable, default="rbf"
         The kernel l of the outputs: it says which outputs are alike, and is the loss that is minimised. Words are
         heuristics, but for ``"auto"`` with ``criterion="validation"``. ``"precomputed"``: y is their Gram matrix, and
@@ -185,7 +188,7 @@ class StructuredPredictor(KernelLearner):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: Any = "auto",
         output_kernel: Any = "rbf",
         operator: Any = None,
         alpha: Any = "auto",
@@ -274,24 +277,36 @@ class StructuredPredictor(KernelLearner):
         """Fit to all samples, however many."""
         self.__dict__.pop("n_samples_seen_", None)
         self._check()
-        kernel, output = (
-            as_kernel(getattr(self, name), argument=name).__sklearn_clone__().numbers()
-            for name in self.kernel_arguments
-        )
+        kernels = self._kernels(X)
+        output = as_kernel(self.output_kernel, argument="output_kernel").__sklearn_clone__().numbers()
         seed = validation.seed_of(self.random_state)
         read = self._read_dask if is_dask(X) or is_dask(y) else self._read
-        pairs, on_dask = read(kernel, output, X, y, sample_weight, groups, seed)
-        model = self._model(kernel, output, pairs.inputs, seed)
-        problem = StructuredProblem(model, pairs, on_dask, self._task(seed))
-        pairs = problem.pairs
+        pairs, on_dask = read(kernels[0], output, X, y, sample_weight, groups, seed)
+        problems = [
+            StructuredProblem(
+                self._model(own, output, pairs.inputs, seed),
+                pairs,
+                on_dask,
+                self._task(seed),
+                shrinkage=SHRINKAGE if len(kernels) > 1 else 0.0,
+            )
+            for own in kernels
+        ]
+        problem, pairs = problems[0], problems[0].pairs
         self._resolved_decoder(problem.model.output_kernel, pairs.outputs)  # refuses it before anything is computed
         if problem.chooses:
             validation.check_left_out(len(pairs), pairs.known(pairs.groups))
         options = ("loo", self.max_iter, self.tol, self.n_restarts, seed, int(self.verbose))
         settings = SearchSettings(*options, callback, self._deadline)
-        choice = problem.choose(settings)
+        problem, choice = least_error(problems, settings)
         self.history_, self.n_iter_ = choice.history, choice.n_iter
         self._keep(choice, *problem.solve(choice))
+
+    def _kernels(self, X: Data) -> list[Kernel]:
+        """The input kernels of which the best one by leave-one-out is taken: those of the data's kind, or one."""
+        if isinstance(self.kernel, str) and is_several(self.kernel):
+            return validation.kernels_of(self.kernel, X, self.approximation)
+        return [as_kernel(self.kernel).__sklearn_clone__().numbers()]
 
     def _keep(self, choice: Choice, function: EmbeddingFunction, system: StructuredSystem) -> None:
         """Keep the fitted function at chosen numbers, its system and its decoder."""

@@ -102,6 +102,19 @@ def stack_of(kernel: Any, X: Data, approximation: Approximation | None) -> Stack
     return suggestion.kernel
 
 
+def kernels_of(word: str, X: Data, approximation: Any, *, compared: bool = True) -> list[Kernel]:
+    """The kernels of which a learner of one kernel takes the best, or, where they are not ``compared``, one of them.
+
+    ``approximation`` is one of the inputs, or a pair for inputs and outputs.
+    """
+    inputs = approximation[0] if isinstance(approximation, tuple | list) else approximation
+    several = stack_of(word, X, inputs)
+    assert several is not None  # a word of several kernels
+    kernels = list(several.kernels) if isinstance(several, Stack) else [several]
+    smooth = [kernel for kernel in kernels if getattr(kernel, "kernel", kernel) == Gaussian("auto")]
+    return kernels if compared else (smooth or kernels)[:1]
+
+
 def one_kernel(kernel: Any, width: str = "auto") -> Any:
     """What ``"auto"`` is where there is no target to stack kernels on: a Gaussian one, whose width is learned."""
     return Gaussian(width) if isinstance(kernel, str) and kernel == "auto" else kernel
@@ -515,6 +528,32 @@ def check_weights(sample_weight: Any, X: Data) -> np.ndarray | None:
         raise ValueError("Sample weights must contain at least one non-zero number.")
     low, high = SQUARED_SIZES
     return weights if low < weights.max() < high else weights / weights.max()  # they matter up to a common factor
+
+
+def check_noise(noise: Any, targets: np.ndarray) -> np.ndarray:
+    """Standard deviations (n, 1) or (n, p) of measurements of targets (n, p): positive, where a target is known."""
+    values = np.asarray(plain(noise), dtype=np.float64)
+    n, p = targets.shape
+    if values.shape not in ((n,), (n, 1), (n, p)):
+        raise ValueError(
+            f"noise must have one standard deviation for each of the {n} samples, or for each of their {p} outputs: "
+            f"an array of shape ({n},) or ({n}, {p}); got shape {values.shape}."
+        )
+    values = values.reshape(n, -1)
+    missing = np.isnan(targets).all(1, keepdims=True) if values.shape[1] == 1 else np.isnan(targets)
+    bad = np.argwhere(~missing & ~((values > 0) & (values < np.inf)))
+    if len(bad):
+        row, column = (int(i) for i in bad[0])
+        raise ValueError(
+            f"noise must be positive and finite, in the units of y; got {values[row, column]!r} in row {row}. Measure "
+            "it, estimate it from replicates, or leave noise=None: then all targets have the same."
+        )
+    return np.where(missing, np.nanmedian(values, 0), values)
+
+
+def noise_weights(noise: np.ndarray) -> np.ndarray:
+    """Weights in inverse proportion to the variances of measurements, one for the median of each column."""
+    return (np.median(noise, 0) / noise) ** 2
 
 
 def check_groups(groups: Any, n: int, numbers: dict[Any, int] | None = None) -> np.ndarray | None:

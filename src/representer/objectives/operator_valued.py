@@ -63,7 +63,12 @@ def cross_validation(
     3.2222
     """
     kernel, form = data.kernel, data.form
-    if isinstance(kernel, Decomposable) and not kernel._operator.diagonal and data.mask is None:
+    if (
+        isinstance(kernel, Decomposable)
+        and not kernel._operator.diagonal
+        and data.mask is None
+        and data.weights.ndim == 1
+    ):
         return _of_product(data, kernel, alpha, criterion, known)
     if form is None or (form.rotation is not None and form.weights.requires_grad):
         return _of_blocks(data, alpha, criterion)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from representer.functions import Composed, Layer
-from representer.kernels import Gaussian, Laplacian, Matern, Polynomial
+from representer.kernels import Gaussian, Laplacian, Matern, Polynomial, Standardized
 from representer.operators import Decomposable
 from representer.optimize import Choice, Problem, SearchSettings
 from representer.problems.composition import Composition
@@ -60,7 +60,7 @@ class LightRegression(DeepRegression):
         choice = super().choose(settings)
         if choice.images is None and self._last is not None:
             choice = replace(choice, images=self._everywhere(self._last))
-        return choice
+        return replace(choice, settings=replace(settings, n_restarts=1))  # the restarts have raced before
 
     def _folds(self, criterion: str) -> Sequence[tuple[Tensor | None, Tensor | None]]:
         return super()._folds(criterion)[:SEARCHED_FOLDS]
@@ -128,6 +128,8 @@ class DepthProblem(StackProblem):
             return self.joined(members)
         try:
             deep = self._composition(members)
+            if deep is None:
+                return self.joined(members)
         except KeyboardInterrupt:  # in the refits: without them nothing says that depth pays
             return self.joined([*members[:-1], _interrupted(members[-1])])
         shallow, both = self.joined(members), self.joined([*members, deep])
@@ -135,11 +137,13 @@ class DepthProblem(StackProblem):
         accepted = both.choice.value < shallow.choice.value and both.system.weights[-1].max() > NEGLIGIBLE
         return both if accepted else shallow
 
-    def _composition(self, members: list[FittedMember]) -> FittedMember:
-        """The composition, fitted, with what refits say of the samples that they have not seen."""
+    def _composition(self, members: list[FittedMember]) -> FittedMember | None:
+        """The composition, fitted, with what refits say of the samples that they have not seen; None without one."""
         start = time.perf_counter()
         settings = self.deep_settings
         candidates = self.deepen(self.samples, self.inputs, members)
+        if not candidates:
+            return None
         problem = min(candidates, key=lambda own: own.promise(settings)) if len(candidates) > 1 else candidates[0]
         deep = problem.solve(problem.choose(self.deep_settings))
         system = composed_system(deep)
@@ -158,29 +162,43 @@ def deepened(
 
     The second values are the inverse lengthscales (d,) of the best smooth or rough member, by which the layer first
     multiplies the features. A kernel of sums of absolute values depends on the axes, which a layer turns: one of the
-    same roughness takes its place. A kernel that is the only one stays as it was stated, and so does the first of
-    several without lengthscales; then the layer begins with kernel PCA.
+    same roughness takes its place. A kernel that is the only one stays as it was stated, and the layer begins with
+    kernel PCA. There are no compositions where no member has lengthscales of its features.
     """
-    layer = Layer(Decomposable(Polynomial(1, gamma="scale")), min(LARGEST_LAYER, n_features))
-    smooth, rough = (best_member(members, stacking, kinds) for kinds in (Gaussian, (Matern, Laplacian)))
-    best = [kernel for kernel in (smooth, rough) if kernel is not None] if len(members) > 1 else []
+    size = min(LARGEST_LAYER, n_features)
+    if len(members) == 1:
+        layer = Layer(Decomposable(Polynomial(1, gamma="scale")), size)
+        return [(Composition([layer], members[0].kernel, alpha), None)]
     candidates: list[tuple[Composition, np.ndarray | None]] = []
-    for kernel in best:
-        metric = np.broadcast_to(1.0 / np.asarray(kernel.lengthscale, dtype=np.float64), (n_features,)).copy()
-        unit = Gaussian(1.0) if isinstance(kernel, Gaussian) else Matern(getattr(kernel, "nu", 0.5), 1.0)
-        candidates.append((Composition([layer], Decomposable(unit), alpha), metric))
-    return candidates or [(Composition([layer], members[0].kernel, alpha), None)]
+    for kinds in (Gaussian, (Matern, Laplacian)):
+        best = best_member(members, stacking, kinds)
+        if best is not None:
+            kernel, units = best
+            unit = Gaussian(1.0) if isinstance(kernel, Gaussian) else Matern(getattr(kernel, "nu", 0.5), 1.0)
+            affine: Any = Polynomial(1, gamma="scale")
+            affine = affine if units is None else Standardized(affine, units.center, units.scale)
+            lengths = np.asarray(kernel.lengthscale, dtype=np.float64) * (1.0 if units is None else units.scale)
+            metric = np.broadcast_to(1.0 / lengths, (n_features,)).copy()
+            candidates.append((Composition([Layer(Decomposable(affine), size)], Decomposable(unit), alpha), metric))
+    return candidates
 
 
-def best_member(members: Sequence[FittedMember], stacking: Stacking, kinds: Any) -> Any:
-    """The learned kernel of some kinds with the least error for left-out samples; None where no member has one."""
+def best_member(
+    members: Sequence[FittedMember], stacking: Stacking, kinds: Any
+) -> tuple[Any, Standardized | None] | None:
+    """The learned kernel of some kinds with the least error for left-out samples, and the units that it counts in.
+
+    None where no member has such a kernel.
+    """
     best, least = None, math.inf
     for own in members:
-        kernel = own.kernel.kernel if isinstance(own.kernel, Decomposable) else None
+        outside = own.kernel.kernel if isinstance(own.kernel, Decomposable) else None
+        units = outside if isinstance(outside, Standardized) else None
+        kernel = outside if units is None else units.kernel
         if isinstance(kernel, kinds) and own.left_out is not None:
             block, values = own.left_out
             error = stacking.error(values, block) * (1.0 + OPTIMISM * own.learned / len(block)) ** 2
-            best, least = (kernel, error) if error < least else (best, least)
+            best, least = ((kernel, units), error) if error < least else (best, least)
     return best
 
 

@@ -61,6 +61,8 @@ class RidgeModel:
         What a fit with features may take beside the data.
     shrinkage : float
         The precision of a normal prior on the logarithms of each vector of hyperparameters around their mean.
+    noise : array (p,) or None
+        The variance of the noise of a target of weight one, where it is known: there is at least as much of it.
     """
 
     kernel: OperatorKernel
@@ -72,6 +74,7 @@ class RidgeModel:
     solver: str | Falkon = "auto"
     memory_limit: Any = None
     shrinkage: float = 0.0
+    noise: np.ndarray | None = None
 
     @property
     def alpha_rule(self) -> float | AlphaRule:
@@ -238,6 +241,9 @@ class RidgeProblem(Problem):
         )
         if undecided:
             choice = replace(choice, alpha=system.alpha, value=system.value)
+        if model.alpha is None and model.noise is not None:
+            system = system.raised(torch.from_numpy(model.noise), silent=True)
+            choice = replace(choice, alpha=system.alpha)
         if model.alpha is None and (noise := self._least_noise()) is not None:
             system = system.raised(noise)
             choice = replace(choice, alpha=system.alpha)

@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from representer.functions import Stacked
-from representer.kernels import Stack
+from representer.kernels import Kernel, Stack
 from representer.operators import Decomposable, Operator, OperatorKernel, original
 from representer.optimize import Choice, Problem
 from representer.preimage.probabilities import calibrate_embedding, class_estimates
@@ -23,11 +23,13 @@ from representer.samples import Block, InMemory, Samples
 from representer.samples import rows as limits
 from representer.systems import FittedSystem, StackedSystem
 
+OneProblem = TypeVar("OneProblem", bound=Problem)
+
 # Leave-one-out is exact given the hyperparameters, and optimistic once it chose them: residuals count 1 + OPTIMISM·q/n
 # times for a member of which q numbers were learned from n samples.
 OPTIMISM = 4.0
 # The share λ/(1 + λ) of the correlations between the residuals of different members is taken for noise.
-DECORRELATION = 1.0
+DECORRELATION = 4.0
 # The precision of the prior on the logarithms of a member's lengthscales around their mean.
 SHRINKAGE = 4.0
 
@@ -57,15 +59,16 @@ class LeastSquares(Stacking):
             known = ~block.Y[:, j].isnan()
             missed = (predictions[:, known, j] - block.Y[known, j].to(predictions)).mT
             if block.weights is not None:
-                missed = missed * block.weights[known, None].to(missed).sqrt()
+                own = block.weights if block.weights.ndim == 1 else block.weights[:, j]
+                missed = missed * own[known, None].to(missed).sqrt()
             columns.append(simplex_weights(missed.cpu().double().numpy() * optimism))
         return np.stack(columns, 1)
 
     def error(self, predictions: Tensor, block: Block) -> float:
         squares = (predictions - block.Y.to(predictions)) ** 2
         w = squares.new_ones(len(squares)) if block.weights is None else block.weights.to(squares)
-        known = ~squares.isnan()
-        return float((w[:, None] * squares.nan_to_num(0.0)).sum() / (w[:, None] * known).sum())
+        w, known = w.reshape(len(w), -1), ~squares.isnan()
+        return float((w * squares.nan_to_num(0.0)).sum() / (w * known).sum())
 
 
 def simplex_weights(missed: np.ndarray, decorrelation: float = DECORRELATION) -> np.ndarray:
@@ -344,6 +347,28 @@ def learned_numbers(problem: Problem, choice: Choice) -> int:
     values = choice.model.hyperparameter_values()
     free = sum(values[name].numel() for name in problem.free if name in values)
     return free + int(not isinstance(problem.model.alpha, float))
+
+
+def least_error(problems: Sequence[OneProblem], settings: Any) -> tuple[OneProblem, Any]:
+    """Of problems that differ in the kernel, the one whose choice has the least squared error for left-out samples.
+
+    Errors of members that learned more numbers count more, as in a stack. A choice that was not judged loses against
+    any that was.
+    """
+    best: tuple[float, OneProblem, Any] | None = None
+    for problem in problems:
+        choice = problem.choose(settings)
+        kernel = choice.model if isinstance(choice.model, Kernel) else choice.model.kernel
+        values = kernel.hyperparameter_values()
+        learned = sum(values[name].numel() for name in problem.free)
+        factor = 1.0 + OPTIMISM * learned / _count(problem.samples)
+        error = np.inf if choice.value is None else choice.value * (factor**2 if choice.value > 0 else 1.0)
+        if best is None or error < best[0]:
+            best = error, problem, choice
+        if choice.interrupted:
+            break
+    assert best is not None
+    return best[1], best[2]
 
 
 def without_operator(kernels: list[Any]) -> tuple[list[Any], Operator | None]:

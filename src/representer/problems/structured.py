@@ -88,12 +88,23 @@ class StructuredProblem(Problem):
         All samples, if they are not in memory.
     task : Task or None
         What judges numbers; None is the leave-one-out error.
+    shrinkage : float
+        The precision of a normal prior on the logarithms of each vector of the input kernel's hyperparameters around
+        their mean.
     """
 
-    def __init__(self, given: StructuredModel, pairs: Pairs, on_dask: Samples | None = None, task: Task | None = None):
+    def __init__(
+        self,
+        given: StructuredModel,
+        pairs: Pairs,
+        on_dask: Samples | None = None,
+        task: Task | None = None,
+        *,
+        shrinkage: float = 0.0,
+    ):
         samples = InMemory(pairs) if on_dask is None else on_dask
         super().__init__(samples, given, given.representation, seed=given.seed)
-        self.given, self.task = given, task
+        self.given, self.task, self.shrinkage = given, task, shrinkage
         if goes_by_sums(given, pairs) and len(pairs) > rows.KNOWN_ROWS:
             pairs = pairs.rows(samples.random_rows(rows.KNOWN_ROWS, given.seed))
         inputs, outputs = (plain(data, copy=True) for data in (pairs.inputs, pairs.outputs))
@@ -135,7 +146,7 @@ class StructuredProblem(Problem):
         data = RidgeData(Decomposable(kernel, operator), pairs.X, targets, shares, None, pairs.groups)
         # Of candidates for alpha, the one that is best where the search starts stays.
         alpha = None if model.alpha is None else choice.alpha
-        return Search(data, [f"kernel__{name}" for name in self.free], alpha, choice.alpha)
+        return Search(data, [f"kernel__{name}" for name in self.free], alpha, choice.alpha, self.shrinkage)
 
     def value_and_gradient(self, points: Tensor, rows: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The logarithm of the leave-one-out error and its gradient at points of raw hyperparameters (b, m)."""
@@ -217,7 +228,7 @@ class StructuredProblem(Problem):
     def on_rows(self, rows: np.ndarray) -> StructuredProblem:
         """The same problem for some of the samples that have an output."""
         task = self.task and fold_task(self.task, self.given.output_kernel, rows)
-        return StructuredProblem(self.given, self._all.rows(rows), task=task)
+        return StructuredProblem(self.given, self._all.rows(rows), task=task, shrinkage=self.shrinkage)
 
     def unseen(self, train: np.ndarray, test: np.ndarray) -> Data:
         """The inputs of some samples that have an output, as a fit to others takes them."""

@@ -184,7 +184,7 @@ class Block:
 
     X: Data  # prepared inputs
     Y: Data  # a tensor (n, p) of targets, NaN where one is missing, or prepared outputs
-    weights: Tensor | None = None  # (n,); None for ones
+    weights: Tensor | None = None  # (n,), or (n, p) of the targets one by one; None for ones
     groups: Tensor | None = None  # integers (n,) of what is left out together; None: each sample is a group of its own
 
     def __len__(self) -> int:
@@ -209,7 +209,7 @@ class Block:
         """The samples of positive weight; those of weight zero are none. ``pairwise``: X is their Gram matrix."""
         if self.weights is None or bool((self.weights > 0).all()):
             return self
-        index = self.weights.nonzero()[:, 0].cpu()
+        index = (self.weights > 0).reshape(len(self.weights), -1).any(1).nonzero()[:, 0].cpu()
         block = self.rows(index.numpy())
         return replace(block, X=block.X[:, index]) if pairwise else block
 

@@ -106,7 +106,7 @@ def least_noise(Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | Non
     [0.001657]
     """
     known = ~np.isnan(Y)
-    w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64)[:, None])
+    w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
     _, members = np.unique(replicates, return_inverse=True)
     sums, totals, sizes = (np.zeros((members.max() + 1, Y.shape[1])) for _ in range(3))
     for total, values in ((sums, w * np.where(known, Y, 0.0)), (totals, w), (sizes, 1.0 * (w > 0))):

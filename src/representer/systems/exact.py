@@ -323,8 +323,8 @@ class RidgeData:
         The n training inputs.
     Y : tensor (n, p)
         Targets; what stands in unobserved entries is not read.
-    weights : tensor (n,)
-        Sample weights of mean 1.
+    weights : tensor (n,) or (n, p)
+        Weights of the samples, or of their targets one by one, of mean 1.
     observed : bool tensor (n, p) or None
         Which targets are known; None: all.
     groups : integer tensor (n,) or None
@@ -360,6 +360,8 @@ class RidgeData:
     @cached_property
     def form(self) -> DiagonalForm | None:
         """The form in which outputs come apart, or None if they are coupled here."""
+        if self.weights.ndim > 1:
+            return None
         form = self.kernel.diagonal_form(self.Y.shape[1], self.Y)
         return form if form is None or self.mask is None or form.rotation is None else None
 
@@ -413,7 +415,12 @@ class RidgeData:
     @property
     def entry_root(self) -> Tensor:
         """The root weights of the entries."""
-        return self.root.repeat_interleave(self.Y.shape[1])[self.entries]
+        return self.columns.sqrt().expand_as(self.Y).reshape(-1)[self.entries]
+
+    @property
+    def columns(self) -> Tensor:
+        """The weights of targets as a matrix (n, p) or (n, 1)."""
+        return self.weights if self.weights.ndim > 1 else self.weights[:, None]
 
     def entry_blocks(self) -> list[Tensor]:
         """The entries that are left out together: those of a group, or of a sample."""
@@ -930,7 +937,7 @@ class CoupledOutputs(System):
         return values if b is None else values + b
 
     def residual(self) -> float:
-        noise = (self.shift / self.data.weights)[:, None]
+        noise = self.shift / self.data.columns
         missed = self._flat(self.data.targets - self._fitted() - noise * self.coefficients())
         size = self._flat(self.data.targets).norm().clamp(min=torch.finfo(missed.dtype).tiny)
         return float(missed.norm() / size)
@@ -998,7 +1005,7 @@ class IterativeOutputs(System):
 
     def __init__(self, data: RidgeData, alpha: float):
         self.data = data
-        self.noise = len(data.Y) * alpha / data.weights
+        self.noise = len(data.Y) * alpha / data.columns
         self.mask = torch.ones_like(data.Y) if data.mask is None else data.mask.to(data.Y.dtype)
         self.precondition = _preconditioner(data.kernel, data.X, self.noise, self.mask)
 
@@ -1007,7 +1014,7 @@ class IterativeOutputs(System):
         blocks = row_blocks(len(masked), masked.numel() * masked.element_size())
         X, kernel = self.data.X, self.data.kernel
         image = torch.cat([kernel.apply(X[rows], X, masked) for rows in blocks])
-        return self.mask * image + self.noise[:, None] * coefficients
+        return self.mask * image + self.noise * coefficients
 
     def _solve(self, right: Tensor) -> Tensor:
         """W⁻¹ Y by conjugate gradients; entries that are not observed decouple and stay 0."""

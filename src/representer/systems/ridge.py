@@ -178,15 +178,15 @@ class FittedSystem(System):
         note_residual("the equations of the fit", system.residual)
         return system
 
-    def raised(self, noise: Tensor) -> Self:
+    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
         """The system at the least alpha from its own on at which the noise of every output has such a variance (p,).
 
-        A warning says so where that is a larger one.
+        A warning says so where that is a larger one, unless ``silent``.
         """
         system: Self = self
         while bool((system.noise() < noise).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
-        if system is not self:
+        if system is not self and not silent:
             warn(
                 f"alpha was raised from {self.alpha:.3g} to {system.alpha:.3g}: samples with equal inputs differ by "
                 "more than the noise that it stands for. Give alpha a number to keep it."
@@ -320,7 +320,7 @@ class ExactSystem(FittedSystem):
     @property
     def weight(self) -> float:
         w = self._held.weights
-        return float(len(self._held.Y) if w is None else w.sum())
+        return float(len(self._held.Y) if w is None else len(w) * w.mean())
 
     @property
     def operator(self) -> Operator:
@@ -332,7 +332,7 @@ class ExactSystem(FittedSystem):
     def _rows(self) -> np.ndarray | None:
         """The numbers of the samples that have a weight, if some have none."""
         w = self._held.weights
-        return None if w is None or bool((w > 0).all()) else np.flatnonzero(w > 0)
+        return None if w is None or bool((w > 0).all()) else np.flatnonzero((w > 0).reshape(len(w), -1).any(1))
 
     @property
     def _adapted(self) -> OperatorKernel:
@@ -418,8 +418,8 @@ class ExactSystem(FittedSystem):
     def _fitted(self) -> Tensor:
         """f(x_i) + b (n, p) at the samples of positive weight, from the residuals noise·C; all targets are known."""
         data = self._training
-        noise = len(data.Y) * self.alpha / data.weights
-        return data.Y - noise[:, None] * self._system.coefficients()
+        noise = len(data.Y) * self.alpha / data.columns
+        return data.Y - noise * self._system.coefficients()
 
     def norm(self) -> float:
         b = self.intercept()
@@ -777,7 +777,7 @@ class FalkonSystem(FeatureSystem):
     def residual(self) -> float:
         return self.error
 
-    def raised(self, noise: Tensor) -> Self:
+    def raised(self, noise: Tensor, *, silent: bool = False) -> Self:
         """The system itself, because its noise is not known."""
         return self
 
