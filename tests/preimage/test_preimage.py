@@ -786,9 +786,9 @@ def test_left_out_samples_are_doubted_only_where_that_is_better():
     np.testing.assert_allclose(
         trusting(right[:3], np.array([0.0, 0.01, 1.0])), [[88 / 99, 11 / 99], right[1], right[2]]
     )
-    wrong = np.where((support < 0.3)[:, None], right[:, ::-1], right)
+    wrong = np.where((support < 0.06)[:, None], right[:, ::-1], right)
     doubting = far_field(_Told(support), wrong, Y)
-    assert 0.1 < doubting.reference < 0.6
+    assert doubting.reference == np.quantile(support, 0.05)
 
 
 def test_the_far_field_has_the_least_cross_entropy_of_what_it_compares():
@@ -798,7 +798,7 @@ def test_the_far_field_has_the_least_cross_entropy_of_what_it_compares():
     found = far_field(_Told(support), p, Y, w)
     shares = np.average(Y.numpy(), axis=0, weights=w)
     losses = {}
-    for reference in [support.min() / 2, *np.quantile(support, [0.01, 0.05, 0.2, 0.5])]:
+    for reference in [support.min() / 2, *np.quantile(support, [0.01, 0.05])]:
         for power in (0.25, 1.0, 4.0):
             trust = np.minimum(1, support / reference)[:, None] ** power
             mixed = trust * p + (1 - trust) * shares

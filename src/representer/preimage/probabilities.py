@@ -12,7 +12,7 @@ from torch import Tensor
 from representer.objectives.risk import SoftmaxCrossEntropy, smoothed
 from representer.optimize import lbfgs, newton, with_gradient
 from representer.samples import Data, plain, take
-from representer.systems.support import Support
+from representer.systems.support import Support, least_doubt, trust
 
 # Decision values that differ by less, relatively, are equal: a solver leaves as much.
 SAME = 1e-6
@@ -161,11 +161,6 @@ def calibrate_codes(decisions: Tensor, codes: Tensor, sample_weight: Tensor | No
 
 
 # -- far from the samples ---------------------------------------------------------------------------------------------
-# The shares of left-out samples that may lie below full trust, and the powers with which it fades, that are compared.
-DOUBTED = (0.0, 0.01, 0.05, 0.2, 0.5)
-POWERS = (0.25, 1.0, 4.0)
-
-
 @dataclass(frozen=True)
 class FarField:
     """t p + (1 − t) π with trust t = min(1, s/reference)^power: shares π of the classes far from all samples.
@@ -189,8 +184,8 @@ class FarField:
 
     def __call__(self, probabilities: np.ndarray, X: Data) -> np.ndarray:
         """Probabilities (n, k) at checked inputs, from those of a calibration."""
-        trust = plain(_trust(self.support(X), self.reference, self.power))[:, None].astype(probabilities.dtype)
-        return trust * probabilities + (1.0 - trust) * np.asarray(self.shares, dtype=probabilities.dtype)
+        t = plain(trust(self.support(X), self.reference, self.power))[:, None].astype(probabilities.dtype)
+        return t * probabilities + (1.0 - t) * np.asarray(self.shares, dtype=probabilities.dtype)
 
     def classes(self, classes: np.ndarray, probabilities: np.ndarray, X: Data) -> np.ndarray:
         """The numbers of the most probable classes, of those before; the most frequent one stays what it is."""
@@ -199,10 +194,6 @@ class FarField:
         if len(rows):
             chosen[rows] = self(probabilities[rows], take(X, torch.from_numpy(rows))).argmax(1)
         return chosen
-
-
-def _trust(support: Tensor, reference: float, power: float) -> Tensor:
-    return (support / reference).clamp(max=1.0) ** power
 
 
 def far_field(
@@ -232,16 +223,13 @@ def far_field(
     Y, p = Y.double().cpu(), torch.as_tensor(probabilities, dtype=torch.float64)
     shares, tiny = (w @ Y) / w.sum(), torch.finfo(torch.float64).tiny
     left_out = support.left_out() if rows is None else support.left_out()[rows]
-    levels = [float(left_out.quantile(share).clamp(min=tiny)) for share in DOUBTED]
-    best = (max(levels[0] / 2.0, tiny), POWERS[0])
-    if len(left_out) == len(Y):
-        likely, usual = (p * Y).sum(1), Y @ shares
+    likely, usual = (p * Y).sum(1), Y @ shares
 
-        def loss(reference: float, power: float) -> float:
-            trust = _trust(left_out, reference, power)
-            return -float((trust * likely + (1.0 - trust) * usual).clamp(min=tiny).log() @ w)
+    def loss(reference: float, power: float) -> float:
+        t = trust(left_out, reference, power)
+        return -float((t * likely + (1.0 - t) * usual).clamp(min=tiny).log() @ w)
 
-        best = min([best, *((level, power) for level in levels[1:] for power in POWERS)], key=lambda each: loss(*each))
+    best = least_doubt(left_out, loss if len(left_out) == len(Y) else None)
     return FarField(support.at_rest(), *best, tuple(shares.tolist()))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -240,3 +240,91 @@ def _mean_diagonal(span: Span, points: Data) -> float:
     plainly = span.kernel.domain == "vectors" and not how.sparse
     kernel = span.kernel if plainly else Adapted(span.kernel, how.dtype, how.device)
     return float(kernel._diag(how.inputs(kernel, points)).mean())
+
+
+# -- weights of samples far from all of them --------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FadingWeights(Function):
+    """t w(x) + (1 − t) π, with trust t = min(1, s/reference)^power: equal weights π where nothing supports x.
+
+    Parameters
+    ----------
+    weights : SampleWeights
+        w.
+    reference, power : float
+        From which support s on weights are w, and how fast they fade below it.
+    """
+
+    weights: SampleWeights
+    reference: float
+    power: float
+
+    @property
+    def shares(self) -> Tensor:
+        """π (n,): the weights of the samples in the fit, with the sum one."""
+        how, w = self.weights.representation, self.weights.sample_weight
+        shares = torch.ones(len(self.weights.anchors)) if w is None else torch.from_numpy(w)
+        return how.tensor(shares / shares.sum())
+
+    def _trust(self, X: Data) -> Tensor:
+        """The trust (q, 1)."""
+        return trust(PointSupport(self.weights)(X), self.reference, self.power)[:, None]
+
+    def __call__(self, X: Data) -> Tensor:
+        """The weights of the training samples as rows, (q, n)."""
+        t = self._trust(X)
+        return t * self.weights(X) + (1.0 - t) * self.shares
+
+    def combined(self, X: Data, values: Tensor) -> Tensor:
+        """The combinations (q, p) of values (n, p) of the samples, in blocks: no q × n matrix exists."""
+        t = self._trust(X)
+        return t * self.weights.combined(X, values) + (1.0 - t) * (self.shares @ values)
+
+    def cancellation(self, limit: int = 16, size: float = 0.0) -> float:
+        """That of the weights which fade."""
+        return self.weights.cancellation(limit, size)
+
+    def spans(self) -> list[Span]:
+        """The training inputs."""
+        return self.weights.spans()
+
+
+def trust(support: Tensor, reference: float, power: float) -> Tensor:
+    """min(1, s/reference)^power."""
+    return (support / reference).clamp(max=1.0) ** power
+
+
+def faded(weights: SampleWeights, left_out: Tensor, groups: np.ndarray | None, gram: Tensor) -> FadingWeights:
+    """Weights that fade where, with left-out weights (n, n), the loss in the RKHS of the targets is the least.
+
+    ``gram`` is that of the targets. Unless left-out samples are better off with equal weights, none of them is doubted.
+    """
+    support = PointSupport(weights, groups=groups).left_out()
+    u = FadingWeights(weights, 1.0, 1.0).shares
+    image, mean = left_out @ gram, gram @ u
+    # ‖l(y_i, ·) − t a_i − (1 − t) u‖², a square in t, without its constant.
+    away = mean @ u - mean
+    first = (left_out * mean).sum(1) - mean @ u - image.diagonal() + mean
+    second = (image * left_out).sum(1) - 2.0 * (left_out * mean).sum(1) + mean @ u
+
+    def loss(reference: float, power: float) -> float:
+        t = trust(support, reference, power)
+        return float((away + 2.0 * t * first + t.square() * second) @ u)
+
+    return FadingWeights(weights, *least_doubt(support[u > 0], loss))
+
+
+# The shares of left-out samples that may lie below full trust, and the powers with which it fades, that are compared.
+DOUBTED = (0.0, 0.01, 0.05)
+POWERS = (0.25, 1.0, 4.0)
+
+
+def least_doubt(left_out: Tensor, loss: Callable[[float, float], float] | None) -> tuple[float, float]:
+    """The reference and the power of the least loss; that of no doubt, half of the least support, unless others win."""
+    tiny = float(torch.finfo(torch.float64).tiny)
+    levels = [max(float(left_out.double().quantile(share)), tiny) for share in DOUBTED]
+    first = (max(levels[0] / 2.0, tiny), POWERS[0])
+    if loss is None:
+        return first
+    candidates = [first, *((level, power) for level in levels[1:] for power in POWERS)]
+    return min(candidates, key=lambda each: loss(*each))
