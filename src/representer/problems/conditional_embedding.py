@@ -280,14 +280,12 @@ def settled(
 
 
 def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> ConditionalEmbedding:
-    """The embedding with what left-out weights decide: how it fades far from the samples, and the bandwidth."""
-    left_out, weights = system.left_out(), system.weights
+    """The embedding with what left-out samples decide: where it fades far from all samples, and the bandwidth."""
+    weights = system.weights
     if weights.intercept and weights.kernel.domain != "gram" and is_bounded(weights.kernel):
-        with silent_repairs():
-            gram, _ = repaired_gram(function.output_kernel, function.prepared_anchors)
-        function = replace(function, weights=faded(weights, left_out, system.groups, gram))
+        function = replace(function, weights=faded(weights, system.groups))
     if function.kernel.domain == "vectors" and function.vectors("density").shape[1] == 1:
-        w = weights.sample_weight
+        left_out, w = system.left_out(), weights.sample_weight
         rows = np.arange(len(left_out)) if w is None else np.flatnonzero(w > 0)
         some = torch.from_numpy(rows[evenly_spaced(len(rows), limits.MIDDLE_ROWS)])
         shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)

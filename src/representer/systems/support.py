@@ -263,7 +263,7 @@ class FadingWeights(Function):
     def shares(self) -> Tensor:
         """π (n,): the weights of the samples in the fit, with the sum one."""
         how, w = self.weights.representation, self.weights.sample_weight
-        shares = torch.ones(len(self.weights.anchors)) if w is None else torch.from_numpy(w)
+        shares = torch.ones(len(self.weights.anchors), dtype=torch.float64) if w is None else torch.from_numpy(w)
         return how.tensor(shares / shares.sum())
 
     def _trust(self, X: Data) -> Tensor:
@@ -294,26 +294,15 @@ def trust(support: Tensor, reference: float, power: float) -> Tensor:
     return (support / reference).clamp(max=1.0) ** power
 
 
-def faded(weights: SampleWeights, left_out: Tensor, groups: np.ndarray | None, gram: Tensor) -> FadingWeights:
-    """Weights that fade where, with left-out weights (n, n), the loss in the RKHS of the targets is the least.
-
-    ``gram`` is that of the targets. Unless left-out samples are better off with equal weights, none of them is doubted.
-    """
-    support = PointSupport(weights, groups=groups).left_out()
-    u = FadingWeights(weights, 1.0, 1.0).shares
-    image, mean = left_out @ gram, gram @ u
-    # ‖l(y_i, ·) − t a_i − (1 − t) u‖², a square in t, without its constant.
-    away = mean @ u - mean
-    first = (left_out * mean).sum(1) - mean @ u - image.diagonal() + mean
-    second = (image * left_out).sum(1) - 2.0 * (left_out * mean).sum(1) + mean @ u
-
-    def loss(reference: float, power: float) -> float:
-        t = trust(support, reference, power)
-        return float((away + 2.0 * t * first + t.square() * second) @ u)
-
-    return FadingWeights(weights, *least_doubt(support[u > 0], loss))
+def faded(weights: SampleWeights, groups: np.ndarray | None) -> FadingWeights:
+    """Weights that are those of the fit wherever an input has a hundredth of the support of any left-out sample."""
+    left_out, w = PointSupport(weights, groups=groups).left_out(), weights.sample_weight
+    least = float((left_out if w is None else left_out[torch.from_numpy(w > 0)]).min())
+    return FadingWeights(weights, max(FAINT * least, float(torch.finfo(torch.float64).tiny)), POWERS[0])
 
 
+# Inputs whose support is less than this share of that of any left-out sample have lost the weights of the fit.
+FAINT = 0.01
 # The shares of left-out samples that may lie below full trust, and the powers with which it fades, that are compared.
 DOUBTED = (0.0, 0.01, 0.05)
 POWERS = (0.25, 1.0, 4.0)
