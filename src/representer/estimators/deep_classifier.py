@@ -418,7 +418,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
             self.calibration_ = base_rates(targets, len(self.classes_), weights)
         else:
             self.calibration_ = calibrate(torch.cat(decisions), targets, weights)
-            self._keep_far_field(torch.cat(decisions), targets, weights, problem.seen.inputs, rows)
+            if len(parts) == len(problem.splits.folds(None)):  # the fit was not interrupted
+                self._keep_far_field(torch.cat(decisions), targets, weights, problem.seen.inputs, rows)
 
     # -- the fitted function ------------------------------------------------------------------------------------------
     @property

@@ -291,4 +291,5 @@ def by_left_out(function: ConditionalEmbedding, system: WeightSystem) -> Conditi
         shares = None if w is None else torch.from_numpy(w / w.sum()).to(left_out)
         width = best_bandwidth(proper(left_out[some], shares), function.vectors("density"), some)
         function = replace(function, bandwidth=width)
+    system.forget_inverse()
     return function
