@@ -136,15 +136,18 @@ def _learners(kernel: Any) -> dict[str, tuple[Any, str | None]]:
     inner = [Layer(kernel, 2, alpha=1e-2)] if not isinstance(kernel, str) else []
     outer = Matern(1.5, 1.0) if inner else kernel
     return {
-        "OperatorRidge": (OperatorRidge(kernel, alpha=1e-2), "y"),
+        "OperatorRidge": (OperatorRidge(kernel, alpha=1e-2, random_state=0), "y"),
         "DeepKernelRegressor": (DeepKernelRegressor(inner, kernel=outer, alpha=1e-2, **quick), "y"),
         "DeepKernelClassifier": (
             DeepKernelClassifier([], kernel=kernel, alpha=1e-2, loss="squared", **quick),
             "labels",
         ),
         "KernelAutoencoder": (KernelAutoencoder(1, kernel=kernel, alpha=1e-2, encoder_alpha=1e-2, **quick), None),
-        "StructuredPredictor": (StructuredPredictor(kernel, Spectrum(1).normalized(), alpha=1e-2), "words"),
-        "ConditionalMeanEmbedding": (ConditionalMeanEmbedding(kernel, alpha=1e-2), "y"),
+        "StructuredPredictor": (
+            StructuredPredictor(kernel, Spectrum(1).normalized(), alpha=1e-2, random_state=0),
+            "words",
+        ),
+        "ConditionalMeanEmbedding": (ConditionalMeanEmbedding(kernel, alpha=1e-2, random_state=0), "y"),
         "EmbeddingClassifier": (EmbeddingClassifier(kernel, alpha=1e-2, random_state=0), "labels"),
         "DeepKernelPCA": (DeepKernelPCA([2, 1], kernel=[kernel, Gaussian(1.0)], max_iter=5, random_state=0), None),
         "KernelFeatures": (KernelFeatures(kernel, random_state=0), None),
@@ -185,14 +188,20 @@ def _variants() -> dict[str, tuple[Any, str | None]]:
         "defaults": (OperatorRidge(random_state=0), "y"),
         "classes": (EmbeddingClassifier(random_state=0), "labels"),
         "searched": (OperatorRidge(Gaussian("ard"), max_iter=3, random_state=0), "y"),
-        "outputs": (OperatorRidge(Gaussian(1.0), operator=Dense([[1.0, 0.4], [0.4, 0.8]]), alpha=1e-2), "Y"),
-        "centred": (OperatorRidge(Gaussian(1.0).centered(), alpha=1e-2), "y"),
-        "float32": (OperatorRidge(Gaussian(1.0), alpha=1e-2, dtype="float32"), "y"),
+        "outputs": (
+            OperatorRidge(Gaussian(1.0), operator=Dense([[1.0, 0.4], [0.4, 0.8]]), alpha=1e-2, random_state=0),
+            "Y",
+        ),
+        "centred": (OperatorRidge(Gaussian(1.0).centered(), alpha=1e-2, random_state=0), "y"),
+        "float32": (OperatorRidge(Gaussian(1.0), alpha=1e-2, random_state=0, dtype="float32"), "y"),
         "generator": (OperatorRidge(Gaussian("auto"), max_iter=2, random_state=np.random.RandomState(3)), "y"),
         "neural": (OperatorRidge(Neural(network, Gaussian(1.0)), **searched), "y"),
         "own_network": (OperatorRidge(Neural(Hinges(), Gaussian(1.0)), **searched), "y"),
-        "own_function": (OperatorRidge(Pullback(Linear() + 1.0, squares), alpha=1e-2), "y"),
-        "logistic": (DeepKernelClassifier([], kernel=Gaussian(1.0), alpha=1e-2, loss="logistic"), "labels"),
+        "own_function": (OperatorRidge(Pullback(Linear() + 1.0, squares), alpha=1e-2, random_state=0), "y"),
+        "logistic": (
+            DeepKernelClassifier([], kernel=Gaussian(1.0), alpha=1e-2, loss="logistic", random_state=0),
+            "labels",
+        ),
         "calibrated": (EmbeddingClassifier(Gaussian(1.0), alpha=1e-2, calibration="loo", random_state=0), "labels"),
     }
     linear = ("OperatorRidge", "ConditionalMeanEmbedding", "EmbeddingClassifier", "KernelFeatures")
@@ -202,7 +211,7 @@ def _variants() -> dict[str, tuple[Any, str | None]]:
     for learner in linear:
         model, target = _learners(Gaussian(1.2))[learner]
         found[f"random_{learner}"] = (model.set_params(approximation=RandomFeatures(20)), target)
-    found["sketch"] = (OperatorRidge(Polynomial(2), alpha=1e-2, approximation=TensorSketch(20)), "y")
+    found["sketch"] = (OperatorRidge(Polynomial(2), alpha=1e-2, random_state=0, approximation=TensorSketch(20)), "y")
     return found
 
 

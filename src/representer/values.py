@@ -505,11 +505,12 @@ def number(value: Value, name: str, like: Tensor = DOUBLE) -> Tensor:
     """A value's hyperparameter as a checked tensor, of the dtype and device of ``like``."""
     setting = getattr(value, name)
     specification = value._own_specification(name)
-    if type(setting) is float:  # asked for with every Gram matrix
+    compiling = torch.compiler.is_compiling()  # then tensors are symbols, which must not be remembered
+    if type(setting) is float and not compiling:  # asked for with every Gram matrix
         tensor = _plain_number(specification.constraint, setting, like.dtype, like.device)
         if tensor is not None:
             return tensor
-    problem = specification.problem(setting)
+    problem = None if compiling else specification.problem(setting)
     if problem is None and isinstance(setting, str):
         raise ValueError(
             f"{name}={setting!r} of {type(value).__name__} has no number yet: the data decide it. Call "

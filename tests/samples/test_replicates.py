@@ -9,7 +9,7 @@ from scipy import sparse, stats
 
 from representer.kernels import Gaussian, Precomputed, Spectrum, Stack
 from representer.operators import Decomposable, replicates
-from representer.samples import equal_rows, groups_with_replicates, joined_groups, least_noise
+from representer.samples import equal_rows, groups_with_replicates, joined_groups, least_noise, replicate_scatter
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.integers(0, 3, (40, 3)).astype(float)
@@ -77,10 +77,10 @@ def test_the_limit_of_the_noise_covers_it(weighted):
     numbers = np.repeat(np.arange(12), 2)
     w = 0.5 + np.arange(24) % 3 if weighted else None
     draws = RNG.standard_normal((24, 2000)) / (1.0 if w is None else np.sqrt(w)[:, None])
-    limits = least_noise(draws, numbers, w)
+    limits = least_noise(*replicate_scatter(draws, numbers, w))
     assert abs((limits < 1.0).mean() - 0.99) < 0.01
     if w is None:
         half = (draws[::2] - draws[1::2]) ** 2 / 2.0
         np.testing.assert_allclose(limits, half.sum(0) / stats.chi2(12).ppf(0.99))
     draws[:8] = np.nan
-    assert (least_noise(draws[:14], numbers[:14], None) == 0.0).all()  # three pairs are too few
+    assert (least_noise(*replicate_scatter(draws[:14], numbers[:14])) == 0.0).all()  # three pairs are too few

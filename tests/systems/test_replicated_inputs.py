@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from representer.approximation import Landmarks
 from representer.kernels import Gaussian
 from representer.operators import Decomposable, Dense
 from representer.systems import RidgeData, factor_system
+from representer.systems.ridge import LeftOutMoments
 
 RNG = np.random.default_rng(1)
 N = 16
@@ -69,6 +72,35 @@ def test_one_twin_does_not_blow_up_the_deviation(seed):
     y[1] += 0.1
     _, std = OperatorRidge("laplacian").fit(inputs, y).predict(new, return_std=True)
     assert 0.01 < np.median(std) < 0.04
+
+
+def test_one_pair_speaks_of_the_noise_at_inputs_that_were_measured():
+    """A fit that interpolates expects no noise there, and a third measurement may differ as the first two did."""
+    rng = np.random.default_rng(0)
+    inputs = rng.uniform(-1, 1, (100, 2))
+    y = np.abs(inputs[:, 0]) + inputs[:, 1]
+    _, before = OperatorRidge("laplacian").fit(inputs, y).predict(inputs[:1], return_std=True)
+    inputs[1] = inputs[0]
+    y[:2] = 0.0, 0.1
+    model = OperatorRidge("laplacian").fit(inputs, y)
+    _, std = model.predict(inputs[:1], return_std=True)
+    assert before[0] < 1e-3 and 0.01 < std[0] < 0.1
+    assert float(model.system_.noise()[0]) > 100.0 * float(model.system_.prior_scale()[0]) * model.alpha_ * 100
+    _, again = pickle.loads(pickle.dumps(model)).predict(inputs[:1], return_std=True)
+    assert again[0] == std[0]
+
+
+def test_the_noise_of_replicates_is_the_likeliest():
+    """Residuals of variance v + u·t and replicates of variance t, drawn with t = 4 u: the factor is about four."""
+    rng = np.random.default_rng(0)
+    n, unit = 4000, 0.5
+    latent = torch.as_tensor(rng.uniform(0.0, 2.0, (n, 1)))
+    noise = torch.full((n, 1), unit, dtype=torch.float64)
+    Y = torch.as_tensor(rng.normal(size=(n, 1))) * (3.0 * (latent + 4.0 * noise)).sqrt()
+    moments = LeftOutMoments(Y, torch.zeros_like(Y), latent + noise, None, noise)
+    freedom = torch.tensor([500.0], dtype=torch.float64)
+    scale, factor = moments.calibrated(unit, 3.0 * 4.0 * unit * freedom, freedom)
+    assert float(scale[0]) == pytest.approx(3.0, rel=0.15) and float(factor[0]) == pytest.approx(4.0, rel=0.2)
 
 
 def test_replicates_bound_the_noise_with_a_warning():

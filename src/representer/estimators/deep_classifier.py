@@ -20,6 +20,7 @@ from representer.estimators.deep_regressor import (
     composition_of,
     deep_attributes,
     deep_regression,
+    deep_spread,
     deep_stack,
     deep_tags,
     forget,
@@ -41,6 +42,7 @@ from representer.estimators.validation import (
     require_targets,
 )
 from representer.functions import Composed, Stacked
+from representer.inspection.suspects import class_misfits
 from representer.kernels import Stack
 from representer.notices import warn
 from representer.operators import OperatorKernel
@@ -57,8 +59,11 @@ from representer.preimage.probabilities import (
 )
 from representer.problems.composition import convex_loss, squared_loss
 from representer.problems.deep import DeepSolution
+from representer.problems.spread import DeepSpread
 from representer.problems.stack import CodesLogLoss, Members
 from representer.samples import Data, HeldSamples, InMemory, Samples, TrainingSamples, as_rows, is_dask, plain
+from representer.systems import StackedSystem
+from representer.systems.ridge import SummedSystem
 from representer.systems.support import Support
 from representer.values import NONE, one_of
 
@@ -120,9 +125,9 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         over blocks, also on Dask, its alpha chosen again, and probabilities calibrated on samples that are left out.
     memory_limit : int, str or None, default=None
         What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
-    n_restarts : int, default=4
-        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
-        as one.
+    n_restarts : int, default=32
+        Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
+        random ones. They race: 64 cost a few times as much as one.
     max_iter : int, default=200
         Most iterations of that search.
     max_time : float, str or None, default=None
@@ -149,6 +154,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         if it is accepted, of a composition, which is the last.
     calibration_ : Calibration, CodesCalibration or None
         The probabilities of decisions; None where there are no probabilities.
+    system_ : DeepSpread, SummedSystem, StackedSystem or None
+        What influences of samples are computed from; None for other losses than the squared one.
     members_ : Members
         Where the data decide on layers: the shallow fits and the composition, with their weights, alphas and cross
         entropies for held-out samples, printed as a table.
@@ -211,6 +218,8 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
     weights_: np.ndarray
     calibration_: Calibration | CodesCalibration | None
     far_field_: FarField | None = None
+    system_: DeepSpread | SummedSystem | StackedSystem | None
+    training_data = ("system_", "members_")
 
     constraints: ClassVar[dict[str, Check]] = {
         **DEEP_ARGUMENTS,
@@ -232,7 +241,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         cv: Any = 5,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
-        n_restarts: int = 4,
+        n_restarts: int = 32,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
@@ -288,6 +297,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self._check()
         refuse_approximation(self, self.loss)
         forget(self)
+        self.system_ = None
         stack = kernels_to_stack(self, X)
         if stack is not None:
             return self._fit_stack(stack, X, y, sample_weight, groups)
@@ -303,6 +313,10 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         self._keep_attributes(deep_attributes(solution))
         labels = self.classes_[self._labels(plain(problem.seen.block.Y))]
         self._training_samples = seen_samples(problem.seen, plain(problem.seen.inputs, copy=True), labels, composition)
+        if solution.outer is not None:
+            self.system_ = solution.outer.system
+        elif squared:
+            self.system_ = deep_spread(solution, plain(problem.seen.inputs, copy=True))
         if self.calibration is None:
             return self
         if solution.outer is None:
@@ -331,6 +345,7 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
         check_left_out(samples.n, None)
         solution = deep_stack(self, stack, samples, inputs, CodesLogLoss(), self._labels)
         self._keep_attributes(stack_attributes(solution))
+        self.system_ = solution.system
         self.calibration_ = self.far_field_ = None
         if self.calibration is not None:
             block, values = solution.system.left_out_sample() if solution.left_out is None else solution.left_out
@@ -537,6 +552,33 @@ class DeepKernelClassifier(ClassifierMixin, KernelLearner):
 
     _data_kernel = DeepKernelRegressor._data_kernel
     _supporting_samples = DeepKernelRegressor._supporting_samples
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    _system_inputs = DeepKernelRegressor._system_inputs
+
+    def _has_flat_answers(self) -> bool:
+        return len(self.classes_) == 2
+
+    def _output_names(self) -> tuple[str, ...]:
+        return tuple(map(str, self.classes_[1:] if len(self.classes_) == 2 else self.classes_))
+
+    def _misfits(self) -> np.ndarray:
+        """−log p of each sample's class: by leave-one-out of a stack, or by refits without folds."""
+        system, samples = self.system_, self._training_samples
+        if isinstance(system, StackedSystem) and system.samples is not None and self.calibration_ is not None:
+            decisions = plain(system.left_out()).astype(np.float64)
+            return class_misfits(self.calibration_(decisions), self._labels(system.samples.Y))
+        fits = self._fold_fits()
+        assert samples is not None
+
+        def probabilities(learner: Any, inputs: Data, rows: np.ndarray) -> np.ndarray:
+            answers = np.zeros((len(rows), len(self.classes_)))
+            answers[:, np.searchsorted(self.classes_, learner.classes_)] = learner.predict_proba(inputs)
+            return answers
+
+        return class_misfits(
+            plain(fits.of_held_out(probabilities)), np.asarray(np.searchsorted(self.classes_, samples.y))
+        )
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

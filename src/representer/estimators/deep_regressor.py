@@ -37,7 +37,8 @@ from representer.estimators.validation import (
     target_unit,
     warn_unconverged,
 )
-from representer.functions import Composed, CompositionNetwork, Layer, Stacked, StackedNetwork
+from representer.functions import Composed, Layer, Stacked
+from representer.inspection.suspects import left_out_misfits, relative_errors
 from representer.kernels import Kernel, Matern, Polynomial, Stack, as_kernel
 from representer.linalg import factorize
 from representer.notices import warn
@@ -47,6 +48,7 @@ from representer.operators import (
     repaired_gram,
     replicates,
     silent_repairs,
+    takes_gaps,
     takes_sparse,
 )
 from representer.optimize import HistoryEntry, SearchSettings, keep_going
@@ -84,6 +86,7 @@ from representer.samples import (
     is_dask,
     largest_target,
     plain,
+    replicate_scatter,
 )
 from representer.samples import rows as limits
 from representer.systems import Criterion, StackedSystem
@@ -191,6 +194,7 @@ def deep_tags(tags: Any, layers: Any, kernel: Any) -> Any:
             first, tags.input_tags.pairwise = layer.kernel, layer.domain == "gram"
         except ValueError:  # fit will say what is wrong
             first, tags.input_tags.pairwise = None, False
+        tags.input_tags.allow_nan = isinstance(first, Kernel | OperatorKernel) and takes_gaps(first)
     tags.input_tags.sparse = not isinstance(layers, str) and takes_sparse(first)
     return tags
 
@@ -431,6 +435,23 @@ def deep_attributes(solution: DeepSolution, unit: float = 1.0) -> dict[str, Any]
     }
 
 
+def deep_spread(solution: DeepSolution, inputs: Data, refits: Refits | None = None) -> DeepSpread:
+    """What is known of the outer function of a squared loss, from the inputs as they are stored."""
+    problem = solution.regression
+    seen = problem.seen
+    return DeepSpread(
+        solution.function,
+        inputs,
+        plain(seen.block.Y, copy=True),
+        None if seen.weights is None else seen.weights / seen.weights.mean(),
+        solution.alpha,
+        problem.model.loss.intercept,
+        solution.inner.problem.landmarks is not None,
+        refits,
+        seen.groups,
+    )
+
+
 def constant_of(function: Stacked) -> np.ndarray:
     """The intercept (p,) of a stack, zeros where it has none."""
     first = function.functions[0]
@@ -525,9 +546,9 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         over blocks, also on Dask, and its alpha chosen again.
     memory_limit : int, str or None, default=None
         What these sums may take beside the data, in bytes or as ``"2GB"``; None: what they need.
-    n_restarts : int, default=4
-        Starts of the search over the inner layers: kernel PCA, and random ones. They race: 64 cost a few times as much
-        as one.
+    n_restarts : int, default=32
+        Starts of the search over the inner layers: the lengthscales of the best shallow kernel or kernel PCA, and
+        random ones. They race: 64 cost a few times as much as one.
     max_iter : int, default=200
         Most iterations of that search.
     max_time : float, str or None, default=None
@@ -643,7 +664,7 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         cv: Any = 5,
         approximation: Nystroem | None = None,
         memory_limit: int | str | None = None,
-        n_restarts: int = 4,
+        n_restarts: int = 32,
         max_iter: int = 200,
         max_time: float | str | None = None,
         tol: float = 1e-6,
@@ -799,17 +820,15 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
             folds = [(a.numpy(), b.numpy()) for a, b in problem.splits.folds(None)]
             settings = replace(solution.choice.settings, verbose=0, callback=keep_going)
             refits = Refits(solution.composition, settings, folds, problem.approximation)
-        return DeepSpread(
-            solution.function,
-            self.X_fit_,
-            plain(seen.block.Y, copy=True),
-            None if seen.weights is None else seen.weights / seen.weights.mean(),
-            self.alpha_,
-            problem.model.loss.intercept,
-            solution.inner.problem.landmarks is not None,
-            refits,
-            seen.groups,
-        )
+        return replace(deep_spread(solution, self.X_fit_, refits), replicated=self._replicated(seen))
+
+    def _replicated(self, seen: SeenSamples) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom, at weights of mean one."""
+        numbers = None if seen.groups is None else replicates(self.function_.kernel, seen.block.X)
+        if numbers is None:
+            return None
+        weights = None if seen.weights is None else seen.weights / seen.weights.mean()
+        return replicate_scatter(plain(seen.block.Y).astype(np.float64), numbers, weights)
 
     def _check_interpolation(self, seen: SeenSamples) -> None:
         """Warn if the data are not met, as happens when inner layers map samples too close together."""
@@ -943,6 +962,23 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         systems = self.system_.systems if isinstance(self.system_, StackedSystem) else (self.system_,)
         return all(isinstance(s, FittedSystem) or (isinstance(s, DeepSpread) and s.refits is None) for s in systems)
 
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _system_inputs(self, X: Data) -> Any:
+        return X if isinstance(self.function_, Stacked) else self.function_.images(X)[-1]
+
+    def _deviations(self, X: Data) -> np.ndarray | None:
+        if self.system_ is None or not self._has_deviations:
+            return None
+        return self._shaped(self._unit * self.system_.deviation(self._system_inputs(X)))
+
+    def _misfits(self) -> np.ndarray:
+        """Leave-one-out errors of a stack; of a composition, errors of refits without folds."""
+        if isinstance(self.system_, StackedSystem) and self.system_.samples is not None:
+            return left_out_misfits(self.system_)
+        fits = self._fold_fits()
+        held_out = fits.of_held_out(lambda learner, inputs, rows: learner.predict(inputs).reshape(len(rows), -1))
+        return relative_errors(torch.from_numpy(np.asarray(fits.samples.y, float)).reshape(held_out.shape) - held_out)
+
     def _shaped(self, values: Tensor) -> np.ndarray:
         return plain(values)[:, 0] if self._flat else plain(values)
 
@@ -978,18 +1014,6 @@ class DeepKernelRegressor(MultiOutputMixin, RegressorMixin, KernelLearner):
         """The learned kernel K_1(f_2 ∘ … ∘ f_L(x), f_2 ∘ … ∘ f_L(y)): a kernel like any other."""
         check_is_fitted(self)
         return self.function_.kernel_of_data()
-
-    def to_torch(self) -> CompositionNetwork | StackedNetwork:
-        """The fitted composition as a ``torch.nn.Module``, a network with one hidden layer for each layer.
-
-        Returns
-        -------
-        network : torch.nn.Module
-            Maps what the first kernel takes (a tensor of vectors, or Gram rows) to f_1 ∘ … ∘ f_L + b, of shape
-            (n_samples, n_outputs). Its parameters are the coefficients and the intercept, its buffers the anchors.
-        """
-        check_is_fitted(self)
-        return self.function_.network()
 
 
 def left_out_error(function: Composed | Stacked) -> float | None:

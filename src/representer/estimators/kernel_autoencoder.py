@@ -36,7 +36,7 @@ from representer.estimators.validation import (
     one_kernel,
     seed_of,
 )
-from representer.functions import Composed, Expansion, Layer
+from representer.functions import Composed, CompositionNetwork, Expansion, Layer
 from representer.kernels import Kernel, as_kernel
 from representer.notices import warn
 from representer.operators import OperatorKernel, takes_sparse
@@ -459,6 +459,10 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         check_is_fitted(self)
         return self.function_.inputs(self._new_inputs(X, self.function_.kernel))
 
+    def _network(self) -> torch.nn.Module:
+        """The encoder."""
+        return CompositionNetwork([f.loaded for f in self.function_.inner[: self.code_layer_ + 1]]).cpu()
+
     def _codes(self, X: Data) -> Tensor:
         """The codes of prepared data."""
         with torch.no_grad():
@@ -679,6 +683,12 @@ class KernelAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Kerne
         check_is_fitted(self)
         functions = [*self.function_.inner, self.function_.outer_expansion()]
         return estimated_bound(functions, self._bound_data, delta)
+
+    # -- why ----------------------------------------------------------------------------------------------------------
+    def _explained_function(self) -> Composed:
+        """The codes, which are sums over the samples (or landmarks) that the encoder has seen."""
+        layers = self.function_.inner
+        return Composed(layers[: self.code_layer_], layers[self.code_layer_])
 
     # -- the fitted composition ---------------------------------------------------------------------------------------
     transform_layers = DeepKernelRegressor.transform_layers

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from representer.approximation import Approximation, Nystroem, approximation_error
 from representer.estimators.base import KernelLearner, fitting
 from representer.estimators.validation import DTYPES, check_inputs, one_kernel, seed_of
-from representer.functions import FeatureFunction, StoredFeatures
+from representer.functions import FeatureFunction, FeatureNetwork, StoredFeatures
 from representer.kernels import Kernel, as_kernel
 from representer.operators import Adapted, Representation, original, takes_sparse
 from representer.samples import Block, Data, InMemory, OnDask, Samples, SparseRows, count, is_dask, plain
@@ -158,6 +158,10 @@ class KernelFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, KernelLe
         """The landmarks, or None where the approximation has none."""
         check_is_fitted(self)
         return self.features_.landmarks
+
+    def _network(self) -> torch.nn.Module:
+        """The features."""
+        return FeatureNetwork(self.features_.map)
 
     def _supported_function(self) -> FeatureFunction:
         return FeatureFunction(self.features_, np.zeros((self._n_features_out, 1)))

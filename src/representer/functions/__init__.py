@@ -2,7 +2,14 @@
 
 from representer.functions.base import Expansion, Function, Span
 from representer.functions.chain import Chain, Layer
-from representer.functions.composed import Composed, CompositionNetwork, Stacked, StackedNetwork
+from representer.functions.composed import (
+    Composed,
+    CompositionNetwork,
+    FeatureNetwork,
+    Stacked,
+    StackedNetwork,
+    function_network,
+)
 from representer.functions.conditional import ConditionalEmbedding
 from representer.functions.embedding import (
     Embedding,
@@ -23,6 +30,7 @@ __all__ = [
     "EmbeddingFunction",
     "Expansion",
     "FeatureFunction",
+    "FeatureNetwork",
     "Function",
     "KernelMap",
     "Layer",
@@ -31,6 +39,7 @@ __all__ = [
     "Stacked",
     "StackedNetwork",
     "StoredFeatures",
+    "function_network",
     "herd",
     "herd_rows",
     "mean_embedding",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from representer.functions.base import Function, Span
+from representer.functions.composed import function_network
 from representer.functions.embedding import OutputFunction, herd_rows
+from representer.functions.features import FeatureFunction
 from representer.kernels import Kernel
 from representer.linalg import row_blocks
 from representer.operators import Adapted, Representation, repaired_gram, silent_repairs
@@ -147,6 +149,20 @@ class ConditionalEmbedding(OutputFunction):
             result = self.in_blocks(lambda rows: self(X[rows]) @ columns, X)
         return result[:, 0] if values.ndim == 1 else result
 
+    def mean_function(self) -> Function:
+        """x ↦ E[Y | X = x] as a sum over the samples, or over the features where the y_i stand for cells of them."""
+        Y = plain(self.vectors("explain"))
+        if self.moments is None or self.centre is None:
+            return WeightedMean(self.weights, Y)
+        moments, d = self.moments, len(self.centre)
+        assert isinstance(moments, FeatureFunction) and isinstance(self.weights, FeatureFunction)
+        theta, b = moments.coefficients[:, :d], _or_zero(moments.intercept, 2 * d)[:d]
+        if self.total_is_one:
+            return replace(moments, coefficients=theta, intercept=b + self.centre)
+        total = self.weights.coefficients.sum(1, keepdims=True)
+        constant = _or_zero(self.weights.intercept, 1).sum()
+        return replace(moments, coefficients=theta + total * self.centre, intercept=b + constant * self.centre)
+
     def distribution_moments(self, X: Data, what: str) -> Moments:
         """The moments; where the y_i stand for cells, of all samples.
 
@@ -162,6 +178,19 @@ class ConditionalEmbedding(OutputFunction):
             total = None if self.total_is_one else self._combined(X, torch.ones_like(Y[:, :1]))
         first, second = both[:, : len(c)], both[:, len(c) :]
         return Moments(c, first, second, torch.ones_like(first[:, :1]) if total is None else total)
+
+    def network(self) -> torch.nn.Module:
+        """The conditional mean E[Y | X = x] of vectors Y as a ``torch.nn.Module``."""
+        Y = self.vectors("to_torch")
+        if isinstance(self.moments, FeatureFunction) and self.centre is not None and self.total_is_one:
+            f, d = self.moments, len(self.centre)
+            b = 0.0 if f.intercept is None else f.intercept[:d]
+            return function_network(replace(f, coefficients=f.coefficients[:, :d], intercept=b + self.centre))
+        if not hasattr(self.weights, "expansion"):
+            raise ValueError("With an approximation, to_torch needs fit_intercept=True, whose weights sum to one.")
+        c = middle(Y) if self.total_is_one else torch.zeros_like(Y[0])
+        f = self.weights.expansion(Y - c)
+        return function_network(replace(f, intercept=plain(c) if f.intercept is None else f.intercept + plain(c)))
 
     def proper(self, X: Data) -> Tensor:
         """Weights in rows of sum one; where they have no positive sum, far from all samples, those of all targets."""
@@ -246,6 +275,40 @@ class ConditionalEmbedding(OutputFunction):
             samples = self.anchors[plain(numbers)]
             return samples[..., 0] if self.flat else samples
         return [take(self.anchors, row) for row in numbers]
+
+
+def _or_zero(constant: np.ndarray | None, size: int) -> np.ndarray:
+    return np.zeros(size) if constant is None else constant
+
+
+@dataclass(frozen=True)
+class WeightedMean(Function):
+    """x ↦ Σ_i w_i(x) y_i.
+
+    Parameters
+    ----------
+    weights : Weighing
+        w, a function of ``anchors``.
+    values : array (n, d)
+        The y_i.
+    """
+
+    weights: Any
+    values: np.ndarray
+
+    def __call__(self, X: Data) -> Tensor:
+        """The means (q, d)."""
+        return self.contributions(X).sum(1)
+
+    def contributions(self, X: Data) -> Tensor:
+        """The terms w_i(x) y_i, (q, n, d)."""
+        w = self.weights(X)
+        return w[:, :, None] * torch.from_numpy(self.values).to(w)
+
+    @property
+    def terms_of(self) -> Data:
+        """The inputs of the samples."""
+        return self.weights.anchors
 
 
 def middle(values: Tensor) -> Tensor:

@@ -240,8 +240,8 @@ class Stationary(Kernel, ABC):
     def _scaled(self, X: Tensor) -> Tensor:
         """The points x / ℓ, after a look at how many lengthscales there are."""
         lengthscale = self.lengthscale
-        if type(lengthscale) is float and 0.0 < lengthscale < math.inf:
-            return X / lengthscale
+        if type(lengthscale) is float and 0.0 < lengthscale < math.inf and not torch.compiler.is_compiling():
+            return X / lengthscale  # other runtimes round a plain number to single precision
         lengthscale = number(self, "lengthscale", X)
         if lengthscale.ndim and lengthscale.shape[-1] not in (1, X.shape[-1]):
             raise ValueError(
@@ -282,7 +282,12 @@ class Stationary(Kernel, ABC):
         return gram
 
     def _is_plain(self, left: Tensor, right: Tensor) -> bool:
-        """Are these two single matrices, of which no gradient is asked? Then one buffer is enough."""
+        """Are these two single matrices, of which no gradient is asked? Then one buffer is enough.
+
+        Not for torch's compiler, for which the number of rows is a symbol.
+        """
+        if torch.compiler.is_compiling():
+            return False
         own = [getattr(self, name) for name in self.hyperparameters]
         batched = left.ndim > 2 or right.ndim > 2 or any(np.ndim(value) > 1 for value in own)
         return not batched and not self._learns(left, right)
@@ -314,6 +319,8 @@ def _middle(points: Tensor) -> Tensor:
     """A point (..., 1, d) near the middle of points (..., n, d): the median of a few, in each coordinate."""
     if not points.shape[-2]:
         return points.new_zeros(*points.shape[:-2], 1, points.shape[-1])
+    if torch.compiler.is_compiling():  # exported programs have no median in other runtimes
+        return points.mean(-2, keepdim=True)
     step = max(1, points.shape[-2] // MIDDLE_ROWS)
     return points[..., ::step, :].median(-2, keepdim=True).values
 
@@ -344,7 +351,7 @@ class Radial(Stationary, ABC):
 
     def _pairs(self, left: Tensor, right: Tensor, out: Tensor | None) -> Tensor:
         t = torch.matmul(left, right.mT, out=out)
-        if t.requires_grad:
+        if t.requires_grad or torch.compiler.is_compiling():  # what is far depends on numbers that no compiler has
             return self._profile(t.clamp(max=0.0))
         return self._profile(_mended(t, left, right).clamp_(max=0.0))
 
@@ -464,6 +471,8 @@ def _exponential(left: Tensor, right: Tensor, p: float) -> Tensor:
     if p == 1.0 and (left.requires_grad or right.requires_grad):
         gram: Tensor = LaplacianGram.apply(left, None if right is left else right)
         return gram
+    if torch.compiler.is_compiling():  # cdist has no counterpart in other runtimes
+        return torch.exp(-torch.linalg.vector_norm(left[..., :, None, :] - right[..., None, :, :], p, dim=-1))
     distance = torch.cdist(left, right, p=p, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.exp(-distance) if distance.requires_grad else distance.neg_().exp_()
 

@@ -27,7 +27,7 @@ from representer.operators import (
     silent_repairs,
 )
 from representer.optimize import Choice, Problem, SearchSettings, minimise, system_alpha
-from representer.samples import InMemory, Samples, least_noise, plain
+from representer.samples import InMemory, Samples, least_noise, plain, replicate_scatter
 from representer.samples import rows as limits
 from representer.systems import Criterion, FittedSystem, RidgeData, factor_system, ridge_system
 from representer.systems.exact import Known, require_memory, spectrum_beside_constants, training_data
@@ -174,8 +174,11 @@ class RidgeProblem(Problem):
         search = search if rows is None else replace(search, data=search.data.rows(rows))
         return search.value_and_gradient(points, self.model.criterion)
 
-    def choose(self, settings: SearchSettings) -> Choice:
-        """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair."""
+    def choose(self, settings: SearchSettings, near: Choice | None = None) -> Choice:
+        """What is free in the kernel, chosen by the criterion; an alpha that is still open is the system's affair.
+
+        The search starts at the numbers of ``near``, a choice of the same kernel with one number for all features.
+        """
         alpha = self.model.alpha
         if not self.free:
             return Choice(self._start.kernel, alpha if isinstance(alpha, float) and alpha > 0 else math.nan)
@@ -184,11 +187,12 @@ class RidgeProblem(Problem):
                 f"alpha=0 interpolates, and an interpolation cannot choose {', '.join(self.free)}. Give them numbers "
                 "(kernel='rbf' takes the median of distances), or let alpha='auto' be chosen, too."
             )
+        search = self._criterion if near is None else self._criterion.near(near)
         with silent_repairs():  # the fit speaks of the last Gram matrix
             choice = (
                 self._with_operator(settings)
                 if self.model.learn_operator
-                else self._criterion.minimised(settings, self.model.criterion)
+                else search.minimised(settings, self.model.criterion)
             )
         stays = isinstance(alpha, float) or (alpha is None and self.approximation is None)
         return choice if stays else replace(choice, alpha=math.nan)
@@ -209,15 +213,15 @@ class RidgeProblem(Problem):
         interrupted = choice.interrupted or identity.interrupted
         return replace(choice, history=identity.history + choice.history, interrupted=interrupted)
 
-    def _least_noise(self) -> Tensor | None:
-        """What samples with equal inputs say of the noise (p,); None where there are none, or that is not known."""
+    def _replicated(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The scatter of targets with equal inputs, and its degrees of freedom; None where there are no such inputs."""
         if not isinstance(self._seen, InMemory) or self.model.criterion != "loo":
             return None
         block = self._seen.samples
         numbers = None if block.groups is None else replicates(self.model.kernel, block.X)
         if numbers is None:
             return None
-        return block.Y.new_tensor(least_noise(plain(block.Y), numbers, plain(block.weights)))
+        return replicate_scatter(plain(block.Y).astype(np.float64), numbers, plain(block.weights))
 
     # -- the solution -------------------------------------------------------------------------------------------------
     def solve(self, choice: Choice) -> RidgeSolution:
@@ -244,9 +248,12 @@ class RidgeProblem(Problem):
         if model.alpha is None and model.noise is not None:
             system = system.raised(torch.from_numpy(model.noise), silent=True)
             choice = replace(choice, alpha=system.alpha)
-        if model.alpha is None and (noise := self._least_noise()) is not None:
-            system = system.raised(noise)
-            choice = replace(choice, alpha=system.alpha)
+        replicated = self._replicated()
+        if replicated is not None:
+            if model.alpha is None:
+                system = system.raised(torch.from_numpy(least_noise(*replicated)))
+                choice = replace(choice, alpha=system.alpha)
+            system = system.changed(replicated=replicated)
         return RidgeSolution(system.function(), system.at_rest(), choice)
 
 
@@ -267,6 +274,15 @@ class Search:
             kernel = Decomposable(searched(kernel.kernel, self.data.X), kernel.operator)
         packing, raw = kernel.packing(self.free)
         return kernel, packing, raw.to(self.data.Y)
+
+    def near(self, choice: Choice) -> Search:
+        """The search that starts at the numbers of a choice, one of which may stand for those of all features."""
+        kernel, known = self.data.kernel, choice.model.hyperparameter_values()
+        own = kernel.hyperparameter_values()
+        values = {name: known[name].to(own[name]).expand_as(own[name]).clone() for name in self.free if name in known}
+        data = replace(self.data, kernel=kernel.replace(values))
+        alpha = None if math.isnan(choice.alpha) else choice.alpha
+        return replace(self, data=data, first_alpha=alpha)
 
     def start(self, criterion: Any) -> Tensor:
         """Where the search starts: raw hyperparameters, and the logarithm of the alpha that is best there."""

@@ -20,7 +20,7 @@ from representer.problems.composition import Composition, KnownTargets, squared_
 from representer.problems.deep import DeepModel, DeepRegression, Splits
 from representer.samples import Block, Data, InMemory, SparseRows, count
 from representer.systems import RidgeData, factor_system
-from representer.systems.ridge import robust_scale
+from representer.systems.ridge import LeftOutMoments
 
 
 class PredictiveSpread:
@@ -45,6 +45,8 @@ class PredictiveSpread:
         Sample weights of mean 1; a new observation has weight 1.
     groups : integer tensor (n,), optional
         What is left out together.
+    replicated : pair of arrays (p,), optional
+        The scatter of targets with equal inputs, and its degrees of freedom: they speak of the noise.
     """
 
     def __init__(
@@ -59,8 +61,9 @@ class PredictiveSpread:
         residuals: Tensor | None = None,
         weights: Tensor | None = None,
         groups: Tensor | None = None,
+        replicated: tuple[np.ndarray, np.ndarray] | None = None,
     ):
-        self.noise = alpha * len(Y)
+        self.noise: Any = alpha * len(Y)
         self.features: LandmarkFeatures | None = None
         gram, known = None, kernel
         if landmarks is not None:
@@ -77,7 +80,12 @@ class PredictiveSpread:
         fixed = factor_system(data, alpha)
         if residuals is None:
             residuals = Y - fixed.left_out()
-        self.scale = robust_scale(residuals**2 / fixed.left_out_variance())
+        moments = LeftOutMoments(Y, Y - residuals, fixed.left_out_variance(), groups, self.noise / w[:, None])
+        self.scale = moments.scale()
+        if replicated is not None:
+            scatter, freedom = (torch.from_numpy(values) for values in replicated)
+            self.scale, excess = moments.calibrated(self.noise, scatter, freedom)
+            self.noise = self.noise * excess
         self.system = factor_system(replace(data, intercept=True), alpha) if intercept else fixed
         self.bytes_per_row = 4 * Y.numel() * Y.element_size()  # k(x, Z), its distances, solutions and their squares
 
@@ -121,6 +129,7 @@ class DeepSpread:
     by_landmarks: bool
     refits: Refits | None
     groups: np.ndarray | None = None
+    replicated: tuple[np.ndarray, np.ndarray] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -132,8 +141,20 @@ class DeepSpread:
         """The standard deviation (m, p) of new observations at the images Z."""
         return self._made(Z)
 
+    def influence(self, Z: Tensor) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at the images Z, for each sample or its group, with the inner functions held."""
+        made = self._made if self.refits is None else self._without_refits
+        return made.system.influence(Z if made.features is None else made.features(Z))
+
     @cached_property
     def _made(self) -> PredictiveSpread:
+        return self._spread(refitted=True)
+
+    @cached_property
+    def _without_refits(self) -> PredictiveSpread:
+        return self._spread(refitted=False)
+
+    def _spread(self, *, refitted: bool) -> PredictiveSpread:
         stored = self.function.outer_expansion()
         assert stored.representation is not None
         outer, kernel = stored.loaded, stored.representation.adapted(stored.kernel, repair=True)
@@ -152,9 +173,10 @@ class DeepSpread:
             self.alpha,
             intercept=self.intercept,
             landmarks=outer.anchors if self.by_landmarks else None,
-            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)),
+            residuals=self._held_out_residuals(images, KnownTargets(Y, weights)) if refitted else None,
             weights=weights,
             groups=None if self.groups is None else torch.from_numpy(self.groups),
+            replicated=self.replicated,
         )
 
     def _held_out_residuals(self, images: list[Any], targets: KnownTargets) -> Tensor | None:

@@ -33,7 +33,13 @@ from representer.samples.records import (
     frame_columns,
     is_missing,
 )
-from representer.samples.replicates import equal_rows, groups_with_replicates, joined_groups, least_noise
+from representer.samples.replicates import (
+    equal_rows,
+    groups_with_replicates,
+    joined_groups,
+    least_noise,
+    replicate_scatter,
+)
 from representer.samples.rows import evenly_spaced, sample_groups, sample_rows, sampling_keys
 
 __all__ = [
@@ -77,6 +83,7 @@ __all__ = [
     "plain",
     "refuse_frames",
     "remembered",
+    "replicate_scatter",
     "require_dask",
     "same_features",
     "sample_groups",

@@ -60,7 +60,10 @@ def as_rows(collection: Data, name: str, *, sizes: bool = True) -> Any:
 
 
 def largest_target(y: Data) -> float:
-    """The largest absolute value of targets in a Dask collection, by a pass over them; 0 where it is not known yet."""
+    """The largest absolute value of targets beside a Dask collection, by a pass over them; 0 where there is none."""
+    if not is_dask(y):
+        array = np.asarray(y)
+        return _largest(array) if array.dtype.kind in "iuf" else 0.0
     rows = as_rows(y, "y", sizes=False)
     if rows.dtype.kind not in "iuf":
         return 0.0

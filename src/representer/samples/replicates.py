@@ -92,18 +92,20 @@ def groups_with_replicates(groups: np.ndarray | None, replicates: np.ndarray | N
     return groups if joined is None or joined.max() + 1 < LEAST_DISTINCT else joined
 
 
-def least_noise(Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-    """A lower confidence limit (p,) of the variance of targets (n, p) with equal inputs, at a weight of one.
+def replicate_scatter(
+    Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Σ w(y − ȳ)² (p,) of targets (n, p) around the means of those with equal inputs, and its degrees of freedom (p,).
 
-    It is Σ w(y − ȳ)² within replicates, ȳ their means, over a quantile of χ² with as many degrees of freedom as that
-    sum has terms beyond the means. Missing targets are NaN; with less than ``LEAST_FREEDOM`` of these it is 0.
+    Missing targets are NaN.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from representer.samples import least_noise
-    >>> least_noise(np.tile([[0.0], [0.1]], (5, 1)), np.repeat(np.arange(5), 2)).round(6).tolist()
-    [0.001657]
+    >>> from representer.samples import replicate_scatter
+    >>> scatter, freedom = replicate_scatter(np.array([[0.0], [0.2], [5.0]]), np.array([0, 0, 1]))
+    >>> scatter.round(6).tolist(), freedom.tolist()
+    ([0.02], [1.0])
     """
     known = ~np.isnan(Y)
     w = known * (1.0 if weights is None else np.asarray(weights, dtype=np.float64).reshape(len(Y), -1))
@@ -113,6 +115,21 @@ def least_noise(Y: np.ndarray, replicates: np.ndarray, weights: np.ndarray | Non
         np.add.at(total, members, values)
     means = sums / np.where(totals > 0, totals, 1.0)
     scatter = (w * np.where(known, Y - means[members], 0.0) ** 2).sum(0)
-    freedom = np.maximum(sizes - 1.0, 0.0).sum(0)
+    return scatter, np.maximum(sizes - 1.0, 0.0).sum(0)
+
+
+def least_noise(scatter: np.ndarray, freedom: np.ndarray) -> np.ndarray:
+    """A lower confidence limit (p,) of the variance of targets with equal inputs, at a weight of one.
+
+    It is the scatter within replicates over a quantile of χ²; with less than ``LEAST_FREEDOM`` degrees of freedom it
+    is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from representer.samples import least_noise
+    >>> least_noise(np.array([0.025, 0.025]), np.array([5.0, 1.0])).round(6).tolist()
+    [0.001657, 0.0]
+    """
     quantiles = special.chdtri(np.maximum(freedom, 1.0), 1.0 - CONFIDENCE)
     return np.where(freedom >= LEAST_FREEDOM, scatter / quantiles, 0.0)

@@ -11,11 +11,19 @@ import torch
 from torch import Tensor
 
 from representer.approximation import Approximation, FeatureMap, Landmarks, Nystroem, approximation_error
-from representer.functions import ConditionalEmbedding, FeatureFunction, Function, Span, StoredFeatures
+from representer.functions import ConditionalEmbedding, Expansion, FeatureFunction, Function, Span, StoredFeatures
 from representer.functions.conditional import middle
 from representer.kernels import Kernel
 from representer.linalg import by_rows, pivoted_cholesky, room_beside_sums, row_blocks
-from representer.operators import Adapted, Identity, Representation, original, repaired_gram, silent_repairs
+from representer.operators import (
+    Adapted,
+    Decomposable,
+    Identity,
+    Representation,
+    original,
+    repaired_gram,
+    silent_repairs,
+)
 from representer.samples import Block, Data, HeldSamples, InMemory, OnDask, Samples, Step, count, is_dask, plain, take
 from representer.samples import rows as limits
 from representer.systems.base import Criterion, Groups, System, probes, relative_norm
@@ -109,6 +117,12 @@ class SampleWeights(Function):
 
     def _inputs(self, X: Data) -> Any:
         return self.representation.inputs(self.solved.kernel, X)
+
+    def expansion(self, Y: Tensor) -> Expansion:
+        """The fit Yᵀw to targets (n, p), as a function on the training inputs."""
+        system = self.solved.system
+        b = None if system.g is None else plain(system.g.mT @ Y)[0]
+        return Expansion(Decomposable(self.kernel), self.anchors, plain(system.solve(Y)), b, self.representation)
 
     def __call__(self, X: Data) -> Tensor:
         """The weights w(x_i) of the training samples as rows, (q, n)."""
@@ -223,6 +237,26 @@ class WeightSystem(System):
                 weights[rows[own][:, None], rows] = -values
                 weights[rows[own][:, None], rows[own]] = 0.0
         return weights
+
+    def influence(self, X: Data, values: Tensor | None = None) -> Tensor:
+        """What each sample, with its group, does to w(x)ᵀV (q, n, p) for values V (n, p) of the targets."""
+        if values is None:
+            raise ValueError("Influences on the weights of all samples are many: give values= of the targets.")
+        errors = (values - self.left_out() @ values)[None]
+        terms = self.weights(X)[:, :, None] * errors
+        if self.groups is None:
+            return terms
+        members = torch.from_numpy(np.unique(self.groups, return_inverse=True)[1])
+        totals = terms.new_zeros(len(terms), int(members.max()) + 1, terms.shape[2]).index_add_(1, members, terms)
+        return totals[:, members]
+
+    def left_out_distances(self) -> Tensor:
+        """‖l(·, y_i) − μ₋ᵢ‖ (n,) in the RKHS of the output kernel, by the embedding without sample i or its group."""
+        target, W = self.targets, self.left_out()
+        gram = target.output_kernel._gram(target.prepared_anchors, None).to(W)
+        product = W @ gram
+        squares = gram.diagonal() - 2.0 * product.diagonal() + (product * W).sum(1)
+        return squares.clamp(min=0.0).sqrt()
 
     def leverage(self) -> Tensor:
         """The own weight w_i(x_i) (n, 1) of each sample: 1 − noise·P_ii; zero without a weight."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -23,7 +24,7 @@ from representer.approximation import (
     approximation_error,
     landmark_features,
 )
-from representer.functions import Expansion, FeatureFunction, KernelMap, StoredFeatures
+from representer.functions import Expansion, FeatureFunction, Function, KernelMap, StoredFeatures
 from representer.kernels import Linear
 from representer.linalg import by_rows, note_residual, room_beside_sums, row_blocks
 from representer.notices import NumericalWarning, warn
@@ -83,6 +84,8 @@ class FittedSystem(System):
         That of the features.
     problem : str or None
         What kept the equations from being solved, for a warning.
+    replicated : pair of arrays (p,) or None
+        The scatter of targets with equal inputs and its degrees of freedom, where there are some.
     """
 
     alpha: float
@@ -92,6 +95,7 @@ class FittedSystem(System):
     value: float | None = None
     approximation_error: float | None = None
     problem: str | None = None
+    replicated: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     @abstractmethod
@@ -102,21 +106,40 @@ class FittedSystem(System):
     def function(self) -> Expansion | FeatureFunction:
         """The fitted f + b, as a learner keeps it."""
 
+    def sample_function(self) -> Function:
+        """The fitted f + b as a sum over the samples where it is exact; else over what it is spanned by."""
+        return self.function()
+
     def left_out_moments(self) -> LeftOutMoments:
         """Samples of positive weight that stand for all, or all, each of which was left out with its group."""
         raise self._unavailable("Deviations")
 
     def prior_scale(self) -> Tensor:
         """s² (p,), with which leave-one-out residuals have the variance that the model gives them."""
-        return self._prior_scale
+        return self._calibration[0]
 
     @cached_property
-    def _prior_scale(self) -> Tensor:
-        return self.left_out_moments().scale()
+    def _calibration(self) -> tuple[Tensor, Tensor]:
+        """The prior's scale s² (p,), and how many times larger than alpha·Σw the noise is (p,)."""
+        return self._judged_by_residuals()
+
+    def _judged_by_residuals(self) -> tuple[Tensor, Tensor]:
+        """Both, from samples that were left out and from replicates."""
+        moments = self.left_out_moments()
+        if self.replicated is None or moments.noise is None:
+            scale = moments.scale()
+            return scale, torch.ones_like(scale)
+        scatter, freedom = (torch.from_numpy(values) for values in self.replicated)
+        return moments.calibrated(self.alpha * self.weight, scatter, freedom)
 
     def noise(self) -> Tensor:
-        """The variance s²·alpha·Σw (p,) of the noise of a sample of weight one."""
-        return self.prior_scale() * (self.alpha * self.weight)
+        """The variance (p,) of the noise of a sample of weight one: s²·alpha·Σw, or more where replicates show it."""
+        return self.prior_scale() * self._own_noise
+
+    @property
+    def _own_noise(self) -> Tensor:
+        """The noise of a sample of weight one in units of the prior's scale."""
+        return self._calibration[1] * (self.alpha * self.weight)
 
     def observed_at(self, X: Data) -> tuple[Tensor, Tensor]:
         """Predictions (m, n, p) at new points without the group of each sample, and variances of new observations.
@@ -124,12 +147,13 @@ class FittedSystem(System):
         The samples are those of ``left_out_moments``, the variances in squared units of the targets.
         """
         mean, variance = self.left_out_at(X)
-        return mean, (variance.clamp(min=0.0) + self.alpha * self.weight) * self.prior_scale()
+        return mean, (variance.clamp(min=0.0) + self._own_noise) * self.prior_scale()
 
     def observed_left_out(self) -> LeftOutMoments:
         """Left-out samples as ``left_out_moments`` has them, with variances in squared units of the targets."""
-        moments = self.left_out_moments()
-        return replace(moments, variance=moments.variance * moments.scale())
+        moments, (scale, excess) = self.left_out_moments(), self._calibration
+        noise = 0.0 if moments.noise is None else (excess - 1.0) * moments.noise
+        return replace(moments, variance=(moments.variance + noise) * scale)
 
     @abstractmethod
     def norm(self) -> float:
@@ -153,7 +177,7 @@ class FittedSystem(System):
         raise self._unavailable("Fits to more samples")
 
     def deviation(self, X: Data) -> Tensor:
-        """The standard deviation (m, p) of new observations: covariance s²K, noise s²·alpha·Σw."""
+        """The standard deviation (m, p) of new observations: covariance s²K, and the ``noise`` of weight one."""
         scale = self.prior_scale()
         unknown = (~scale.isfinite()).nonzero()[:, 0].tolist() if scale.ndim else []
         if unknown:
@@ -161,12 +185,12 @@ class FittedSystem(System):
                 f"Standard deviations of output {unknown[0]} are unknown: it has too few observed targets to leave one "
                 "out. Leave that output out, or ask for predictions only."
             )
-        return ((self.variance(X).clamp(min=0.0) + self.alpha * self.weight) * scale).sqrt()
+        return ((self.variance(X).clamp(min=0.0) + self._own_noise) * scale).sqrt()
 
     def changed(self, **changes: Any) -> Self:
         """The same system with other fields; what it has factored stays at hand, a solution only with its alpha."""
         system = replace(self, **changes)
-        stale = {"_solution", "_function", "_system", "_prior_scale"} if "alpha" in changes else set()
+        stale = {"_solution", "_function", "_system", "_calibration"} if "alpha" in changes else {"_calibration"}
         stay = {k: v for k, v in vars(self).items() if k not in vars(system) and k not in stale}
         vars(system).update(stay)
         return system
@@ -184,7 +208,7 @@ class FittedSystem(System):
         A warning says so where that is a larger one, unless ``silent``.
         """
         system: Self = self
-        while bool((system.noise() < noise).any()) and system.alpha < RAISED * self.alpha:
+        while bool((system.noise() < noise.to(system.noise())).any()) and system.alpha < RAISED * self.alpha:
             system = system.changed(alpha=2.0 * system.alpha)
         if system is not self and not silent:
             warn(
@@ -220,6 +244,28 @@ class LeftOutMoments:
     mean: Tensor
     variance: Tensor
     groups: Tensor | None = None
+    noise: Tensor | None = None  # what of the variance is noise, (n, p) or (n, 1)
+
+    def calibrated(self, unit: float, scatter: Tensor, freedom: Tensor) -> tuple[Tensor, Tensor]:
+        """s² (p,), and how many times the noise should be larger (p,), by the likelihood of residuals and replicates.
+
+        Left-out residuals say little of the noise at inputs that were measured before, and the scatter (p,) of
+        replicates with its degrees of freedom (p,) does; ``unit`` is the noise of a sample of weight one.
+        """
+        assert self.noise is not None
+        squares, latent = (self.Y - self.mean) ** 2, (self.variance - self.noise).clamp(min=0.0)
+        largest = max(1.0, 100.0 * float(latent.nanmean()) / unit)
+        scatter, freedom = scatter.to(squares), freedom.to(squares)
+        scales, values, factors = [], [], torch.logspace(0.0, math.log10(largest), EXCESSES, dtype=squares.dtype)
+        for factor in factors:
+            variance = latent + factor * self.noise
+            scale = robust_scale(squares / variance)
+            level = (scale * factor * unit).clamp(min=torch.finfo(squares.dtype).tiny)
+            own = (squares / (scale * variance)).clamp(max=OUTLYING**2) + (scale * variance).log()
+            values.append(own.nansum(0) + scatter / level + freedom * level.log())
+            scales.append(scale)
+        best = torch.stack(values).argmin(0)
+        return torch.stack(scales).gather(0, best[None])[0], factors[best]
 
     def scale(self) -> Tensor:
         """s² (p,), with which the residuals have the variance that the model gives them."""
@@ -228,6 +274,8 @@ class LeftOutMoments:
 
 # Residuals count as if they were at most so many standard deviations.
 OUTLYING = 5.0
+# So many values of the noise are compared where replicates speak of it.
+EXCESSES = 60
 
 
 def robust_scale(squares: Tensor) -> Tensor:
@@ -434,13 +482,16 @@ class ExactSystem(FittedSystem):
     def left_out_moments(self) -> LeftOutMoments:
         data, system = self._training, self._system
         Y = data.targets if data.mask is None else torch.where(data.mask, data.targets, torch.nan)
-        return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups)
+        noise = len(Y) * self.alpha / data.columns
+        return LeftOutMoments(Y, system.left_out(), system.left_out_variance(), data.groups, noise)
 
-    def prior_scale(self) -> Tensor:
+    @cached_property
+    def _calibration(self) -> tuple[Tensor, Tensor]:
         if not isinstance(self._system, IterativeOutputs):
-            return super().prior_scale()
+            return self._judged_by_residuals()
         targets = self._training.targets  # without leave-one-out: maximum likelihood, yᵀQy over the entries
-        return (targets * self._system.coefficients()).sum() / targets.numel()
+        scale = (targets * self._system.coefficients()).sum() / targets.numel()
+        return scale, torch.ones_like(scale)
 
     def alpha_range(self) -> tuple[Tensor, Tensor]:
         return self._judged.alpha_range()
@@ -503,14 +554,37 @@ class ExactSystem(FittedSystem):
 
         ``X`` are checked inputs.
         """
-        if self.kernel.domain == "gram" and self._rows is not None:
-            X = X[:, self._rows]
-        inputs = self.representation.inputs(self._adapted, X)
+        inputs = self._inputs(X)
         if self.features is None:
             return self._system.left_out_at(inputs)
         features, missed = self._features_of(inputs)
         means, variances = self._system.left_out_at(features)
         return means, variances + missed[:, None]
+
+    def _inputs(self, X: Data) -> Any:
+        """Checked inputs as the system takes them; Gram rows of the samples that have a weight."""
+        if self.kernel.domain == "gram" and self._rows is not None:
+            X = X[:, self._rows]
+        return self.representation.inputs(self._adapted, X)
+
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at checked inputs, for all samples: those of weight zero do nothing."""
+        inputs = self._inputs(X)
+        changes = self._system.influence(inputs if self.features is None else self.features.map(inputs))
+        if self._rows is None:
+            return changes
+        everything = changes.new_zeros(len(changes), len(self._held.Y), changes.shape[2])
+        everything[:, torch.from_numpy(self._rows)] = changes
+        return everything
+
+    def sample_function(self) -> Expansion | FeatureFunction:
+        """The fitted f + b as a sum over the samples where it is exact, also where the kernel has few features."""
+        if self.features is None or self.features.approximation is not None:
+            return self._function
+        b = self.intercept()
+        C = self._scattered(self._system.coefficients(), torch.zeros((), dtype=self.representation.dtype))
+        constant = None if b is None else plain(b, copy=True)
+        return Expansion(self.kernel, self._held.X, plain(C, copy=True), constant, self.representation)
 
 
 # -- sums over the samples --------------------------------------------------------------------------------------------
@@ -686,7 +760,9 @@ class SummedSystem(FeatureSystem):
         held = self.block(self.held).positive_part()
         residuals, variances, _ = self._residuals(held)
         Y = held.Y.to(residuals)
-        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups)
+        w = Y.new_ones(len(Y)) if held.weights is None else held.weights.to(Y)
+        noise = (self.alpha * self.weight / w)[:, None]
+        return LeftOutMoments(Y, Y.nan_to_num(0.0) - residuals, variances, held.groups, noise)
 
     def variance(self, X: Data) -> Tensor:
         """The variance (m, p) of f + b at new points; what the features miss of k(x, x) counts as uncertain."""
@@ -715,6 +791,24 @@ class SummedSystem(FeatureSystem):
             return means, variances
         changes, added = ridge.left_out_changes(self.map(self.features.inputs(X)), self.map(held.X), held, self.alpha)
         return means - changes, variances + added
+
+    def influence(self, X: Data) -> Tensor:
+        """f(x) − f₋ₛ(x) (m, n, p) at checked inputs, for all samples where they are in memory."""
+        ridge = self.ridge
+        if self.samples is None or isinstance(ridge, SeparateRidge):
+            raise ValueError(
+                "Influences of samples need all samples with all of their targets, and a fit by batches or on Dask "
+                "keeps a few of them. Fit in memory, without missing targets."
+            )
+        block = self.block(self.samples)
+        known = block.positive_part()
+        features = self.map(self.features.inputs(X)), self.map(known.X)
+        changes = ridge.left_out_changes(*features, known, self.alpha)[0]
+        if block.weights is None:
+            return changes
+        everything = changes.new_zeros(len(changes), len(block), changes.shape[2])
+        everything[:, block.weights > 0] = changes
+        return everything
 
     @property
     def n(self) -> int:

@@ -1,0 +1,130 @@
+"""Fitted learners as torch modules: the same values, with and without the exporter of torch."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+
+from representer import (
+    ConditionalMeanEmbedding,
+    DeepKernelClassifier,
+    DeepKernelPCA,
+    DeepKernelRegressor,
+    EmbeddingClassifier,
+    KernelAutoencoder,
+    KernelFeatures,
+    OperatorRidge,
+    StructuredPredictor,
+)
+from representer.approximation import Nystroem, RandomFeatures, TensorSketch
+from representer.kernels import Gaussian, Laplacian, Linear, Matern, Polynomial, RationalQuadratic
+from representer.operators import Dense
+
+rng = np.random.default_rng(0)
+X, NEW = rng.normal(size=(30, 3)), rng.normal(size=(7, 3))
+y = np.sin(X[:, 0]) + 0.3 * X[:, 1]
+Y = np.stack([y, X[:, 2]], 1)
+LABELS = np.digitize(y, [-0.2, 0.2])
+QUICKLY = {"max_iter": 3, "n_restarts": 1, "random_state": 0}
+GAUSSIAN = {"kernel": Gaussian(1.2), "alpha": 1e-2}
+
+CASES = {
+    "ridge": (OperatorRidge(**GAUSSIAN), y, "predict"),
+    "outputs": (OperatorRidge(**GAUSSIAN, operator=Dense([[1.0, 0.4], [0.4, 0.8]])), Y, "predict"),
+    "linear": (OperatorRidge(Linear(), alpha=1e-3), Y, "predict"),
+    "default": (OperatorRidge(random_state=0), y, "predict"),
+    "nystroem": (OperatorRidge(**GAUSSIAN, approximation=Nystroem(9), random_state=0), Y, "predict"),
+    "random": (OperatorRidge(**GAUSSIAN, approximation=RandomFeatures(30), random_state=0), Y, "predict"),
+    "sketch": (OperatorRidge(Polynomial(2), alpha=1e-2, approximation=TensorSketch(30), random_state=0), y, "predict"),
+    "deep": (DeepKernelRegressor([2], **QUICKLY), Y, "predict"),
+    "classifier": (DeepKernelClassifier([2], cv=2, **QUICKLY), LABELS, "decision_function"),
+    "classes": (EmbeddingClassifier(**GAUSSIAN), LABELS, "embedding"),
+    "autoencoder": (KernelAutoencoder(2, alpha=0.1, **QUICKLY), None, "transform"),
+    "conditional": (ConditionalMeanEmbedding(**GAUSSIAN), Y, "predict"),
+    "conditional without": (ConditionalMeanEmbedding(**GAUSSIAN, fit_intercept=False), Y, "predict"),
+    "conditional cells": (
+        ConditionalMeanEmbedding(**GAUSSIAN, approximation=Nystroem(9), random_state=0),
+        Y,
+        "predict",
+    ),
+    "features": (KernelFeatures(Gaussian(1.2), Nystroem(9), random_state=0), None, "transform"),
+    "random features": (KernelFeatures(Gaussian(1.2), RandomFeatures(20), random_state=0), None, "transform"),
+}
+
+
+def fitted(model, target):
+    return model.fit(X) if target is None else model.fit(X, target)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", CASES)
+def test_a_network_has_the_values_of_the_learner(name: str) -> None:
+    model, target, method = CASES[name]
+    model = fitted(model, target)
+    expected = getattr(model, method)(NEW)
+    with torch.no_grad():
+        values = model.to_torch()(torch.from_numpy(NEW)).numpy()
+    np.testing.assert_allclose(values, expected.reshape(values.shape), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        StructuredPredictor("rbf", "rbf", alpha=0.1),
+        DeepKernelPCA([2, 1], random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_what_is_no_network_says_so(model) -> None:
+    model = model.fit(X, y) if hasattr(model, "predict") else model.fit(X)
+    with pytest.raises(ValueError, match="is no network"):
+        model.to_torch()
+
+
+KERNELS = {
+    "gaussian": Gaussian(1.2),
+    "ard": Gaussian([0.8, 1.0, 2.0]),
+    "laplacian": Laplacian(1.0),
+    "matern": Matern(1.5, 1.0),
+    "rational quadratic": RationalQuadratic(1.0, 1.5),
+    "sum": 2.0 * Gaussian(1.0) + Polynomial(2) + 0.5,
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_exported_programs_have_the_values_of_the_learner(name: str) -> None:
+    """What torch.export writes to a file runs for any number of rows, and without this library."""
+    model = OperatorRidge(KERNELS[name], alpha=1e-2).fit(X, Y)
+    rows = torch.export.Dim("rows", min=2)
+    program = torch.export.export(model.to_torch(), (torch.from_numpy(NEW),), dynamic_shapes=({0: rows},))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    again = torch.export.load(file).module()
+    for new in (NEW, X):
+        np.testing.assert_allclose(again(torch.from_numpy(new)).detach(), model.predict(new), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_deep_network_is_exported() -> None:
+    model = DeepKernelRegressor([2], kernel=Matern(2.5, 1.0), alpha=1e-2, **QUICKLY).fit(X, Y)
+    program = torch.export.export(model.to_torch(), (torch.from_numpy(NEW),)).module()
+    np.testing.assert_allclose(program(torch.from_numpy(NEW)).detach(), model.predict(NEW), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", KERNELS)
+def test_onnx_programs_have_the_values_of_the_learner(name: str, tmp_path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    model = OperatorRidge(KERNELS[name], alpha=1e-2).fit(X, Y)
+    shapes = ({0: torch.export.Dim("rows", min=2)},)
+    program = torch.onnx.export(model.to_torch(), (torch.from_numpy(NEW),), dynamo=True, dynamic_shapes=shapes)
+    program.save(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(tmp_path / "model.onnx")
+    (values,) = session.run(None, {session.get_inputs()[0].name: X})
+    np.testing.assert_allclose(values, model.predict(X), rtol=1e-10, atol=1e-10)
